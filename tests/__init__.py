@@ -1,0 +1,1 @@
+"""The tests of relevo, and the servers they run on."""

