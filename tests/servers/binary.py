@@ -34,12 +34,13 @@ class Binary:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A server we need: the versions that will do, and the Debian suite that has one."""
+    """A server we need: the versions that will do, and the Debian suites that may have one, tried in this order."""
 
     name: str
     at_least: Version
     below: Version
-    suite: str
+    suites: tuple[str, ...]
+    leaning_on: tuple[str, ...] = ()  # suites that hold what the package depends on
 
     def fits(self, version: Version) -> bool:
         return self.at_least <= version < self.below
@@ -49,8 +50,8 @@ class Wanted:
         return cache_folder() / self.name
 
 
-REDIS_86 = Wanted("redis-8.6", at_least=(8, 6, 0), below=(9, 0, 0), suite="experimental")
-REDIS_7 = Wanted("redis-7.0", at_least=(7, 0, 0), below=(7, 3, 0), suite="bookworm")
+REDIS_86 = Wanted("redis-8.6", (8, 6, 0), (99, 0, 0), suites=("experimental", "sid"), leaning_on=("trixie",))
+REDIS_7 = Wanted("redis-7.0", (7, 0, 0), (7, 3, 0), suites=("bookworm",))
 WANTED = (REDIS_86, REDIS_7)
 
 
@@ -72,7 +73,8 @@ def find(wanted: Wanted) -> Binary | None:
     if ready.exists():
         known = json.loads(ready.read_text())
         major, minor, patch = known["version"]
-        return Binary(tuple(known["command"]), (major, minor, patch))
+        if Path(known["command"][0]).exists():  # unless someone moved the cache folder
+            return Binary(tuple(known["command"]), (major, minor, patch))
     if found := shutil.which("redis-server"):
         version = version_of((found,))
         if wanted.fits(version):
@@ -87,46 +89,42 @@ def valkey() -> Binary:
 
 
 def provide(*wanted: Wanted) -> dict[Wanted, Binary | ServerUnavailable]:
-    """Finds or installs each wanted server; one apt update serves them all."""
+    """Finds or installs each wanted server; one look at the archive serves them all."""
     folder = cache_folder()
     with cache_lock(folder):
-        answer: dict[Wanted, Binary | ServerUnavailable] = {}
-        for each in wanted:
-            if here := find(each):
-                answer[each] = here
-        missing = [each for each in wanted if each not in answer]
-        if missing:
-            answer |= _install(folder, missing)
+        answer: dict[Wanted, Binary | ServerUnavailable] = {each: here for each in wanted if (here := find(each))}
+        rank = 0
+        while missing := [each for each in wanted if not isinstance(answer.get(each), Binary) and each.suites[rank:]]:
+            answer |= _install(folder, missing, rank)
+            rank += 1
     return answer
 
 
-def _install(folder: Path, missing: list[Wanted]) -> dict[Wanted, Binary | ServerUnavailable]:
+def _install(folder: Path, missing: list[Wanted], rank: int) -> dict[Wanted, Binary | ServerUnavailable]:
     answer: dict[Wanted, Binary | ServerUnavailable] = {}
     with tempfile.TemporaryDirectory(prefix="apt-", dir=folder) as scratch:
-        suites = {each.suite for each in missing}
-        if "experimental" in suites:
-            suites.add("trixie")  # what experimental's packages lean on
+        suites = {suite for each in missing for suite in (each.suites[rank], *each.leaning_on)}
         try:
             archive = DebianArchive(Path(scratch), tuple(sorted(suites)))
         except DebianUnavailable as error:
             return {each: _unavailable(each, error) for each in missing}
         for each in missing:
             try:
-                answer[each] = _unpack(archive, each)
+                answer[each] = _unpack(archive, each, each.suites[rank])
             except (DebianUnavailable, ServerUnavailable) as error:
                 answer[each] = _unavailable(each, error)
     return answer
 
 
-def _unpack(archive: DebianArchive, wanted: Wanted) -> Binary:
-    # The prefix holds absolute paths (the loader's library path), so it is filled where it stays; `ready.json`, written
-    # last, is what makes it count.
+def _unpack(archive: DebianArchive, wanted: Wanted, suite: str) -> Binary:
+    # The command holds absolute paths (the loader's), so the prefix is filled where it stays; `ready.json`,
+    # written last, is what makes it count.
     shutil.rmtree(wanted.prefix, ignore_errors=True)
-    archive.fetch("redis-server", suite=wanted.suite, into=wanted.prefix)
+    archive.fetch("redis-server", suite=suite, into=wanted.prefix)
     command = tuple(loader_command(wanted.prefix, "redis-server"))
     binary = Binary(command, version_of(command))
     if not wanted.fits(binary.version):
-        raise ServerUnavailable(f"Debian's {wanted.suite} offers Redis {binary.text}")
+        raise ServerUnavailable(f"Debian's {suite} offers Redis {binary.text}")
     ready = wanted.prefix / "ready.json"
     ready.with_suffix(".new").write_text(json.dumps({"command": command, "version": binary.version}))
     ready.with_suffix(".new").rename(ready)
@@ -135,4 +133,6 @@ def _unpack(archive: DebianArchive, wanted: Wanted) -> Binary:
 
 def _unavailable(wanted: Wanted, error: Exception) -> ServerUnavailable:
     least = ".".join(map(str, wanted.at_least[:2]))
-    return ServerUnavailable(f"{error}; put a redis-server {least} or newer on the PATH instead")
+    return ServerUnavailable(
+        f"{error}; put a redis-server {least} on the PATH, or name a server's URL (CONTRIBUTING.md)"
+    )

@@ -5,6 +5,7 @@ the signatures. Each package is then unpacked into a prefix, and its programs ar
 that a server built for a newer Debian runs on this one.
 """
 
+import getpass
 import os
 import re
 import shutil
@@ -77,6 +78,7 @@ class DebianArchive:
         into.mkdir(parents=True, exist_ok=True)
         for deb in sorted(archives.glob("*.deb")):
             _run("dpkg-deb", "-x", str(deb), str(into))
+        shutil.rmtree(into / "usr" / "share", ignore_errors=True)  # manuals and locales
 
     def _settings(self) -> Iterator[str]:
         yield f'Dir::Etc::SourceList "{self._root}/debian.sources";'
@@ -89,7 +91,7 @@ class DebianArchive:
         yield f'Dir::State::Status "{self._root}/status";'
         yield f'Dir::Cache "{self._root}/cache";'
         yield f'Dir::Log "{self._root}/log";'
-        yield f'APT::Sandbox::User "{_user()}";'  # the cache folder may be closed to apt's own user
+        yield f'APT::Sandbox::User "{getpass.getuser()}";'  # the cache folder may be closed to apt's own user
         yield 'Acquire::Languages "none";'
         yield 'Acquire::GzipIndexes "true";'
         yield 'Acquire::Retries "3";'
@@ -115,12 +117,6 @@ def loader_command(prefix: Path, program: str) -> list[str]:
         *(str(loaders[0]), "--argv0", program, "--library-path", ":".join(libraries)),
         str(prefix / "usr" / "bin" / program),
     ]
-
-
-def _user() -> str:
-    import getpass
-
-    return getpass.getuser()
 
 
 def _run(*command: str, env: dict[str, str] | None = None) -> str:
