@@ -1,0 +1,73 @@
+# The two commands to start with: `make demo` and `make test`. Both set up what they need, in .venv and in a cache folder.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+INTEROP := .venv/.ready-interop
+PYTEST := $(BIN)/python -m pytest
+# pyright's program comes with its wheel; without this it asks the network whether there is a newer one.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test check format test-unit test-conformance test-interop test-scale chaos bench servers install clean
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## a queue's life in a minute, in this terminal
+	$(BIN)/relevo demo
+
+up: $(READY) ## the whole platform in the foreground; Ctrl-C stops it
+	$(BIN)/relevo up
+
+test: check servers $(INTEROP) ## everything: format, lint, types, and all tests on all servers
+	$(PYTEST)
+
+check: $(READY) ## format, lint and types, in seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: $(READY) ## put the code in its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test-unit: $(READY) ## the fast tests
+	$(PYTEST) tests/unit
+
+test-conformance: servers ## one suite on every kind of server
+	$(PYTEST) tests/conformance
+
+test-interop: servers $(INTEROP) ## with PyPI's chasquimq, both directions
+	$(PYTEST) -m interop
+
+test-scale: servers ## many jobs, queues and workers
+	$(PYTEST) -m scale --timeout=1800
+
+chaos: servers ## kills, pauses and restarts under load
+	$(PYTEST) -m chaos --timeout=1800
+
+bench: servers $(INTEROP) ## measures, rivals side by side
+	$(PYTEST) -m bench -s --timeout=3600 benchmarks
+
+servers: $(READY) ## get the servers the tests run on
+	@$(BIN)/python -m tests.servers.install
+
+install: $(READY) ## only the virtual environment
+
+clean: ## remove the virtual environment and what runs leave behind
+	rm -rf .venv .pytest_cache .hypothesis .ruff_cache build dist data
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp tells that .venv holds what these two files ask for.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("relevo needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# Apart, because chasquimq declares redis<7 and relevo needs redis 8; see requirements-interop.txt.
+$(INTEROP): $(READY) requirements-interop.txt
+	$(BIN)/python -m pip install -q --no-deps -r requirements-interop.txt
+	@touch $@
