@@ -38,7 +38,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """A server that could not be had is said in red: a green run without it has proved less than it seems."""
     pool = config.stash[_POOL]
     for name, reason in pool.unavailable.items():
-        terminalreporter.write_sep("=", f"NOT RUN: {pool.not_run.get(name, 0)} tests on {name}", red=True, bold=True)
+        count = pool.not_run.get(name, 0)
+        title = f"NOT RUN on {name}: {count} {'test' if count == 1 else 'tests'}"
+        terminalreporter.write_sep("=", title, red=True, bold=True)
         terminalreporter.write_line(f"{name} could not be had: {reason}", red=True)
 
 

@@ -194,7 +194,8 @@ class ServerProcess:
         if not self.running:
             raise ServerFailed("the server ended as soon as it was started")
         try:
-            return self.call("PING") == b"PONG"
+            # Whoever answers must be the process we started, not another program that was faster to take the port.
+            return self.call("PING") == b"PONG" and f"process_id:{self.pid}\r\n".encode() in self.call("INFO", "server")
         except RedisError:  # refused, or still loading its file
             return False
 

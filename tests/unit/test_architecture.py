@@ -1,0 +1,259 @@
+"""The shape of the tree: which room may import which, how long files are, what they are called, who calls a script."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "relevo"
+
+# Data flows one way (engine/queue -> wire -> broker -> Redis …). A room may import itself and what is listed here; a
+# dotted entry opens only that part. "*" is for what stands outside the rooms. A new room needs a line, and a reason.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "wire": {"errors"},
+    "broker": {"wire", "errors"},
+    "engine": {"broker", "wire", "errors"},
+    "work": {"engine", "broker", "wire", "errors"},
+    "agents": {"work", "engine", "broker", "wire", "errors"},
+    "api": {"agents", "work", "engine", "broker", "wire", "errors"},
+    "console": {"api", "work", "engine", "broker", "wire", "errors"},
+    "pipeline": {"work.store", "wire", "errors"},
+    "testing": {"*"},
+    "cli": {"*"},
+    "__main__": {"*"},
+    "__init__": {"*"},
+}
+
+MAX_LINES = 500
+COUNTED = {".py", ".lua", ".sql", ".html", ".js", ".css"}
+NAMES_THAT_SAY_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc"}
+SCRIPT_LOADERS = {"script", "Script", "_read"}
+
+
+def test_rooms_import_only_what_they_may() -> None:
+    assert list(forbidden_imports(ROOT / "src")) == []
+
+
+def test_no_file_is_too_long() -> None:
+    assert list(long_files(ROOT)) == []
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    assert list(empty_names(ROOT)) == []
+
+
+def test_every_script_has_exactly_one_caller() -> None:
+    assert list(script_problems(ROOT / "src")) == []
+
+
+# --- the checks ---------------------------------------------------------------------------------------------------
+
+
+def forbidden_imports(src: Path) -> Iterator[str]:
+    """Imports that break MAY_IMPORT, as sentences."""
+    for file in sorted((src / PACKAGE).rglob("*.py")):
+        module = ".".join(file.relative_to(src).with_suffix("").parts)
+        room = _room(module)
+        if room not in MAY_IMPORT:
+            yield f"{module} is in room {room!r}, which has no line in MAY_IMPORT"
+            continue
+        for line, target in imports_of(file, module, src):
+            if not _may(room, target):
+                yield f"{module}:{line} imports {target}"
+
+
+def imports_of(file: Path, module: str, src: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything of ours that a file imports, also for types only and inside functions."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.stmt | ast.expr):
+            for name in _names_imported(node, module, src):
+                if name == PACKAGE or name.startswith(f"{PACKAGE}."):
+                    yield node.lineno, name
+
+
+def _names_imported(node: ast.AST, module: str, src: Path) -> Iterator[str]:
+    match node:
+        case ast.Import():
+            yield from (alias.name for alias in node.names)
+        case ast.ImportFrom():
+            base = _absolute(node, module)
+            for alias in node.names:  # `from relevo.broker import embedded` is an import of relevo.broker.embedded
+                inner = src.joinpath(*base.split("."), alias.name)
+                is_module = inner.is_dir() or inner.with_suffix(".py").exists()
+                yield f"{base}.{alias.name}" if is_module else base
+        case ast.Call(
+            func=ast.Name("import_module" | "__import__") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(name)), *_],
+        ):
+            yield name
+        case _:
+            pass
+
+
+def _absolute(node: ast.ImportFrom, module: str) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parts = module.split(".")
+    kept = parts[: len(parts) - node.level]
+    return ".".join([*kept, *(node.module or "").split(".")]).rstrip(".")
+
+
+def _room(module: str) -> str:
+    """`relevo.engine.queue` -> `engine`; the package itself -> `__init__`."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def _may(room: str, target: str) -> bool:
+    allowed = MAY_IMPORT[room]
+    inner = target.removeprefix(PACKAGE).removeprefix(".") or "__init__"
+    return "*" in allowed or any(inner == part or inner.startswith(f"{part}.") for part in {room, *allowed})
+
+
+def _files(root: Path, suffixes: set[str]) -> Iterator[Path]:
+    for top in ("src", "tests", "chaos", "benchmarks", "examples"):
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix in suffixes and not {"vendor", "node_modules", "__pycache__"} & set(file.parts):
+                yield file
+
+
+def long_files(root: Path) -> Iterator[str]:
+    for file in _files(root, COUNTED):
+        lines = len(file.read_text().splitlines())
+        if lines > MAX_LINES:
+            yield f"{file.relative_to(root)} has {lines} lines"
+
+
+def empty_names(root: Path) -> Iterator[str]:
+    for file in _files(root, {".py"}):
+        for name in file.relative_to(root).with_suffix("").parts:
+            if name.removeprefix("test_").strip("_").lower() in NAMES_THAT_SAY_NOTHING:
+                yield f"{file.relative_to(root)}: {name!r} does not say what is in it"
+
+
+def script_problems(src: Path) -> Iterator[str]:
+    """Scripts nobody loads or several load, and loads of scripts that do not exist."""
+    scripts = {file.stem: file for file in sorted(src.rglob("*.lua"))}
+    callers: dict[str, list[str]] = {name: [] for name in scripts}
+    for file in sorted(src.rglob("*.py")):
+        for line, name in _scripts_loaded(file):
+            callers.setdefault(name, []).append(f"{file.relative_to(src)}:{line}")
+    for name, places in callers.items():
+        if name not in scripts:
+            yield f"{name}.lua does not exist, but {places[0]} loads it"
+        elif len(places) != 1:
+            yield f"{name}.lua has {len(places)} callers: {', '.join(places) or 'none'}"
+
+
+def _scripts_loaded(file: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Call) and _called(node.func) in SCRIPT_LOADERS:
+            for argument in node.args:
+                for part in ast.walk(argument):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        yield node.lineno, part.value
+
+
+def _called(function: ast.expr) -> str:
+    match function:
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+# --- the checks of the checks -------------------------------------------------------------------------------------
+
+
+def _tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "complaint"),
+    [
+        ("wire/keys.py", "import relevo.engine.queue", "relevo.wire.keys:1 imports relevo.engine.queue"),
+        ("wire/keys.py", "from relevo.broker import link", "relevo.wire.keys:1 imports relevo.broker.link"),
+        ("wire/keys.py", "from relevo import broker", "relevo.wire.keys:1 imports relevo.broker"),
+        ("engine/queue.py", "from relevo import Queue", "relevo.engine.queue:1 imports relevo"),
+        ("broker/link.py", "from ..engine import queue", "relevo.broker.link:1 imports relevo.engine.queue"),
+        ("broker/link.py", "def f():\n    import relevo.cli", "relevo.broker.link:2 imports relevo.cli"),
+        (
+            "pipeline/lake.py",
+            "from relevo.engine.queue import Queue",
+            "relevo.pipeline.lake:1 imports relevo.engine.queue",
+        ),
+        ("pipeline/lake.py", "import relevo.work.claims", "relevo.pipeline.lake:1 imports relevo.work.claims"),
+        ("errors.py", "from relevo.wire import keys", "relevo.errors:1 imports relevo.wire.keys"),
+        (
+            "wire/keys.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import relevo.work",
+            "relevo.wire.keys:3 imports relevo.work",
+        ),
+        (
+            "wire/keys.py",
+            "import importlib\nimportlib.import_module('relevo.api.auth')",
+            "relevo.wire.keys:2 imports relevo.api.auth",
+        ),
+        ("attic/old.py", "", "relevo.attic.old is in room 'attic', which has no line in MAY_IMPORT"),
+    ],
+)
+def test_a_forbidden_import_is_found(file: str, text: str, complaint: str, tmp_path: Path) -> None:
+    inner = {"engine/queue.py": "", "broker/link.py": "", "wire/keys.py": "", "work/claims.py": ""}
+    src = _tree(tmp_path, {f"{PACKAGE}/{name}": body for name, body in (inner | {file: text}).items()})
+    assert list(forbidden_imports(src)) == [complaint]
+
+
+def test_allowed_imports_pass(tmp_path: Path) -> None:
+    files = {
+        "__init__.py": "from relevo.engine.queue import Queue",
+        "engine/queue.py": "import asyncio\nfrom relevo.broker.link import Link\nfrom relevo.engine import loop",
+        "engine/loop.py": "from relevo import errors",
+        "broker/link.py": "from . import resp\nfrom ..wire.keys import QueueKeys",
+        "broker/resp.py": "",
+        "wire/keys.py": "import redis\nimport relevoid",
+        "pipeline/lake.py": "from relevo.work.store import tables",
+        "work/store/tables.py": "",
+        "cli/main.py": "import relevo\nimport relevo.pipeline.lake",
+        "errors.py": "",
+    }
+    assert list(forbidden_imports(_tree(tmp_path, {f"{PACKAGE}/{name}": body for name, body in files.items()}))) == []
+
+
+def test_long_files_and_empty_names_are_found(tmp_path: Path) -> None:
+    files = {
+        "src/relevo/long.py": "x = 1\n" * 501,
+        "src/relevo/fits.lua": "-- a\n" * 500,
+        "src/relevo/utils.py": "",
+        "tests/helpers/test_common.py": "",
+        "src/relevo/static/vendor/long.js": "x\n" * 900,
+    }
+    root = _tree(tmp_path, files)
+    assert list(long_files(root)) == ["src/relevo/long.py has 501 lines"]
+    assert [line.split(": ")[1].split(" ")[0] for line in empty_names(root)] == [
+        "'utils'",
+        "'helpers'",
+        "'test_common'",
+    ]
+
+
+def test_scripts_without_their_one_caller_are_found(tmp_path: Path) -> None:
+    files = {
+        "lua/good.lua": "",
+        "lua/twice.lua": "",
+        "lua/unused.lua": "",
+        "a.py": "GOOD = script('good')\nTWICE = script('twice')\nGONE = scripts.script('gone')\nprint('unused')",
+        "b.py": "TWICE = Script('twice')",
+    }
+    assert list(script_problems(_tree(tmp_path, files))) == [
+        "twice.lua has 2 callers: a.py:2, b.py:1",
+        "unused.lua has 0 callers: none",
+        "gone.lua does not exist, but a.py:3 loads it",
+    ]
