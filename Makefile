@@ -63,7 +63,7 @@ clean: ## remove the virtual environment and what runs leave behind
 # A stamp tells that .venv holds what these two files ask for.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("relevo needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
 	@touch $@
 
