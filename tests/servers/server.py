@@ -215,9 +215,11 @@ class BorrowedServer(Server):
             raise ServerUnavailable(f"RELEVO_TEST_{self.name.upper()}_URL does not answer: {error}") from error
 
     def restart(self) -> None:
-        raise ServerFailed(f"{self.name} is borrowed: it cannot be restarted from here")
+        raise ServerFailed(f"{self.name} is borrowed: it cannot be ended or paused from here; use `launch`")
 
-    stop = kill = pause = resume = restart
+    stop = kill = pause = restart
+
+    def resume(self) -> None: ...
 
     def close(self) -> None: ...
 

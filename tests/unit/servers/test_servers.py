@@ -9,8 +9,11 @@ from redis.exceptions import NoPermissionError
 
 from tests.conftest import Launch
 from tests.servers.acl import AclUser
+from tests.servers.binary import ServerUnavailable
 from tests.servers.cluster import RedisCluster
 from tests.servers.leaks import KeyLeaks
+from tests.servers.pool import ServerPool
+from tests.servers.process import ServerFailed, free_port
 from tests.servers.sentinel import Sentinel
 from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server, SingleServer
 from tests.servers.tls import TlsRedis
@@ -41,6 +44,28 @@ def test_a_lasting_key_outside_a_queue_is_a_leak(valkey: Server, key_leaks: KeyL
     assert key_leaks.found(valkey) == [b"scratch:1", b"{chasqui:a}:result:1"]
     key_leaks.allow("scratch:*", "*:result:1")
     assert key_leaks.found(valkey) == []
+
+
+def test_a_server_named_in_the_environment_is_borrowed(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    lender = launch(EmbeddedValkey)
+    monkeypatch.setenv("RELEVO_TEST_REDIS86_URL", lender.url)
+    pool = ServerPool()
+    borrowed: Server = pool.get(Redis86)
+    assert (borrowed.name, borrowed.url) == ("redis86", lender.url)
+    borrowed.call("SET", "key", "1")
+    assert borrowed.keys_without_ttl() == [b"key"]
+    with pytest.raises(ServerFailed, match="borrowed"):
+        borrowed.kill()
+    pool.get(Redis86)
+    assert borrowed.keys_without_ttl() == []
+    pool.close()
+    assert lender.running
+
+
+def test_a_borrowed_server_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELEVO_TEST_REDIS86_URL", f"redis://127.0.0.1:{free_port()}")
+    with pytest.raises(ServerUnavailable, match="RELEVO_TEST_REDIS86_URL does not answer"):
+        ServerPool().get(Redis86)
 
 
 @SINGLE
