@@ -1,0 +1,38 @@
+"""relevo: work distribution in Python. The public names, nothing else."""
+
+from relevo.engine.backoff import BackoffSpec
+from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
+from relevo.engine.events import QueueEvent, QueueEvents
+from relevo.engine.job import Job
+from relevo.engine.queue import Queue
+from relevo.engine.runner import Handler
+from relevo.engine.worker import Worker, WorkerHealth
+from relevo.errors import NotSupportedError, QueueFull, RelevoError, UnrecoverableError
+from relevo.wire.retry import RetryDefaults
+
+__version__ = "0.1.0"
+
+
+def version() -> str:
+    """The version of relevo."""
+    return __version__
+
+
+__all__ = [
+    "BackoffSpec",
+    "DeadLetter",
+    "DeadLetterFilter",
+    "Handler",
+    "Job",
+    "NotSupportedError",
+    "Queue",
+    "QueueEvent",
+    "QueueEvents",
+    "QueueFull",
+    "RelevoError",
+    "RetryDefaults",
+    "UnrecoverableError",
+    "Worker",
+    "WorkerHealth",
+    "version",
+]

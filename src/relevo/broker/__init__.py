@@ -1,0 +1,1 @@
+"""The Redis side: connections, what a server can do, scripts, and the embedded server. Knows commands, not queues."""

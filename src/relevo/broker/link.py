@@ -1,0 +1,291 @@
+"""A connection that comes back: finds the server of a key, signs in, and does so again after every loss."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Iterable, Sequence
+
+from relevo.broker.address import Address, Node, slot_of
+from relevo.broker.capabilities import Capabilities
+from relevo.broker.plain_transport import PlainTransport
+from relevo.broker.resp import ELSEWHERE, Argument, Reply, ReplyError, command, pack
+from relevo.broker.scripts import Script
+from relevo.broker.transport import FastTransport, Transport, send, sign_in
+from relevo.errors import ConnectionLost, Redirected, RelevoError, ServerRefused, Unreachable
+
+log = logging.getLogger("relevo.link")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_REFUSALS = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
+
+
+class Link:
+    """The way to one queue's server, for one purpose (reading, settling, ...).
+
+    `call` and `send` wait while the connection is being made, at most `wait` seconds, and fail with `ConnectionLost` when it
+    breaks under them: only the caller knows whether sending again is safe. `Redirected` means that at least one command was
+    not carried out (a cluster moved the queue, a replica took over, scripts were flushed): the link has already turned to
+    the right place, send again what may be repeated.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        tag: bytes,
+        *,
+        purpose: str,
+        scripts: Iterable[Script] = (),
+        patience: float = 15.0,
+        wait: float | None = None,
+        plain: bool = False,
+    ) -> None:
+        self.address = address
+        self.purpose = purpose
+        self.capabilities = Capabilities(ack_delete=False, read_claim=False)
+        self.client_id = 0
+        self._tag = tag
+        self._scripts = tuple(scripts)
+        self._patience = patience
+        self._wait = wait
+        self._plain = plain
+        self._whole = False
+        self._scripts_gone = False
+        self._transport: Transport | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._opened = asyncio.Event()
+        self._hint: Node | None = None
+        self._known = list(address.nodes)
+        self._failure: Exception | None = None
+        self._down_since: float | None = None
+        self._ever_up = False
+        self._closed = False
+
+    # --- using it --------------------------------------------------------------------------------------------------
+
+    @property
+    def up(self) -> bool:
+        return self._transport is not None and not self._transport.closed
+
+    @property
+    def open_transport(self) -> Transport | None:
+        """The transport, if it is open right now."""
+        return self._transport if self.up else None
+
+    @property
+    def down_for(self) -> float:
+        """Seconds since the connection was lost; 0 while it is there."""
+        return 0.0 if self.up or self._down_since is None else time.monotonic() - self._down_since
+
+    async def ready(self, wait: float | None = None) -> Transport:
+        """The open transport; opens it first if need be."""
+        transport = self._transport
+        if transport is not None and not transport.closed:
+            return transport
+        limit = wait if wait is not None else self._wait
+        started = time.monotonic()
+        while not self.up:
+            if self._closed:
+                raise ConnectionLost(address=self.address, reason="closed by us")
+            self._start_opening()
+            left = None if limit is None else limit - (time.monotonic() - started)
+            try:
+                await asyncio.wait_for(self._opened.wait(), left)
+            except TimeoutError:
+                reason = str(self._failure) if self._failure else "no answer"
+                raise Unreachable(address=self.address, waited_s=limit, reason=reason) from self._failure
+            if not self.up and isinstance(self._failure, ServerRefused):
+                raise self._failure
+        assert self._transport is not None
+        return self._transport
+
+    async def call(self, *arguments: Argument) -> Reply:
+        """One command; an error reply is raised as `ServerRefused`."""
+        replies = await self.send(pack(arguments), 1)
+        return self.checked(replies[0], str(arguments[0]))
+
+    async def run(self, script: Script, keys: Sequence[bytes], *arguments: Argument) -> Reply:
+        """One script call."""
+        await self.ready()
+        replies = await self.send(self.script_call(script, keys, arguments), 1)
+        return self.checked(replies[0], f"{script.name}.lua")
+
+    def script_call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument]) -> bytes:
+        """A packed script call for this server, to be sent in a pipeline; the link must be `ready`."""
+        return script.call(self.capabilities, keys, arguments, whole=self._whole)
+
+    async def send(self, data: bytes, count: int) -> list[Reply]:
+        """Packed commands; error replies are values in the list, except those that mean "not here" (`Redirected`)."""
+        transport = self._transport
+        if transport is None or transport.closed:
+            transport = await self.ready()
+        replies = await send(transport, data, count)
+        for reply in replies:
+            if reply.__class__ is ReplyError and self.elsewhere(reply, transport):
+                await self.recover(reply)
+                raise Redirected(address=transport.node, reason=str(reply)) from reply
+        return replies
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        if self._transport is not None:
+            self._transport.close()
+        self._opened.set()
+
+    def drop(self, reason: str) -> None:
+        """Gives the present connection up; the next use opens another."""
+        if self._transport is not None and not self._transport.closed:
+            log.debug("%s link to %s dropped: %s", self.purpose, self._transport.node, reason)
+            self._transport.close()
+
+    @staticmethod
+    def checked(reply: Reply, what: str) -> Reply:
+        """The reply, unless it is an error."""
+        if reply.__class__ is ReplyError:
+            raise ServerRefused(command=what, reason=str(reply)) from reply
+        return reply
+
+    def elsewhere(self, error: ReplyError, transport: Transport) -> bool:
+        """Whether an error reply means "not carried out, try again"; if so the link turns to where it should go."""
+        code = error.code
+        if code == "NOSCRIPT":
+            self._scripts_gone = True
+            return True
+        if code not in ELSEWHERE:
+            return False
+        if code == "MOVED":
+            host, _, port = str(error).rpartition(" ")[2].rpartition(":")
+            self._hint = Node(host or transport.node.host, int(port))
+        if code not in ("UNBLOCKED", "TRYAGAIN", "NOREPLICAS"):
+            self.drop(str(error))
+        return True
+
+    async def recover(self, error: ReplyError) -> None:
+        """What has to happen after `elsewhere` before the next try: load flushed scripts, or give the server a moment."""
+        if self._scripts_gone:
+            self._scripts_gone = False
+            await self._load_scripts(await self.ready())
+        elif error.code not in ("MOVED", "UNBLOCKED"):
+            await asyncio.sleep(_FIRST_PAUSE)
+
+    # --- making it -------------------------------------------------------------------------------------------------
+
+    def _start_opening(self) -> None:
+        if self._opening is None or self._opening.done():
+            self._opened.clear()
+            if self._down_since is None:
+                self._down_since = time.monotonic()
+            if self._ever_up:
+                log.warning("%s link to %s lost; reconnecting", self.purpose, self.address)
+            self._opening = asyncio.create_task(self._open(), name=f"relevo-{self.purpose}-link")
+
+    async def _open(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await asyncio.wait_for(self._open_once(), timeout=10)
+            except (OSError, RelevoError, ReplyError, TimeoutError) as error:
+                self._failure = error
+                if isinstance(error, ReplyError) and error.code in _REFUSALS:
+                    self._failure = ServerRefused(command="the sign-in", reason=str(error))
+                    self._opened.set()  # whoever waits is told; the next use tries again
+                    return
+                log.debug("%s link to %s not open yet: %s", self.purpose, self.address, error)
+                await asyncio.sleep(pause * (0.5 + random.random()))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            break
+        if self._ever_up and self._down_since is not None:
+            log.warning(
+                "%s link to %s is back after %.1f s", self.purpose, self.address, time.monotonic() - self._down_since
+            )
+        self._ever_up, self._down_since, self._failure = True, None, None
+        self._opened.set()
+
+    async def _open_once(self) -> None:
+        node = await self._locate()
+        transport = await self._dial(self.address, node)
+        try:
+            self.client_id = await sign_in(transport, self.address, f"relevo-{self.purpose}")
+            if self.address.kind == "sentinel":
+                (role,) = await send(transport, command("ROLE"), 1)
+                if not isinstance(role, ReplyError) and role[0] != b"master":
+                    raise ConnectionLost(address=node, reason="it is a replica; waiting for the new master")
+            self.capabilities = await Capabilities.probe(transport, self._tag)
+            await self._load_scripts(transport)
+        except BaseException:
+            transport.close()
+            raise
+        self._transport = transport
+
+    async def _dial(self, address: Address, node: Node) -> Transport:
+        if self._plain:
+            return await PlainTransport.open(address, node, patience=self._patience)
+        return await FastTransport.open(address, node, patience=self._patience)
+
+    async def _load_scripts(self, transport: Transport) -> None:
+        if not self._scripts:
+            return
+        loads = b"".join(command("SCRIPT", "LOAD", each.text(self.capabilities)) for each in self._scripts)
+        replies = await send(transport, loads, len(self._scripts))
+        refused = next((reply for reply in replies if isinstance(reply, ReplyError)), None)
+        if refused is not None and refused.code != "NOPERM":
+            raise refused
+        # An ACL user without SCRIPT LOAD can still EVAL: the text then travels with every call.
+        self._whole = refused is not None
+
+    async def _locate(self) -> Node:
+        if self.address.kind == "single":
+            return self.address.nodes[0]
+        if self._hint is not None:
+            hint, self._hint = self._hint, None
+            return hint
+        failure: Exception | None = None
+        for node in list(self._known):
+            try:
+                if self.address.kind == "sentinel":
+                    return await self._ask_sentinel(node)
+                return await self._ask_cluster(node)
+            except (OSError, RelevoError, ReplyError) as error:
+                failure = error
+                self._known.append(self._known.pop(0))
+        raise failure or ConnectionLost(address=self.address, reason="no node to ask")
+
+    async def _ask_sentinel(self, node: Node) -> Node:
+        way = self.address.sentinel()
+        transport = await self._dial(way, node)
+        try:
+            await sign_in(transport, way, "relevo-locate")
+            (found,) = await send(transport, command("SENTINEL", "get-master-addr-by-name", self.address.master), 1)
+        finally:
+            transport.close()
+        if isinstance(found, ReplyError):
+            raise found
+        if not found:
+            raise ConnectionLost(address=node, reason=f"the sentinel knows no master named {self.address.master!r}")
+        return Node(found[0].decode(), int(found[1]))
+
+    async def _ask_cluster(self, node: Node) -> Node:
+        transport = await self._dial(self.address, node)
+        try:
+            await sign_in(transport, self.address, "relevo-locate")
+            (ranges,) = await send(transport, command("CLUSTER", "SLOTS"), 1)
+        finally:
+            transport.close()
+        if isinstance(ranges, ReplyError):
+            raise ranges
+        slot = slot_of(self._tag)
+        masters = {
+            (first, last): Node((master[0] or b"").decode() or node.host, master[1])
+            for first, last, master, *_ in ranges
+        }
+        self._known = list(dict.fromkeys([*masters.values(), *self.address.nodes]))
+        for (first, last), master in masters.items():
+            if first <= slot <= last:
+                return master
+        raise ConnectionLost(address=node, reason=f"no node serves slot {slot} yet")

@@ -1,0 +1,192 @@
+"""The port between the engine and a socket: packed commands in, replies out, in order. Two ways to fill it.
+
+`FastTransport` is the default: an asyncio protocol of our own around hiredis' parser. A client library wraps every command
+and every reply in several Python calls; here a batch costs one write and one future, whatever its size, and that is what
+lets one Python process keep up with Redis (benchmarks/ measures it against the plain way).
+`PlainTransport` (plain_transport.py) fills the same port with redis-py's own connection. The conformance suite runs on both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import hiredis
+
+from relevo.broker.address import Address, Node
+from relevo.broker.resp import Reply, ReplyError, command
+from relevo.errors import ConnectionLost
+
+Outcome = list[Reply] | ConnectionLost
+Done = Callable[[Outcome], None]
+
+
+class Transport(Protocol):
+    """An open connection. Any number of sends may be under way; replies come back in the order of sending."""
+
+    node: Node
+
+    @property
+    def closed(self) -> bool: ...
+
+    def submit(self, data: bytes, count: int, done: Done) -> None:
+        """Writes packed commands; `done` is called once with their `count` replies (error replies are values among them)
+        or with `ConnectionLost`. It may be called before this returns, and must not raise."""
+        ...
+
+    def close(self) -> None:
+        """Ends the connection; what is under way fails with `ConnectionLost`."""
+        ...
+
+
+async def send(transport: Transport, data: bytes, count: int) -> list[Reply]:
+    """`submit` for coroutines: the replies, or `ConnectionLost`."""
+    future: asyncio.Future[list[Reply]] = asyncio.get_running_loop().create_future()
+
+    def done(outcome: Outcome) -> None:
+        if future.done():  # the caller was cancelled: its replies are read and dropped, the order stays intact
+            return
+        if isinstance(outcome, ConnectionLost):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    transport.submit(data, count, done)
+    return await future
+
+
+class _Batch:
+    __slots__ = ("count", "done", "replies")
+
+    def __init__(self, count: int, done: Done) -> None:
+        self.count = count
+        self.replies: list[Reply] = []
+        self.done = done
+
+
+class FastTransport(asyncio.Protocol):
+    """See the module's first lines."""
+
+    def __init__(self, node: Node, patience: float) -> None:
+        self.node = node
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._parser: Any = hiredis.Reader(replyError=cast("Any", ReplyError))
+        self._waiting: deque[_Batch] = deque()
+        self._socket: asyncio.Transport | None = None
+        self._lost: ConnectionLost | None = None
+        self._heard = self._loop.time()
+        self._watch: asyncio.TimerHandle | None = None
+
+    @staticmethod
+    async def open(address: Address, node: Node, *, patience: float) -> FastTransport:
+        loop = asyncio.get_running_loop()
+
+        def factory() -> FastTransport:
+            return FastTransport(node, patience)
+
+        if node.path:
+            _, made = await loop.create_unix_connection(factory, node.path)
+        else:
+            # A host name checked against the certificate only makes sense when the context asks for it.
+            name = node.host if address.tls is not None else None
+            _, made = await loop.create_connection(factory, node.host, node.port, ssl=address.tls, server_hostname=name)
+        return made
+
+    @property
+    def closed(self) -> bool:
+        return self._lost is not None
+
+    def submit(self, data: bytes, count: int, done: Done) -> None:
+        if self._lost is not None or self._socket is None:
+            done(self._lost or ConnectionLost(address=self.node, reason="not open"))
+            return
+        if not self._waiting:
+            self._heard = self._loop.time()
+        self._waiting.append(_Batch(count, done))
+        self._socket.write(data)
+
+    def close(self) -> None:
+        self._end("closed by us")
+
+    # --- asyncio.Protocol ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = cast("asyncio.Transport", transport)
+        raw: socket.socket | None = transport.get_extra_info("socket")
+        if raw is not None and raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._watch = self._loop.call_later(self._patience, self._check)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        waiting = self._waiting
+        self._parser.feed(data)
+        next_reply = self._parser.gets
+        try:
+            while waiting:
+                batch = waiting[0]
+                replies, missing = batch.replies, batch.count - len(batch.replies)
+                while missing:
+                    reply = next_reply()
+                    if reply is False:  # hiredis' word for "the rest has not arrived"
+                        return
+                    replies.append(reply)
+                    missing -= 1
+                waiting.popleft()
+                batch.done(replies)
+        except hiredis.ProtocolError as error:
+            self._end(f"the reply was not RESP: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(str(exc) if exc else "the server closed it")
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """A server that takes commands and stays silent is as gone as one that hangs up."""
+        silent = self._loop.time() - self._heard
+        if self._waiting and silent >= self._patience:
+            self._end(f"no reply for {silent:.1f} s")
+            return
+        left = self._patience - silent if self._waiting else self._patience
+        self._watch = self._loop.call_later(max(left, 0.05), self._check)
+
+    def _end(self, reason: str) -> None:
+        if self._lost is not None:
+            return
+        self._lost = ConnectionLost(address=self.node, reason=reason)
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._socket is not None:
+            self._socket.abort()
+        left, self._waiting = self._waiting, deque()
+        for batch in left:
+            batch.done(ConnectionLost(address=self.node, reason=reason))
+
+
+async def sign_in(transport: Transport, address: Address, name: str) -> int:
+    """AUTH, SELECT and a name for CLIENT LIST; returns the connection's id, raises `ReplyError` when we are refused."""
+    username, password = address.username, address.password
+    if address.credentials is not None:
+        username, password = await address.credentials(username)
+    commands: list[bytes] = []
+    if password is not None:
+        commands.append(command("AUTH", username, password) if username else command("AUTH", password))
+    if address.db:
+        commands.append(command("SELECT", address.db))
+    needed = len(commands)
+    commands += (command("CLIENT", "SETNAME", name), command("CLIENT", "ID"))
+    replies = await send(transport, b"".join(commands), len(commands))
+    for reply in replies[:needed]:
+        if isinstance(reply, ReplyError):
+            raise reply
+    refused = replies[-1]
+    if isinstance(refused, ReplyError):
+        if refused.code == "NOAUTH":
+            raise refused
+        return 0  # an ACL that forbids CLIENT ID: we cannot unblock our own read then, closing it must do
+    return int(refused)

@@ -1,0 +1,187 @@
+"""The dead letters of a queue: look at them, send them back, throw them away."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from relevo.broker.link import Link
+from relevo.broker.resp import Argument, Reply, pairs
+from relevo.broker.scripts import script
+from relevo.errors import Undecodable
+from relevo.wire.dead import DeadLetterFields
+from relevo.wire.envelope import Envelope
+from relevo.wire.keys import QueueKeys
+
+REPLAY = script("replay")
+
+_PAGE = 200
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """One dead letter. `payload` is the whole envelope as it was; `envelope` is None when it cannot be read."""
+
+    dlq_id: str
+    source_id: str
+    reason: str
+    detail: str | None
+    payload: bytes
+    name: str
+    raw: bytes = b""
+
+    @property
+    def envelope(self) -> Envelope | None:
+        try:
+            return Envelope.decode(self.payload)
+        except Undecodable:
+            return None
+
+    @property
+    def at_ms(self) -> int:
+        """When it was dead-lettered."""
+        return int(self.dlq_id.partition("-")[0])
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "dlq_id": self.dlq_id,
+            "source_id": self.source_id,
+            "reason": self.reason,
+            "detail": self.detail,
+            "payload": self.payload,
+            "name": self.name,
+        }
+
+
+@dataclass(frozen=True)
+class DeadLetterFilter:
+    """Which dead letters are meant; what is left out matches all.
+
+    >>> letter = DeadLetter("5-0", "1-0", "stalled", None, b"", "send")
+    >>> DeadLetterFilter(reasons={"stalled"}).matches(letter), DeadLetterFilter(names={"other"}).matches(letter)
+    (True, False)
+    """
+
+    reasons: Collection[str] = field(default=())
+    names: Collection[str] = field(default=())
+    job_ids: Collection[str] = field(default=())
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def matches(self, letter: DeadLetter) -> bool:
+        if self.reasons and letter.reason not in self.reasons:
+            return False
+        if self.names and letter.name not in self.names:
+            return False
+        if self.since_ms is not None and letter.at_ms < self.since_ms:
+            return False
+        if self.until_ms is not None and letter.at_ms >= self.until_ms:
+            return False
+        if self.job_ids:
+            envelope = letter.envelope
+            return envelope is not None and envelope.id in self.job_ids
+        return True
+
+
+class DeadLetters:
+    """All of one queue. Pages through the stream, so letters that cannot be sent back never hide those behind them."""
+
+    def __init__(self, link: Link, keys: QueueKeys, *, stream_cap: int) -> None:
+        self._link = link
+        self._keys = keys
+        self._stream_cap = stream_cap
+
+    async def each(self, wanted: DeadLetterFilter | None = None) -> AsyncIterator[DeadLetter]:
+        """The letters there were when this began, oldest first: one that dies again meanwhile is not seen twice."""
+        newest: Reply = await self._link.call("XREVRANGE", self._keys.dead, "+", "-", "COUNT", 1)
+        if not newest:
+            return
+        last, after = newest[0][0], b"-"
+        while True:
+            page: Reply = await self._link.call("XRANGE", self._keys.dead, after, last, "COUNT", _PAGE)
+            for entry_id, fields in page:
+                letter = _letter(entry_id, fields)
+                if wanted is None or wanted.matches(letter):
+                    yield letter
+            if len(page) < _PAGE:
+                return
+            after = b"(" + page[-1][0]
+
+    async def peek(self, limit: int, wanted: DeadLetterFilter | None = None) -> list[DeadLetter]:
+        found: list[DeadLetter] = []
+        if limit > 0:
+            async for letter in self.each(wanted):
+                found.append(letter)
+                if len(found) == limit:
+                    break
+        return found
+
+    async def replay(
+        self,
+        limit: int,
+        wanted: DeadLetterFilter | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Sends up to `limit` letters back with a fresh budget of attempts; a letter goes back once, whoever else replays.
+        Letters whose envelope cannot be read stay where they are. Ends early when the queue is full."""
+        moved, batch = 0, list[DeadLetter]()
+        async for letter in self.each(wanted):
+            if moved + len(batch) >= limit:
+                break
+            if letter.envelope is not None:
+                batch.append(letter)
+            if len(batch) == _PAGE:
+                sent = await self._send_back(batch)
+                moved += sent
+                if progress is not None:
+                    progress(moved)
+                if sent == 0:
+                    return moved
+                batch = []
+        if batch:
+            moved += await self._send_back(batch)
+            if progress is not None:
+                progress(moved)
+        return moved
+
+    async def purge(
+        self,
+        limit: int | None = None,
+        wanted: DeadLetterFilter | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Deletes letters for good; the number deleted."""
+        gone, batch = 0, list[str]()
+        async for letter in self.each(wanted):
+            if limit is not None and gone + len(batch) >= limit:
+                break
+            batch.append(letter.dlq_id)
+            if len(batch) == _PAGE:
+                gone += int(await self._link.call("XDEL", self._keys.dead, *batch))
+                batch = []
+                if progress is not None:
+                    progress(gone)
+        if batch:
+            gone += int(await self._link.call("XDEL", self._keys.dead, *batch))
+            if progress is not None:
+                progress(gone)
+        return gone
+
+    async def count(self) -> int:
+        return int(await self._link.call("XLEN", self._keys.dead))
+
+    async def _send_back(self, letters: list[DeadLetter]) -> int:
+        arguments: list[Argument] = [self._stream_cap]
+        for letter in letters:
+            envelope = letter.envelope
+            assert envelope is not None
+            arguments += (letter.dlq_id, envelope.with_attempt(0).encode(), letter.name)
+        return int(await self._link.run(REPLAY, [self._keys.dead, self._keys.stream], *arguments))
+
+
+def _letter(entry_id: bytes, flat: list[bytes]) -> DeadLetter:
+    fields = DeadLetterFields.decode(pairs(flat))
+    return DeadLetter(
+        entry_id.decode(), fields.source_id, fields.reason, fields.detail or None, fields.d, fields.name, fields.raw
+    )

@@ -1,0 +1,39 @@
+"""A delivery: one entry that this worker holds, from the read until it is settled; and all of them together."""
+
+from __future__ import annotations
+
+from relevo.wire.envelope import Envelope
+
+
+class Delivery:
+    """One held entry. The lease keeper writes `leased_at` and `lost` from its own thread; the rest belongs to the loop."""
+
+    __slots__ = ("before", "entry_id", "envelope", "leased_at", "lost", "name", "started")
+
+    def __init__(self, entry_id: bytes, envelope: Envelope, name: str, before: int, leased_at: float) -> None:
+        self.entry_id = entry_id
+        self.envelope = envelope
+        self.name = name
+        self.before = before
+        """Deliveries before this one: workers that died with it."""
+        self.leased_at = leased_at
+        """Monotonic time before which the server cannot have begun to count its idle time."""
+        self.lost = False
+        """Another worker has taken it over: it must not start any more."""
+        self.started = False
+
+
+class Holdings(dict[bytes, Delivery]):
+    """Everything this worker holds, by entry id, and for how long it may trust that it still does."""
+
+    def __init__(self, *, idle_s: float) -> None:
+        super().__init__()
+        self.idle_s = idle_s
+        self.trust_s = idle_s * 0.6
+        """A lease renewed within this time cannot have lapsed, whatever the network does; beyond it the owner is checked."""
+
+    def hold(self, delivery: Delivery) -> None:
+        self[delivery.entry_id] = delivery
+
+    def trusted(self, delivery: Delivery, now: float) -> bool:
+        return now - delivery.leased_at < self.trust_s and not delivery.lost

@@ -1,0 +1,247 @@
+"""One flush: what a worker has to say about its deliveries, as one write; and the answers to it.
+
+A delivery whose lease may have lapsed is settled by a script that asks for the owner first; one whose lease cannot have
+lapsed is settled by the plain command, at Redis' own speed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar, cast
+
+from relevo.broker.link import Link
+from relevo.broker.resp import Argument, Reply, ReplyError, command, pack
+from relevo.broker.scripts import script
+from relevo.engine.delivery import Delivery, Holdings
+from relevo.engine.events import EventLog
+from relevo.wire.dead import DeadLetterFields
+from relevo.wire.keys import QueueKeys
+
+log = logging.getLogger("relevo.flush")
+
+RETRY = script("retry")
+DEAD_LETTER = script("dead_letter")
+FINISH = script("finish")
+
+_SCRIPT_BATCH = 256
+
+
+class Done(NamedTuple):
+    """A job that ran to its end; `result` is empty when nothing is to be stored."""
+
+    delivery: Delivery
+    result: bytes
+
+
+class Retry(NamedTuple):
+    """A job that failed and runs again after `wait_ms`."""
+
+    delivery: Delivery
+    wait_ms: int
+    member: bytes
+
+
+class Burial(NamedTuple):
+    """A job that will not run again."""
+
+    delivery: Delivery
+    letter: DeadLetterFields
+    attempt: int
+
+
+Item = TypeVar("Item", Done, Retry, Burial)
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What has been handed in since the last flush."""
+
+    done: list[Done] = field(default_factory=list[Done])
+    retries: list[Retry] = field(default_factory=list[Retry])
+    burials: list[Burial] = field(default_factory=list[Burial])
+    events: list[bytes] = field(default_factory=list[bytes])
+
+    def __bool__(self) -> bool:
+        return bool(self.done or self.retries or self.burials or self.events)
+
+    def deliveries(self) -> list[Delivery]:
+        return [item.delivery for item in (*self.done, *self.retries, *self.burials)]
+
+    def put(self, item: Done | Retry | Burial) -> None:
+        if isinstance(item, Done):
+            self.done.append(item)
+        elif isinstance(item, Retry):
+            self.retries.append(item)
+        else:
+            self.burials.append(item)
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What one flush settled."""
+
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+    lost: int = 0
+    """Deliveries that another worker had taken over, or that were settled before: nothing was written for them."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where a worker settles: its queue, group and name there, and the rules that apply."""
+
+    link: Link
+    keys: QueueKeys
+    group: str
+    consumer: str
+    holdings: Holdings
+    log: EventLog
+    result_ttl_s: int
+    dlq_cap: int
+
+
+class Flush:
+    """Packs `outcomes` for the server the link is connected to; `read` takes its replies."""
+
+    def __init__(self, desk: Desk, outcomes: Outcomes) -> None:
+        self.settlement = Settlement()
+        self.follow_ups: list[bytes] = []
+        """Events that are true only now that Redis has answered."""
+        self.kept: list[Done | Retry | Burial] = []
+        """What a full server refused: to be tried again."""
+        self._desk = desk
+        self._parts: list[bytes] = []
+        self._readers: list[Callable[[Reply], None]] = []
+        self._pack(outcomes, time.monotonic())
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self._parts)
+
+    @property
+    def count(self) -> int:
+        return len(self._readers)
+
+    def read(self, replies: list[Reply]) -> None:
+        for take, reply in zip(self._readers, replies, strict=True):
+            take(reply)
+
+    def _pack(self, outcomes: Outcomes, now: float) -> None:
+        trusted = self._desk.holdings.trusted
+        safe = [item for item in outcomes.done if trusted(item.delivery, now)]
+        if len(safe) != len(outcomes.done):
+            self._finish([item for item in outcomes.done if not trusted(item.delivery, now)])
+        if safe:
+            self._acknowledge(safe)
+        for owner, trust in (("", True), (self._desk.consumer, False)):
+            self._retry([item for item in outcomes.retries if trusted(item.delivery, now) is trust], owner)
+            self._dead_letter([item for item in outcomes.burials if trusted(item.delivery, now) is trust], owner)
+        # Behind the settles: whoever hears "completed" finds the job gone and its result there.
+        self._parts.extend(outcomes.events)
+        self._readers.extend([_ignore] * len(outcomes.events))
+
+    def _add(self, packed: bytes, take: Callable[[Reply], None]) -> None:
+        self._parts.append(packed)
+        self._readers.append(take)
+
+    # --- finished ------------------------------------------------------------------------------------------------------
+
+    def _acknowledge(self, items: list[Done]) -> None:
+        desk = self._desk
+        for item in items:
+            if item.result:
+                key = desk.keys.result(item.delivery.envelope.id)
+                self._add(command("SET", key, item.result, "EX", desk.result_ttl_s), _ignore)
+        stream, group = desk.keys.stream, desk.group
+        ids = [item.delivery.entry_id for item in items]
+
+        def count(reply: Reply) -> None:
+            if isinstance(reply, ReplyError):
+                log.error("acks of queue %s refused: %s", desk.keys.queue, reply)
+                return
+            gone = cast("list[int]", reply).count(1) if isinstance(reply, list) else int(reply)
+            self.settlement.done += gone
+            self.settlement.lost += len(ids) - gone
+
+        if desk.link.capabilities.ack_delete:
+            self._add(pack((b"XACKDEL", stream, group, b"IDS", len(ids), *ids)), count)
+            return
+        # No XACKDEL here: both halves in one MULTI, so that a crash never leaves an acked entry in the stream for ever.
+        for packed in (command("MULTI"), pack((b"XACK", stream, group, *ids)), pack((b"XDEL", stream, *ids))):
+            self._add(packed, _ignore)
+        self._add(
+            command("EXEC"), lambda reply: count(cast("list[Reply]", reply)[0] if isinstance(reply, list) else reply)
+        )
+
+    def _finish(self, items: list[Done]) -> None:
+        desk = self._desk
+        for chunk in _chunks(items):
+            keys = [desk.keys.stream, *(desk.keys.result(item.delivery.envelope.id) for item in chunk)]
+            arguments: list[Argument] = [desk.group, desk.consumer, desk.result_ttl_s]
+            for item in chunk:
+                arguments += (item.delivery.entry_id, item.result)
+
+            def count(reply: Reply, chunk: list[Done] = chunk) -> None:
+                self.settlement.done += len(self._ours(reply, chunk))
+
+            self._add(desk.link.script_call(FINISH, keys, arguments), count)
+
+    # --- failed --------------------------------------------------------------------------------------------------------
+
+    def _retry(self, items: list[Retry], owner: str) -> None:
+        desk = self._desk
+        for chunk in _chunks(items):
+            arguments: list[Argument] = [desk.group, owner]
+            for item in chunk:
+                arguments += (item.delivery.entry_id, item.wait_ms, item.member)
+
+            def count(reply: Reply, chunk: list[Retry] = chunk) -> None:
+                ours = self._ours(reply, chunk)
+                self.settlement.retried += len(ours)
+                if desk.log.enabled:
+                    for delivery, wait_ms, _ in ours:
+                        envelope = delivery.envelope
+                        self.follow_ups.append(
+                            desk.log.retry_scheduled(envelope.id, delivery.name, envelope.attempt + 2, wait_ms)
+                        )
+
+            self._add(desk.link.script_call(RETRY, [desk.keys.stream, desk.keys.delayed], arguments), count)
+
+    def _dead_letter(self, items: list[Burial], owner: str) -> None:
+        desk = self._desk
+        for chunk in _chunks(items):
+            arguments: list[Argument] = [desk.group, owner, desk.dlq_cap]
+            for item in chunk:
+                fields = item.letter.encode()
+                arguments += (item.delivery.entry_id, len(fields), *fields)
+
+            def count(reply: Reply, chunk: list[Burial] = chunk) -> None:
+                ours = self._ours(reply, chunk)
+                self.settlement.dead += len(ours)
+                if desk.log.enabled:
+                    for delivery, letter, attempt in ours:
+                        self.follow_ups.append(desk.log.dead(delivery.envelope.id, letter.name, attempt, letter.reason))
+
+            self._add(desk.link.script_call(DEAD_LETTER, [desk.keys.stream, desk.keys.dead], arguments), count)
+
+    def _ours(self, reply: Reply, chunk: list[Item]) -> list[Item]:
+        if isinstance(reply, ReplyError):
+            log.error("a settle of queue %s was refused: %s", self._desk.keys.queue, reply)
+            if reply.code == "OOM":  # the server is full: keep the outcome (and the lease) until it has room again
+                self.kept.extend(chunk)
+            return []
+        ours = [item for item, verdict in zip(chunk, cast("list[int]", reply), strict=True) if verdict == 1]
+        self.settlement.lost += len(chunk) - len(ours)
+        return ours
+
+
+def _ignore(_: Reply) -> None:
+    return
+
+
+def _chunks(items: list[Item]) -> list[list[Item]]:
+    return [items[at : at + _SCRIPT_BATCH] for at in range(0, len(items), _SCRIPT_BATCH)]

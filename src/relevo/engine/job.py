@@ -1,0 +1,50 @@
+"""A job as producers and handlers see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from relevo.errors import BadArgument, NoQueue
+
+if TYPE_CHECKING:
+    from relevo.engine.queue import Queue
+
+
+@dataclass(slots=True)
+class Job:
+    """One unit of work.
+
+    `attempt` counts from 0: a handler that sees 2 runs the job for the third time. `data` is what the producer passed.
+
+    >>> Job(id="01J9", name="send", data={"to": "a@b"}, attempt=0, created_at_ms=1_700_000_000_000).attempts_made
+    0
+    """
+
+    id: str
+    name: str
+    data: Any
+    attempt: int
+    created_at_ms: int
+    _queue: Queue | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def attempts_made(self) -> int:
+        """Runs before this one."""
+        return self.attempt
+
+    async def wait_for_result(self, *, timeout: float = 30.0, poll_interval: float = 0.1) -> Any:
+        """What the handler returned, once it has.
+
+        The queue's events wake the wait, so the answer comes with the job's end; `poll_interval` is only how often a queue
+        whose workers run without events is looked at. Raises `ResultTimeout` (a `TimeoutError`) when nothing came: a
+        handler that returns None stores nothing, and neither does a worker without `store_results=True`.
+        """
+        if self._queue is None:
+            raise NoQueue(job_id=self.id)
+        for argument, value in (("timeout", timeout), ("poll_interval", poll_interval)):
+            if not value > 0:
+                raise BadArgument(
+                    argument=argument, value=value, reason="not a positive number", remedy="Pass seconds."
+                )
+        return await self._queue.wait_for_result(self.id, timeout=timeout, poll_interval=poll_interval)

@@ -1,0 +1,137 @@
+"""What every background duty shares: a loop that ticks, and signals that tests and metrics wait for or listen to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from relevo.errors import RelevoError
+
+log = logging.getLogger("relevo.loop")
+
+T = TypeVar("T")
+
+AGAIN: Final = 0.0
+"""Returned by a tick that left work behind: tick again at once."""
+
+
+class Signal(Generic[T]):
+    """Something that happens now and then. Listeners are called at once; tests wait.
+
+    >>> import asyncio
+    >>> async def story() -> int:
+    ...     promoted = Signal[int]()
+    ...     waiting = asyncio.ensure_future(promoted.wait_for(lambda count: count > 1))
+    ...     await asyncio.sleep(0)
+    ...     promoted.emit(1)
+    ...     promoted.emit(2)
+    ...     return await waiting
+    >>> asyncio.run(story())
+    2
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: T | None = None
+        self._listeners: list[Callable[[T], None]] = []
+
+    def emit(self, value: T) -> None:
+        self.count += 1
+        self.last = value
+        for listener in tuple(self._listeners):
+            try:
+                listener(value)
+            except Exception:  # a listener's fault must never stop the duty it listens to
+                log.exception("a listener of a signal failed")
+
+    def listen(self, listener: Callable[[T], None]) -> Callable[[], None]:
+        """Calls `listener` on every emit until the returned function is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    async def wait_for(self, wanted: Callable[[T], bool] = lambda _: True, *, timeout: float = 10.0) -> T:
+        """The next value that `wanted` accepts."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def check(value: T) -> None:
+            if not future.done() and wanted(value):
+                future.set_result(value)
+
+        stop = self.listen(check)
+        try:
+            return await asyncio.wait_for(future, timeout)
+        finally:
+            stop()
+
+
+class Loop:
+    """A duty that ticks every `every` seconds until stopped. Subclasses write `tick`, which returns the seconds to wait
+    before the next one (None for `every`, AGAIN for none). A failing tick is logged and tried again: a duty never dies."""
+
+    def __init__(self, name: str, *, every: float) -> None:
+        self.name = name
+        self.every = every
+        self.failed: Signal[Exception] = Signal()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def tick(self) -> float | None:
+        raise AssertionError("a duty writes its own tick")
+
+    async def finish(self) -> None:
+        """Called once after the last tick: give up what is held."""
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"relevo-{self.name}")
+
+    def wake(self) -> None:
+        """Ticks now instead of at the end of the pause."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """Lets the present tick end, then finishes."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self._stopping:
+            pause: float | None
+            try:
+                pause = await self.tick()
+                failures = 0
+            except (RelevoError, OSError) as error:
+                pause = min(0.05 * 2**failures, 5.0)  # Redis is away or refuses: the link says so in the log, we wait
+                failures = min(failures + 1, 10)
+                log.debug("%s: %s", self.name, error)
+                self.failed.emit(error)
+            except Exception as error:
+                pause = min(0.1 * 2**failures, 5.0)
+                failures = min(failures + 1, 10)
+                log.exception("%s failed; trying again in %.1f s", self.name, pause)
+                self.failed.emit(error)
+            await self._sleep(self.every if pause is None else pause)
+        try:
+            await self.finish()
+        except (RelevoError, OSError) as error:
+            log.debug("%s could not finish: %s", self.name, error)
+
+    async def _sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            await asyncio.wait_for(self._wake.wait(), seconds)
+        except TimeoutError:
+            return
+        self._wake.clear()

@@ -1,0 +1,286 @@
+"""Reads the stream: new entries and those of dead workers, a little ahead of the handlers and never more than they can use.
+
+Read-ahead is bounded by time, not by number: what fast handlers finish in a tenth of a second may wait here, while slow
+handlers get only what they can start at once, so that other workers find the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from relevo.broker.link import Link
+from relevo.broker.resp import Reply, command, pairs
+from relevo.broker.scripts import script
+from relevo.engine.delivery import Delivery, Holdings
+from relevo.engine.events import EventLog
+from relevo.engine.loop import Signal
+from relevo.engine.settler import Settler
+from relevo.errors import ConnectionLost, RelevoError, ServerRefused, Undecodable
+from relevo.wire.dead import DeadLetterFields, Reason, encode_raw
+from relevo.wire.envelope import Envelope
+from relevo.wire.keys import QueueKeys
+
+log = logging.getLogger("relevo.reader")
+
+RECLAIM = script("reclaim")
+
+_MOST_AT_ONCE = 512
+_AHEAD_S = 0.1
+
+
+class Batch(NamedTuple):
+    """One read: how many entries, and how many of them came from dead workers."""
+
+    size: int
+    reclaimed: int
+
+
+class Demand(NamedTuple):
+    """What the handlers can use: free slots, deliveries waiting for one, and jobs finished a second."""
+
+    free: int
+    waiting: int
+    rate: float
+
+    def wanted(self, most: int) -> int:
+        ahead = int(min(self.rate * _AHEAD_S, 2 * _MOST_AT_ONCE))
+        wanted = min(most, self.free + ahead - self.waiting)
+        # With work still in line a small read is not worth its round trip: wait until it is a good one.
+        return wanted if wanted >= (most // 2 if self.waiting else 1) else 0
+
+
+class Reader:
+    """Reads for one consumer of one group. `deliver` takes what can run; what cannot goes to the dead letters here."""
+
+    def __init__(
+        self,
+        link: Link,
+        keys: QueueKeys,
+        group: str,
+        consumer: str,
+        holdings: Holdings,
+        settler: Settler,
+        events: EventLog,
+        *,
+        demand: Callable[[], Demand],
+        deliver: Callable[[list[Delivery]], None],
+        count: int | None,
+        block_ms: int,
+        max_payload: int,
+        max_stalled: int,
+    ) -> None:
+        self.batches: Signal[Batch] = Signal()
+        self.drained: Signal[None] = Signal()
+        self.last_read = 0.0
+        self.trouble: str | None = "not started"
+        self._link = link
+        self._keys = keys
+        self._group = group
+        self._consumer = consumer
+        self._holdings = holdings
+        self._settler = settler
+        self._log = events
+        self._demand = demand
+        self._deliver = deliver
+        self._count = count
+        idle_ms = int(holdings.idle_s * 1000)
+        # A blocked read may hold its answer no longer than a lease can be trusted: its send time is when the lease began.
+        self._block_ms = max(1, min(block_ms, idle_ms // 4))
+        self._idle_ms = idle_ms
+        self._max_payload = max_payload
+        self._max_stalled = max_stalled
+        self._room = asyncio.Event()
+        self._stopping = False
+        self._had_work = False
+        self._reclaim_due = 0.0
+        self._recheck = True
+        self._task: asyncio.Task[None] | None = None
+        self.paused = False
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="relevo-reader")
+
+    def freed(self) -> None:
+        """Called when a handler finished: there may be room for another read."""
+        self._room.set()
+
+    async def stop(self, unblock: Callable[[int], asyncio.Future[None]] | None = None) -> None:
+        """Ends the blocked read so that nothing is handed to a worker that is leaving."""
+        self._stopping = True
+        self._room.set()
+        if self._task is None:
+            return
+        if unblock is not None and not self._task.done() and self._link.up and self._link.client_id:
+            try:
+                await asyncio.wait_for(unblock(self._link.client_id), 2)
+            except (TimeoutError, RelevoError, OSError) as error:
+                log.debug("the blocked read could not be woken: %s", error)
+        _, late = await asyncio.wait([self._task], timeout=1)
+        if late:
+            # The server does not answer or we may not wake the read: hang up. What it still sends us is handed back by
+            # `leave`, which looks into the group and not at what we know.
+            await self._link.close()
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self._stopping:
+            try:
+                await self._link.ready()
+                if self._recheck:
+                    await self._join()
+                wanted = 0 if self.paused else self._demand().wanted(self._count or _MOST_AT_ONCE)
+                if wanted == 0:
+                    await self._wait_for_room()
+                    continue
+                await self._read(wanted)
+                failures, self.trouble = 0, None
+            except (RelevoError, OSError) as error:
+                if self._stopping:
+                    return
+                self._recheck = True
+                self.trouble = str(error)
+                if isinstance(error, ServerRefused):
+                    log.warning("queue %s cannot be read: %s", self._keys.queue, error)
+                await asyncio.sleep(min(0.05 * 2**failures, 2.0))
+                failures = min(failures + 1, 8)
+            except Exception:  # a fault of ours must not end the reading for good
+                log.exception("the reader of queue %s failed; going on", self._keys.queue)
+                await asyncio.sleep(0.5)
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        try:
+            await asyncio.wait_for(self._room.wait(), 0.25)
+        except TimeoutError:
+            self.last_read = time.monotonic() if self.trouble is None else self.last_read
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        """Makes the group if it is not there, and takes up what the server gave us in an answer that never arrived."""
+        try:
+            await self._link.call("XGROUP", "CREATE", self._keys.stream, self._group, "0", "MKSTREAM")
+        except ServerRefused as refused:
+            if "BUSYGROUP" not in str(refused):
+                raise
+        sent_at, after = time.monotonic(), b"0"
+        while True:
+            reply: Reply = await self._link.call(
+                "XREADGROUP", "GROUP", self._group, self._consumer, "COUNT", 256, "STREAMS", self._keys.stream, after
+            )
+            entries: list[Reply] = reply[0][1] if reply else []
+            if not entries:
+                break
+            self._take([entry for entry in entries if entry[0] not in self._holdings], sent_at)
+            after = entries[-1][0]
+        self._recheck = False
+
+    async def _read(self, wanted: int) -> None:
+        sent_at = time.monotonic()
+        claim = self._link.capabilities.read_claim
+        if not claim and sent_at >= self._reclaim_due:
+            self._reclaim_due = sent_at + min(1.0, self._holdings.idle_s / 2)
+            found: Reply = await self._link.run(
+                RECLAIM, [self._keys.stream], self._group, self._consumer, self._idle_ms, wanted
+            )
+            if found:
+                self._take(found, sent_at)
+                self._had_work = True
+                return
+        block = self._block_ms
+        if not claim:
+            block = max(1, min(block, int((self._reclaim_due - sent_at) * 1000)))
+        options = (b"CLAIM", self._idle_ms) if claim else ()
+        packed = command(
+            b"XREADGROUP", b"GROUP", self._group, self._consumer, b"COUNT", wanted, b"BLOCK", block, *options,
+            b"STREAMS", self._keys.stream, b">",
+        )  # fmt: skip
+        try:
+            (reply,) = await self._link.send(packed, 1)
+        except ConnectionLost:
+            if not self._stopping:
+                raise
+            return
+        self.last_read = time.monotonic()
+        reply = self._link.checked(reply, "XREADGROUP")
+        if reply:
+            self._take(reply[0][1], sent_at)
+            self._had_work = True
+        elif self._had_work:
+            self._had_work = False
+            self.drained.emit(None)
+            if self._log.enabled:
+                self._settler.event(self._log.drained())
+
+    # --- what came -----------------------------------------------------------------------------------------------------
+
+    def _take(self, entries: list[Reply], sent_at: float) -> None:
+        ready: list[Delivery] = []
+        holdings, reclaimed = self._holdings, 0
+        for entry in entries:
+            entry_id = entry[0]
+            before = entry[3] if len(entry) > 3 else 0
+            if before:
+                reclaimed += 1
+                held = holdings.get(entry_id)
+                if (
+                    held is not None
+                ):  # our own, read again: the lease keeper was late, it is still ours and still running
+                    held.leased_at, held.lost = sent_at, False
+                    continue
+            delivery = self._delivery(entry_id, entry[1] or [], before, sent_at)
+            if delivery is None:
+                continue
+            holdings[entry_id] = delivery
+            if before and not self._survived(delivery):
+                continue
+            ready.append(delivery)
+        self.batches.emit(Batch(len(entries), reclaimed))
+        if ready:
+            self._deliver(ready)
+
+    def _delivery(self, entry_id: bytes, fields: list[bytes], before: int, sent_at: float) -> Delivery | None:
+        """The entry as a delivery, or None when it can never run (and is on its way to the dead letters)."""
+        if len(fields) == 4 and fields[0] == b"d" and fields[2] == b"n":
+            data, raw_name = fields[1], fields[3]  # the usual shape, without a dict
+        else:
+            values = pairs(fields)
+            data, raw_name = values.get(b"d"), values.get(b"n", b"")
+        letter: tuple[Reason, str, bytes, bytes]
+        if data is None:
+            letter = (Reason.MALFORMED, "no field `d`", b"", encode_raw(fields))
+        elif len(data) > self._max_payload:
+            letter = (Reason.OVERSIZE_PAYLOAD, f"{len(data)} bytes, the limit is {self._max_payload}", data, b"")
+        else:
+            try:
+                return Delivery(entry_id, Envelope.decode(data), raw_name.decode(), before, sent_at)
+            except Undecodable as error:
+                letter = (Reason.DECODE_FAILED, error.reason, data, b"")
+            except UnicodeDecodeError:
+                letter = (Reason.MALFORMED, "the name is not UTF-8", data, encode_raw(fields))
+        rejected = Delivery(entry_id, Envelope("", b"", 0), raw_name.decode(errors="replace"), before, sent_at)
+        self._holdings.hold(rejected)
+        self._bury(rejected, *letter)
+        return None
+
+    def _survived(self, delivery: Delivery) -> bool:
+        """Whether a job of a dead worker gets another chance. Crashes are counted by the group, apart from retries."""
+        if delivery.before >= self._max_stalled:
+            detail = f"its worker died {delivery.before} times"
+            self._bury(delivery, Reason.STALLED, detail, delivery.envelope.encode(), b"")
+            return False
+        if self._log.enabled:
+            self._settler.event(self._log.stalled(delivery.envelope.id, delivery.name, delivery.before))
+        return True
+
+    def _bury(self, delivery: Delivery, reason: Reason, detail: str, data: bytes, raw: bytes) -> None:
+        letter = DeadLetterFields(data, delivery.name, delivery.entry_id.decode(), reason, detail, raw)
+        self._settler.bury(delivery, letter, delivery.envelope.attempt)

@@ -1,0 +1,291 @@
+"""Writes jobs into the stream: all adds of one loop turn in one write, each write numbered so that none happens twice.
+
+A write is one MULTI: the XADDs, and the write's number in a key of this producer. When the connection breaks before the
+answer came, that key tells which writes arrived; the others are sent again. ChasquiMQ asks Redis 8.6's IDMP for the same, which
+remembers 100 ids, exists on no other server and costs half as much again (docs/decisions/0002).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Sequence
+
+from relevo.broker.link import Link
+from relevo.broker.resp import Argument, Reply, ReplyError, bulk, command, head
+from relevo.broker.scripts import script
+from relevo.broker.transport import Outcome, Transport
+from relevo.errors import ConnectionLost, QueueFull, RelevoError, ServerRefused
+from relevo.wire.keys import QueueKeys
+
+log = logging.getLogger("relevo.sender")
+
+ADD_CAPPED = script("add_capped")
+
+Entry = tuple[bytes, bytes]
+"""Envelope and name, as they stand in the stream."""
+
+# Far from the cap a write only asks for the length, and looks at the answer before the next one. That is safe while all
+# producers together cannot add HEADROOM jobs within FRESH seconds; nearer than that a script counts before it adds.
+HEADROOM = 100_000
+FRESH = 0.1
+
+_REMEMBERED_S = 3600
+_CHUNK = 2000  # jobs in one MULTI: more would hold up the server for other clients
+_IN_FLIGHT = 3
+
+
+class _Call:
+    """One `add` or `add_bulk`, or a part of a long one: only the last part answers the caller (parts land in order)."""
+
+    __slots__ = ("entries", "future", "last")
+
+    def __init__(self, entries: Sequence[Entry], future: asyncio.Future[None], *, last: bool = True) -> None:
+        self.entries = entries
+        self.future = future
+        self.last = last
+
+    def split(self, at: int) -> tuple[_Call, _Call]:
+        return _Call(self.entries[:at], self.future, last=False), _Call(self.entries[at:], self.future, last=self.last)
+
+    def landed(self) -> None:
+        if self.last and not self.future.done():
+            self.future.set_result(None)
+
+    def failed(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Write:
+    __slots__ = ("calls", "capped", "count", "data", "jobs", "number")
+
+    def __init__(self, number: int, calls: list[_Call], data: bytes, count: int, jobs: int, capped: bool) -> None:
+        self.number = number
+        self.calls = calls
+        self.data = data
+        self.count = count
+        self.jobs = jobs
+        self.capped = capped
+
+
+class Sender:
+    """One producer of one queue."""
+
+    def __init__(self, link: Link, keys: QueueKeys, *, cap: int) -> None:
+        self.producer = str(uuid.uuid4())
+        self._link = link
+        self._keys = keys
+        self._cap = cap
+        self._loop = asyncio.get_running_loop()
+        self._calls: deque[_Call] = deque()
+        self._writes: deque[_Write] = deque()
+        self._number = 0
+        self._scheduled = False
+        self._recovering: asyncio.Task[None] | None = None
+        self._trouble = False
+        self._length = 0
+        self._length_at = 0.0
+        self._sent_key = keys.sent(self.producer)
+        self._named = head(7, "XADD", keys.stream, "*", "d")
+        self._nameless = head(5, "XADD", keys.stream, "*", "d")
+        self._opening = command("XLEN", keys.stream) + command("MULTI")
+        self._closing = command("EXEC")
+        self._name_tails: dict[bytes, bytes] = {}
+
+    async def add(self, entries: Sequence[Entry]) -> None:
+        """Returns when Redis has the jobs; raises `QueueFull` when they would pass the cap, and then none is added."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._calls.append(_Call(entries, future))
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+        await future
+
+    async def close(self) -> None:
+        """Waits for what is under way; the link's `wait` bounds it."""
+        while self._calls or self._writes:
+            future = self._calls[-1].future if self._calls else self._writes[-1].calls[-1].future
+            await asyncio.wait([future])
+            await asyncio.sleep(0)
+        if self._recovering is not None:
+            await asyncio.wait([self._recovering])
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if self._recovering is not None:
+            return
+        transport = self._link.open_transport
+        if transport is None:
+            self._recover()
+            return
+        while self._calls and len(self._writes) < _IN_FLIGHT:
+            write = self._next_write()
+            if write is None:
+                return
+            self._writes.append(write)
+            self._submit(write, transport)
+
+    def _submit(self, write: _Write, transport: Transport) -> None:
+        transport.submit(write.data, write.count, lambda outcome: self._landed(write, transport, outcome))
+
+    def _next_write(self) -> _Write | None:
+        """Takes as many calls as fit into one write; None when it has to wait for the writes under way."""
+        under_way = sum(write.jobs for write in self._writes)
+        known = self._loop.time() - self._length_at < FRESH
+        roomy = known and self._length + under_way + len(self._calls[0].entries) + HEADROOM < self._cap
+        if not roomy and self._writes:
+            return None  # a counted write stands alone: `sent` keeps the verdicts of one such write only
+        self._number += 1
+        calls: list[_Call] = []
+        jobs = 0
+        while self._calls and jobs < _CHUNK:
+            call = self._calls.popleft()
+            if roomy and len(call.entries) > _CHUNK:
+                call, rest = call.split(_CHUNK)
+                self._calls.appendleft(rest)
+            if calls and jobs + len(call.entries) > _CHUNK:
+                self._calls.appendleft(call)
+                break
+            calls.append(call)
+            jobs += len(call.entries)
+        return self._plain_write(calls, jobs) if roomy else self._capped_write(calls, jobs)
+
+    def _plain_write(self, calls: list[_Call], jobs: int) -> _Write:
+        parts = [self._opening]
+        add = parts.append
+        named, nameless, tails = self._named, self._nameless, self._name_tails
+        for call in calls:
+            for envelope, name in call.entries:
+                if name:
+                    tail = tails.get(name)
+                    if tail is None:
+                        tail = self._tail(name)
+                    add(b"%b$%d\r\n%b\r\n%b" % (named, len(envelope), envelope, tail))
+                else:
+                    add(b"%b$%d\r\n%b\r\n" % (nameless, len(envelope), envelope))
+        add(command("SET", self._sent_key, self._number, "EX", _REMEMBERED_S))
+        add(self._closing)
+        return _Write(self._number, calls, b"".join(parts), jobs + 4, jobs, capped=False)
+
+    def _tail(self, name: bytes) -> bytes:
+        if len(self._name_tails) > 1000:  # names are few; a caller who makes them up must not fill our memory
+            self._name_tails.clear()
+        tail = self._name_tails[name] = bulk(b"n") + bulk(name)
+        return tail
+
+    def _capped_write(self, calls: list[_Call], jobs: int) -> _Write:
+        arguments: list[Argument] = [self._cap, self._number, _REMEMBERED_S]
+        for call in calls:
+            arguments.append(len(call.entries))
+            for entry in call.entries:
+                arguments.extend(entry)
+        data = self._link.script_call(ADD_CAPPED, [self._keys.stream, self._sent_key], arguments)
+        return _Write(self._number, calls, data, 1, jobs, capped=True)
+
+    # --- what became of it -----------------------------------------------------------------------------------------
+
+    def _landed(self, write: _Write, transport: Transport, outcome: Outcome) -> None:
+        if isinstance(outcome, ConnectionLost):
+            self._recover()
+            return
+        last = outcome[-1]
+        if last.__class__ is ReplyError:
+            error: ReplyError = next(reply for reply in outcome if reply.__class__ is ReplyError)
+            if self._link.elsewhere(error, transport):
+                self._recover(error)
+                return
+            self._writes.remove(write)
+            self._fail(write, ServerRefused(command="the add", reason=str(error)))
+        else:
+            self._writes.remove(write)
+            self._length_at = self._loop.time()
+            if write.capped:
+                self._length = last[0]
+                self._judge(write, last[1])
+            else:
+                self._length = outcome[0] + write.jobs if isinstance(outcome[0], int) else 0
+                if ReplyError in map(type, last):
+                    refused = next(reply for reply in last if reply.__class__ is ReplyError)
+                    self._fail(write, ServerRefused(command="the add", reason=str(refused)))
+                else:
+                    for call in write.calls:
+                        call.landed()
+        if self._calls and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _judge(self, write: _Write, verdicts: bytes) -> None:
+        for call, verdict in zip(write.calls, verdicts, strict=True):
+            if verdict == ord("1"):
+                call.landed()
+            else:
+                call.failed(QueueFull(queue=self._keys.queue, length=self._length, cap=self._cap))
+
+    @staticmethod
+    def _fail(write: _Write, error: Exception) -> None:
+        for call in write.calls:
+            call.failed(error)
+
+    # --- after a loss ----------------------------------------------------------------------------------------------
+
+    def _recover(self, error: ReplyError | None = None) -> None:
+        self._trouble = True
+        if self._recovering is None:
+            self._recovering = self._loop.create_task(self._resume(error), name="relevo-sender-resume")
+
+    async def _resume(self, error: ReplyError | None) -> None:
+        """Waits for the connection, learns which writes arrived, sends the others again; gives up with the link."""
+        started = time.monotonic()
+        while self._trouble:  # set again when the connection breaks once more while we are at it
+            try:
+                if error is not None:
+                    await self._link.recover(error)
+                    error = None
+                transport = await self._link.ready()
+                self._trouble = False
+                if self._writes:
+                    reply: Reply = await self._link.call("GET", self._sent_key)
+                    number, _, verdicts = (reply or b"0").partition(b":")
+                    self._arrived(int(number), verdicts)
+                    for write in list(self._writes):
+                        self._again(write, transport)
+            except ConnectionLost:
+                self._trouble = True
+            except RelevoError as failure:
+                self._trouble = False
+                self._give_up(failure)
+        waited = time.monotonic() - started
+        if waited > 0.5:
+            log.info("queue %s: adds go on after %.1f s", self._keys.queue, waited)
+        self._recovering = None
+        self._flush()
+
+    def _arrived(self, number: int, verdicts: bytes) -> None:
+        while self._writes and self._writes[0].number <= number:
+            write = self._writes.popleft()
+            if write.capped and write.number == number:
+                self._judge(write, verdicts)
+            else:
+                for call in write.calls:
+                    call.landed()
+
+    def _again(self, write: _Write, transport: Transport) -> None:
+        if write.capped:  # the script's hash may differ on the server we are connected to now
+            number, self._number = self._number, write.number
+            write.data = self._capped_write(write.calls, write.jobs).data
+            self._number = number
+        self._submit(write, transport)
+
+    def _give_up(self, failure: Exception) -> None:
+        for write in self._writes:
+            self._fail(write, failure)
+        for call in self._calls:
+            call.failed(failure)
+        self._writes.clear()
+        self._calls.clear()

@@ -1,0 +1,95 @@
+"""Finds what dead workers left behind: jobs that killed every worker they were given to, and consumers nobody runs."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from relevo.broker.link import Link
+from relevo.broker.resp import Reply
+from relevo.broker.scripts import script
+from relevo.engine.events import EventLog
+from relevo.engine.lock import Lock
+from relevo.engine.loop import AGAIN, Loop, Signal
+from relevo.engine.settler import Settler
+from relevo.errors import Undecodable
+from relevo.wire.dead import Reason
+from relevo.wire.envelope import Envelope
+from relevo.wire.keys import QueueKeys
+
+log = logging.getLogger("relevo.stalled")
+
+STALLED = script("stalled")
+SWEEP_CONSUMERS = script("sweep_consumers")
+
+
+class StalledTick(NamedTuple):
+    """One round: abandoned entries seen, those dead-lettered, consumers removed."""
+
+    scanned: int
+    relocated: int
+    swept: int
+
+
+class StalledDetector(Loop):
+    """Runs once for each queue, by lock. Readers take abandoned jobs over by themselves; this is for when they cannot (all
+    slots busy), and for what a reader never sees."""
+
+    def __init__(
+        self,
+        link: Link,
+        keys: QueueKeys,
+        group: str,
+        holder: str,
+        settler: Settler,
+        events: EventLog,
+        *,
+        idle_s: float,
+        max_stalled: int,
+        dlq_cap: int,
+        batch: int = 256,
+        forget_after_s: float = 300.0,
+    ) -> None:
+        every = max(idle_s, 0.05)
+        super().__init__("stalled-detector", every=every)
+        self.scanned: Signal[StalledTick] = Signal()
+        self.lock = Lock(link, keys.stalled_lock, holder, ttl_s=max(2, int(every * 3)))
+        self._link = link
+        self._keys = keys
+        self._group = group
+        self._settler = settler
+        self._log = events
+        self._batch = batch
+        self._arguments = (holder, group, int(idle_s * 1000), max_stalled, batch, dlq_cap)
+        self._forget_ms = int(max(forget_after_s, 3 * idle_s) * 1000)
+
+    async def tick(self) -> float | None:
+        await self._link.ready()
+        keys = [self._keys.stalled_lock, self._keys.stream, self._keys.dead]
+        held, found = await self._link.send(
+            self.lock.hold_lock_call() + self._link.script_call(STALLED, keys, self._arguments), 2
+        )
+        if not self.lock.noted(self._link.checked(held, "hold_lock.lua")):
+            return None
+        reply: Reply = self._link.checked(found, "stalled.lua")
+        if reply[0] < 0:
+            return None
+        for entry_id, deliveries, data, name in reply[1]:
+            self._report(entry_id.decode(), deliveries, data, name.decode(errors="replace"))
+        gone: Reply = await self._link.run(SWEEP_CONSUMERS, [self._keys.stream], self._group, self._forget_ms)
+        if gone:
+            log.info("queue %s: removed %d consumers nobody runs", self._keys.queue, len(gone))
+        self.scanned.emit(StalledTick(reply[0], len(reply[1]), len(gone)))
+        return AGAIN if len(reply[1]) == self._batch else None
+
+    def _report(self, entry_id: str, deliveries: int, data: bytes, name: str) -> None:
+        try:
+            envelope = Envelope.decode(data)
+        except Undecodable:
+            envelope = Envelope("", b"", 0)
+        log.warning("job %s (entry %s) was dead-lettered: its worker died %d times", envelope.id, entry_id, deliveries)
+        if self._log.enabled:
+            self._settler.event(self._log.dead(envelope.id, name, envelope.attempt, Reason.STALLED))
+
+    async def finish(self) -> None:
+        await self.lock.release_lock()

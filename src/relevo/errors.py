@@ -1,0 +1,172 @@
+"""Every error relevo raises, in one tree. The docstring of a class is its message: what was wrong, the value, the remedy.
+
+Raise with the fields the docstring names: ``QueueFull(queue="emails", length=10, cap=10)``. Nobody formats messages where
+an error is raised, so a message reads the same wherever it comes from.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+
+class RelevoError(RuntimeError):
+    """Something went wrong in relevo."""
+
+    def __init__(self, **fields: object) -> None:
+        self.fields = fields
+        super().__init__(inspect.cleandoc(type(self).__doc__ or "").format(**fields))
+
+    def __getattr__(self, name: str) -> Any:
+        # Fields of the message are attributes too: `error.queue`, `error.cap`.
+        fields: dict[str, object] = self.__dict__.get("fields", {})
+        if name in fields:
+            return fields[name]
+        raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.fields))
+
+
+def _rebuild(kind: type[RelevoError], fields: dict[str, object]) -> RelevoError:
+    return kind(**fields)
+
+
+# --- raised by handlers -------------------------------------------------------------------------------------------
+
+
+class UnrecoverableError(RuntimeError):
+    """Raise this (or a subclass) from a handler to dead-letter the job at once, whatever retries are left."""
+
+
+class NotSupportedError(RuntimeError):
+    """An option that this engine knows of and does not offer; the message names it and what to use instead."""
+
+
+# --- what the caller passed ---------------------------------------------------------------------------------------
+
+
+class BadArgument(RelevoError, ValueError):
+    """{argument}={value!r} cannot be used: {reason}. {remedy}"""
+
+
+class WrongType(RelevoError, TypeError):
+    """{argument}={value!r} is a {kind}: {remedy}"""
+
+
+class NotEncodable(RelevoError, TypeError):
+    """The data of job {job!r} cannot be written as msgpack: {reason}. Use dict, list, str, bytes, int (64 bit), float,
+    bool and None; turn dates into text (`.isoformat()`), sets into lists and Decimal or UUID into `str()`."""
+
+
+class PayloadTooLarge(RelevoError, ValueError):
+    """The data of job {job!r} is {size} bytes, the limit is {limit}: store it elsewhere and send a reference, or raise
+    `max_payload_bytes` on the queue and on its workers."""
+
+
+class NameTooLong(RelevoError, ValueError):
+    """The job name {name!r} is {size} bytes, the limit is 256: names are labels, put the rest into the data."""
+
+
+class DelayTooLong(RelevoError, ValueError):
+    """A delay of {delay_s} s is over the limit of {limit_s} s: raise `max_delay_secs` on the queue, 0 turns it off."""
+
+
+class BadUrl(RelevoError, ValueError):
+    """The Redis address {url!r} cannot be used: {reason}. Write redis://, rediss://, unix://, redis+cluster:// or
+    redis+sentinel://host:port,host:port/master-name."""
+
+
+class BadCron(RelevoError, ValueError):
+    """The cron expression {expression!r} cannot be used: {reason}. {remedy}"""
+
+
+class UnknownZone(RelevoError, ValueError):
+    """The time zone {zone!r} is unknown: write "UTC", an offset such as "+05:30", or an IANA name in its exact case such
+    as "America/New_York"."""
+
+
+class BadInterval(RelevoError, ValueError):
+    """An interval of {value!r} ms cannot be used: write a whole number of milliseconds, at least 1."""
+
+
+class NeverFires(RelevoError, ValueError):
+    """The schedule {schedule!r} would never fire: {reason}. {remedy}"""
+
+
+# --- what the wire held -------------------------------------------------------------------------------------------
+
+
+class Undecodable(RelevoError, ValueError):
+    """These {size} bytes are not a {what}: {reason}."""
+
+
+# --- what the server said -----------------------------------------------------------------------------------------
+
+
+class QueueFull(RelevoError):
+    """Queue {queue!r} holds {length} jobs, its cap is {cap}: add workers, raise `max_stream_len`, or retry later."""
+
+
+class ConnectionLost(RelevoError, ConnectionError):
+    """The connection to {address} was lost: {reason}. Commands under way may or may not have been carried out."""
+
+
+class Redirected(ConnectionLost):
+    """{address} did not carry the command out: {reason}. The queue is looked up anew and the command sent again."""
+
+
+class Unreachable(RelevoError, ConnectionError):
+    """No Redis answers at {address} after {waited_s} s: {reason}. Start it, or correct `redis_url`."""
+
+
+class AddUncertain(RelevoError):
+    """The connection was lost while job {job_id!r} was being delayed, and it is already due: it may have been added.
+    Pass `job_id=` to make a delayed add safe to repeat."""
+
+
+class ServerRefused(RelevoError):
+    """Redis refused {command}: {reason}."""
+
+
+class ResultTimeout(RelevoError, TimeoutError):
+    """No result of job {job_id!r} within {timeout_s} s: it may still be waiting or running, its handler may have
+    returned None, or its worker runs without `store_results=True`."""
+
+
+class JobDead(RelevoError, TimeoutError):
+    """Job {job_id!r} will give no result: it was dead-lettered ({reason}). Look at it with `Queue.peek_dlq`, replay it with
+    `Queue.replay_dlq`."""
+
+
+class NoQueue(RelevoError):
+    """Job {job_id!r} is not bound to a queue: only jobs returned by `Queue.add` can wait for their result."""
+
+
+class EventsTrimmed(RelevoError):
+    """Events of queue {queue!r} after {last_id} were trimmed before they were read; the oldest left is {first_id}.
+    Resume from there, read faster, or raise `events_max_stream_len` on the workers."""
+
+
+# --- servers of our own -------------------------------------------------------------------------------------------
+
+
+class EmbeddedServerFailed(RelevoError):
+    """The embedded server did not start on port {port}: {reason}. Its log is {log}."""
+
+
+class EmbeddedServerUnavailable(RelevoError):
+    """The embedded server cannot run on this machine: {reason}. Run a Redis or Valkey of your own and pass its URL."""
+
+
+class EmbeddedServerMissing(RelevoError):
+    """No embedded server runs in {folder}: start one with `EmbeddedServer({folder!r}).start()`."""
+
+
+class PortTaken(RelevoError):
+    """Port {port} of 127.0.0.1 is taken by another program: choose another, or none to have a free one found."""
+
+
+class DataFolderInUse(RelevoError):
+    """The data folder {folder} is in use by the embedded server with process id {pid} on port {port}: use that one with
+    `EmbeddedServer.attach({folder!r})`, end it with `kill {pid}`, or choose another folder."""

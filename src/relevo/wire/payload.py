@@ -1,0 +1,41 @@
+"""User data to bytes and back: plain msgpack, the bytes every ChasquiMQ shim reads.
+
+`msgpack` and not msgspec writes it: msgspec would quietly turn sets, UUIDs and Decimals into something else, and what a
+handler receives must be what the producer sent. What cannot travel is refused before anything is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack  # pyright: ignore[reportMissingTypeStubs]
+import msgspec
+
+from relevo.errors import NotEncodable, Undecodable
+
+_pack: Any = msgpack.packb  # pyright: ignore[reportUnknownMemberType]
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def encode_payload(data: object, job: str) -> bytes:
+    r"""The bytes of `data`; `job` is the name an error should tell.
+
+    >>> encode_payload({"i": 1}, "send")
+    b'\x81\xa1i\x01'
+    """
+    try:
+        return _pack(data, use_bin_type=True)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise NotEncodable(job=job, reason=str(error) or type(error).__name__) from error
+
+
+def decode_payload(payload: bytes) -> Any:
+    r"""The data in `payload`.
+
+    >>> decode_payload(b"\x81\xa1i\x01")
+    {'i': 1}
+    """
+    try:
+        return _decode(payload)
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+        raise Undecodable(size=len(payload), what="msgpack payload", reason=str(error)) from error
