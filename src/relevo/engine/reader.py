@@ -73,6 +73,7 @@ class Reader:
         max_payload: int,
         max_stalled: int,
     ) -> None:
+        self.joined: Signal[None] = Signal()
         self.batches: Signal[Batch] = Signal()
         self.drained: Signal[None] = Signal()
         self.last_read = 0.0
@@ -182,6 +183,7 @@ class Reader:
             self._take([entry for entry in entries if entry[0] not in self._holdings], sent_at)
             after = entries[-1][0]
         self._recheck = False
+        self.joined.emit(None)
 
     async def _read(self, wanted: int) -> None:
         sent_at = time.monotonic()

@@ -24,6 +24,8 @@ from relevo.engine.loop import Loop, Signal
 from relevo.engine.promoter import PROMOTE, Promoter
 from relevo.engine.reader import RECLAIM, Reader
 from relevo.engine.runner import Handler, Runner
+from relevo.engine.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
+from relevo.engine.scheduler import ScheduleLoop
 from relevo.engine.settler import Settler
 from relevo.engine.stalled import STALLED, SWEEP_CONSUMERS, StalledDetector
 from relevo.engine.validation import checked_queue_name, positive
@@ -141,7 +143,8 @@ class Worker:
         keys, group, consumer = self._keys, self._group, self._consumer
         self._settle_link = self._link("settle", [RETRY, DEAD_LETTER, FINISH])
         self._control_link = self._link(
-            "control", [HOLD_LOCK, RELEASE_LOCK, PROMOTE, STALLED, SWEEP_CONSUMERS, HAND_BACK, LEAVE]
+            "control",
+            [HOLD_LOCK, RELEASE_LOCK, PROMOTE, STALLED, SWEEP_CONSUMERS, HAND_BACK, LEAVE, *SCHEDULER_SCRIPTS],
         )
         self._read_link = self._link("read", [RECLAIM], patience=self._block_ms / 1000 + 15)
         self.settler = Settler(
@@ -163,6 +166,7 @@ class Worker:
         self.runner.on_free = self.reader.freed
         self.settler.on_freed = self.reader.freed
         self.settler.settled.listen(self.settled.emit)
+        self.reader.joined.listen(lambda _: self.started.emit(None) if self.started.count == 0 else None)
         self.duties: list[Loop] = []
         if self._delayed_enabled:
             self.promoter = Promoter(
@@ -170,6 +174,9 @@ class Worker:
                 every=self._promote_s, dlq_cap=self._dlq_cap, events=self._events_enabled,
             )  # fmt: skip
             self.duties.append(self.promoter)
+        if self._run_scheduler:
+            self.scheduler = ScheduleLoop(self._control_link, keys, f"s-{uuid.uuid4()}", every=self._scheduler_tick_s)
+            self.duties.append(self.scheduler)
         if self._stalled_enabled:
             self.stalled_detector = StalledDetector(
                 self._control_link, keys, group, f"sd-{uuid.uuid4()}", self.settler, self._log,
