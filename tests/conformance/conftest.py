@@ -1,0 +1,80 @@
+"""The one suite's fixtures: every test runs on all four servers, and on Redis 8.6 also without the fast transport."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from relevo import Handler, Queue
+from relevo.wire.keys import QueueKeys
+from tests.conformance.watched import WatchedWorker
+from tests.servers.server import Server
+
+WorkerOf = Callable[..., AbstractAsyncContextManager[WatchedWorker]]
+"""`worker_of(handler, **options)`: a running worker of the test's queue; options are `Worker`'s."""
+
+QueueOf = Callable[..., Queue]
+"""`queue_of(**options)`: another `Queue` object on the test's queue, as another process would have; options are `Queue`'s."""
+
+# Waits that a test would otherwise sit through; everything else is the worker's own default.
+_IMPATIENT = {"read_block_ms": 100, "promote_every_ms": 20}
+
+
+@pytest.fixture(params=["redis86", "redis7", "valkey", "cluster", "redis86-plain"])
+def lane(request: pytest.FixtureRequest) -> str:
+    """The server, and after the dash the transport, of this run."""
+    return request.param
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, lane: str) -> Server:
+    return request.getfixturevalue(lane.partition("-")[0])
+
+
+@pytest.fixture
+def plain_transport(lane: str) -> bool:
+    """Whether this run takes redis-py's connection instead of the fast transport."""
+    return lane.endswith("-plain")
+
+
+@pytest.fixture
+def keys(queue_name: str) -> QueueKeys:
+    """The names of the test queue's keys, for tests that look at what is stored."""
+    return QueueKeys(queue_name)
+
+
+@pytest.fixture
+async def queue_of(server: Server, plain_transport: bool, queue_name: str) -> AsyncGenerator[QueueOf]:
+    opened: list[Queue] = []
+
+    def open_queue(**options: Any) -> Queue:
+        queue = Queue(queue_name, redis_url=server.url, plain_transport=plain_transport, **options)
+        opened.append(queue)
+        return queue
+
+    yield open_queue
+    for queue in opened:
+        await queue.close()
+
+
+@pytest.fixture
+def queue(queue_of: QueueOf) -> Queue:
+    """The test's queue, as a producer has it."""
+    return queue_of()
+
+
+@pytest.fixture
+def worker_of(server: Server, plain_transport: bool, queue_name: str) -> WorkerOf:
+    @asynccontextmanager
+    async def start(handler: Handler, **options: Any) -> AsyncGenerator[WatchedWorker]:
+        settings = {**_IMPATIENT, "redis_url": server.url, "plain_transport": plain_transport, **options}
+        worker = WatchedWorker(queue_name, handler, **settings)
+        started = asyncio.ensure_future(worker.started.wait_for(timeout=20))
+        await asyncio.sleep(0)  # let it listen before there is something to hear
+        async with worker:
+            await started
+            yield worker
+
+    return start

@@ -1,0 +1,39 @@
+"""A worker whose settled jobs are counted from its start, so that a test may wait for a total."""
+
+import asyncio
+from typing import Any
+
+from relevo import Handler, Worker
+from relevo.engine.flush import Settlement
+
+
+class WatchedWorker(Worker):
+    """`settled` tells of one flush; `total` is the sum of all."""
+
+    def __init__(self, queue_name: str, handler: Handler, **options: Any) -> None:
+        super().__init__(queue_name, handler, **options)
+        self.total = Settlement()
+        self._grown = asyncio.Event()
+        self.settled.listen(self._add_up)
+
+    async def until(
+        self, *, done: int = 0, retried: int = 0, dead: int = 0, lost: int = 0, timeout: float = 20.0
+    ) -> Settlement:
+        """The total, once every number in it is reached."""
+        async with asyncio.timeout(timeout):
+            while (
+                self.total.done < done
+                or self.total.retried < retried
+                or self.total.dead < dead
+                or self.total.lost < lost
+            ):
+                self._grown.clear()
+                await self._grown.wait()
+        return self.total
+
+    def _add_up(self, settlement: Settlement) -> None:
+        self.total.done += settlement.done
+        self.total.retried += settlement.retried
+        self.total.dead += settlement.dead
+        self.total.lost += settlement.lost
+        self._grown.set()
