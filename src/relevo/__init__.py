@@ -4,6 +4,7 @@ from relevo.engine.backoff import BackoffSpec
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
 from relevo.engine.events import QueueEvent, QueueEvents
 from relevo.engine.job import Job
+from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from relevo.engine.queue import Queue
 from relevo.engine.runner import Handler
 from relevo.engine.worker import Worker, WorkerHealth
@@ -24,12 +25,15 @@ __all__ = [
     "DeadLetterFilter",
     "Handler",
     "Job",
+    "MissedFiresPolicy",
     "NotSupportedError",
     "Queue",
     "QueueEvent",
     "QueueEvents",
     "QueueFull",
     "RelevoError",
+    "RepeatPattern",
+    "RepeatableMeta",
     "RetryDefaults",
     "UnrecoverableError",
     "Worker",

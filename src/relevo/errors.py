@@ -90,6 +90,13 @@ class BadInterval(RelevoError, ValueError):
     """An interval of {value!r} ms cannot be used: write a whole number of milliseconds, at least 1."""
 
 
+class NoSuchSchedule(RelevoError, KeyError):
+    """Queue {queue!r} has no schedule {key!r}: `Queue.get_repeatable_jobs` lists the keys there are."""
+
+    def __str__(self) -> str:  # KeyError would show the message in quotes
+        return str(self.args[0])
+
+
 class NeverFires(RelevoError, ValueError):
     """The schedule {schedule!r} would never fire: {reason}. {remedy}"""
 
@@ -145,7 +152,7 @@ class NoQueue(RelevoError):
 
 class EventsTrimmed(RelevoError):
     """Events of queue {queue!r} after {last_id} were trimmed before they were read; the oldest left is {first_id}.
-    Resume from there, read faster, or raise `events_max_stream_len` on the workers."""
+    Resume from there, and read more often or with a larger `count`."""
 
 
 # --- servers of our own -------------------------------------------------------------------------------------------

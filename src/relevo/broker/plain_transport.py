@@ -30,7 +30,7 @@ class PlainTransport:
 
     @staticmethod
     async def open(address: Address, node: Node, *, patience: float) -> PlainTransport:
-        options: dict[str, Any] = {"protocol": 2, "decode_responses": False, "lib_name": None, "lib_version": None}
+        options: dict[str, Any] = {"protocol": 2, "decode_responses": False, "driver_info": None}
         connection: AbstractConnection
         if node.path:
             connection = UnixDomainSocketConnection(path=node.path, **options)

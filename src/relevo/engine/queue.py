@@ -17,6 +17,9 @@ from relevo.engine.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
 from relevo.engine.delays import DelayMsLike, run_at_ms
 from relevo.engine.events import QueueEvents
 from relevo.engine.job import Job
+from relevo.engine.patterns import RepeatableMeta
+from relevo.engine.repeatables import SCRIPTS as REPEATABLE_SCRIPTS
+from relevo.engine.repeatables import MissedFiresLike, Repeatables, RepeatLike
 from relevo.engine.results import Results
 from relevo.engine.sender import ADD_CAPPED, Sender
 from relevo.engine.validation import checked_job_id, checked_job_name, checked_queue_name, positive
@@ -24,16 +27,17 @@ from relevo.errors import (
     AddUncertain,
     BadArgument,
     ConnectionLost,
+    NotSupportedError,
     PayloadTooLarge,
     QueueFull,
     ServerRefused,
     WrongType,
 )
 from relevo.wire.delayed import DelayedMember
-from relevo.wire.envelope import encode_bare
+from relevo.wire.envelope import Envelope, encode_bare
 from relevo.wire.ids import IdMint
 from relevo.wire.keys import QueueKeys
-from relevo.wire.payload import encode_payload
+from relevo.wire.payload import decode_payload, encode_payload
 
 ADD_ONCE = script("add_once")
 DELAY_ONCE = script("delay_once")
@@ -62,6 +66,7 @@ class _Open(NamedTuple):
     sender: Sender
     results: Results
     dead: DeadLetters
+    repeatables: Repeatables
 
 
 class Queue:
@@ -114,12 +119,27 @@ class Queue:
         attempts: int | None = None,
         backoff: BackoffLike | None = None,
         job_id: str | None = None,
+        repeat: RepeatLike | None = None,
+        missed_fires: MissedFiresLike | None = None,
     ) -> Job:
         """Adds one job: now, after `delay_ms` milliseconds, at a datetime given as `delay_ms`, or after `delay`.
 
         `attempts` and `backoff` override the workers' settings for this job. A `job_id` makes the add idempotent: the same
         id again, from any process, within an hour (of the time it is due) adds nothing and returns the same id.
+        With `repeat` a schedule is made instead, and the job returned has the schedule's key as its id.
         """
+        if repeat is not None:
+            if delay_ms is not None or delay is not None:
+                remedy = "Use upsert_repeatable_job(start_after_ms=...)."
+                raise BadArgument(
+                    argument="delay", value=delay_ms or delay, reason="a schedule has slots", remedy=remedy
+                )
+            return await self.upsert_repeatable_job(
+                name, data, repeat=repeat, attempts=attempts, backoff=backoff, job_id=job_id, missed_fires=missed_fires
+            )
+        if missed_fires is not None:
+            remedy = "Pass `repeat` as well, or leave it out."
+            raise BadArgument(argument="missed_fires", value=missed_fires, reason="nothing repeats", remedy=remedy)
         parcel = self._parcel(name, data, delay_ms, delay, attempts, backoff, job_id)
         if parcel.run_at is None and not parcel.by_id:
             await self._open().sender.add(((parcel.envelope, parcel.name),))
@@ -170,6 +190,66 @@ class Queue:
         keys = self._keys
         found = [keys.delayed, keys.member_of(job_id), keys.once(job_id)]
         return await self._open().link.run(CANCEL_DELAYED, found) == 1
+
+    # --- schedules ---------------------------------------------------------------------------------------------------
+
+    @property
+    def repeatables(self) -> Repeatables:
+        """The schedules with everything that can be done with them; the methods below are the short forms."""
+        return self._open().repeatables
+
+    async def upsert_repeatable_job(
+        self,
+        name: str,
+        data: Any,
+        *,
+        repeat: RepeatLike,
+        limit: int | None = None,
+        start_after_ms: int | None = None,
+        end_before_ms: int | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        missed_fires: MissedFiresLike | None = None,
+        key: str | None = None,
+    ) -> Job:
+        """Makes a schedule, or replaces the one with the same key; the returned job has that key as its id.
+
+        Every slot of it becomes a job of its own, with `attempts` and `backoff` as in `add`. At most `limit` slots fire,
+        none at or before `start_after_ms`, none after `end_before_ms`.
+        """
+        if job_id is not None:
+            raise NotSupportedError(
+                "job_id: every fire of a schedule has an id of its own; name the schedule with `key`."
+            )
+        meta = await self._open().repeatables.upsert_repeatable(
+            name,
+            data,
+            repeat=repeat,
+            key=key,
+            limit=limit,
+            start_after_ms=start_after_ms,
+            end_before_ms=end_before_ms,
+            attempts=attempts,
+            backoff=backoff,
+            missed_fires=missed_fires,
+        )
+        return Job(meta.key, name, data, 0, time.time_ns() // 1_000_000, self)
+
+    async def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
+        """Schedules in the order of their next fire."""
+        return await self._open().repeatables.list(limit)
+
+    async def remove_repeatable_by_key(self, key: str) -> bool:
+        return await self._open().repeatables.remove_repeatable(key)
+
+    async def run_repeatable_now(self, key: str) -> Job:
+        """Adds a job from the schedule's recipe at once; its slots and its limit stay as they are."""
+        spec = await self._open().repeatables.recipe(key)
+        now_ms = time.time_ns() // 1_000_000
+        envelope = Envelope(self._mint(now_ms), spec.payload, now_ms, 0, spec.retry)
+        await self._open().sender.add(((envelope.encode(), spec.job_name.encode()),))
+        return Job(envelope.id, spec.job_name, decode_payload(spec.payload), 0, now_ms, self)
 
     # --- results -------------------------------------------------------------------------------------------------------
 
@@ -252,11 +332,12 @@ class Queue:
 
     def _open(self) -> _Open:
         if self._opened is None:
-            keys, scripts = self._keys, (ADD_CAPPED, ADD_ONCE, DELAY_ONCE, CANCEL_DELAYED, REPLAY)
+            keys, scripts = self._keys, (ADD_CAPPED, ADD_ONCE, DELAY_ONCE, CANCEL_DELAYED, REPLAY, *REPEATABLE_SCRIPTS)
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
             sender = Sender(link, keys, cap=self._cap)
             results = Results(link, keys, self.events)
-            self._opened = _Open(link, sender, results, DeadLetters(link, keys, stream_cap=self._cap))
+            dead = DeadLetters(link, keys, stream_cap=self._cap)
+            self._opened = _Open(link, sender, results, dead, Repeatables(link, keys))
             self._closed = False
         return self._opened
 
@@ -299,6 +380,8 @@ class Queue:
             reason = f"unknown {sorted(unknown)}" if unknown else "no `name` or no `data`"
             remedy = f"Use {', '.join(sorted(_BULK_KEYS))}."
             raise BadArgument(argument=f"jobs[{at}]", value=dict(job), reason=reason, remedy=remedy)
+        if job.get("repeat") is not None or job.get("missed_fires") is not None:
+            raise NotSupportedError(f"jobs[{at}]: schedules are made one by one, with `upsert_repeatable_job`.")
         return self._parcel(
             job["name"], job["data"], job.get("delay_ms"), job.get("delay"),
             job.get("attempts"), job.get("backoff"), job.get("job_id"),

@@ -35,6 +35,11 @@ class QueueKeys:
         return self.tag + b":repeat"
 
     @cached_property
+    def repeat_paused(self) -> bytes:
+        """Schedules that are set aside, by the score they had (ours alone: ChasquiMQ's schedulers do not look here)."""
+        return self.tag + b":repeat:paused"
+
+    @cached_property
     def events(self) -> bytes:
         return self.tag + b":events"
 
