@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import uuid
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,21 @@ class WorkerHealth:
     held: int
     last_read_s: float
     last_renewal_s: float
+
+
+class Told(Coroutine[Any, Any, None]):
+    """A coroutine with nothing left to do: may be awaited, made a task of, or dropped without a warning."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield from ()
+
+    def send(self, _: object, /) -> Any:
+        raise StopIteration
+
+    def throw(self, *error: Any) -> Any:
+        raise error[0]
+
+    def close(self) -> None: ...
 
 
 class Worker:
@@ -246,12 +262,16 @@ class Worker:
             await asyncio.wait([self._running])
             raise
 
-    def close(self) -> None:
-        """Asks the worker to end; returns at once. Await `run()` to know that it has."""
+    def close(self) -> Told:
+        """Asks the worker to end; returns at once. Await `run()` to know that it has.
+
+        May be called from any thread, and written `await worker.close()` as well, which ChasquiMQ asks for.
+        """
         self._closing.set()
         loop, closing = self._loop, self._closing_signal
         if loop is not None and closing is not None and not loop.is_closed():
             loop.call_soon_threadsafe(closing.set)
+        return Told()
 
     async def __aenter__(self) -> Worker:
         if self._running is None:
