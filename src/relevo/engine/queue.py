@@ -60,13 +60,19 @@ class _Parcel(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """What an open queue holds: made at the first use, given up by `close`."""
+    """What an open queue holds for one event loop: made at the first use, given up by `close`."""
 
     link: Link
     sender: Sender
     results: Results
     dead: DeadLetters
     repeatables: Repeatables
+    mint: IdMint
+
+    async def close(self) -> None:
+        await self.sender.close()
+        await self.results.close()
+        await self.link.close()
 
 
 class Queue:
@@ -103,8 +109,7 @@ class Queue:
         self._max_payload = positive("max_payload_bytes", max_payload_bytes or 1_048_576)
         self._wait_s = wait_s
         self._plain = plain_transport
-        self._mint = IdMint()
-        self._opened: _Open | None = None
+        self._opened: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._closed = False
 
     # --- adding --------------------------------------------------------------------------------------------------------
@@ -247,7 +252,7 @@ class Queue:
         """Adds a job from the schedule's recipe at once; its slots and its limit stay as they are."""
         spec = await self._open().repeatables.recipe(key)
         now_ms = time.time_ns() // 1_000_000
-        envelope = Envelope(self._mint(now_ms), spec.payload, now_ms, 0, spec.retry)
+        envelope = Envelope(self._open().mint(now_ms), spec.payload, now_ms, 0, spec.retry)
         await self._open().sender.add(((envelope.encode(), spec.job_name.encode()),))
         return Job(envelope.id, spec.job_name, decode_payload(spec.payload), 0, now_ms, self)
 
@@ -317,12 +322,14 @@ class Queue:
 
     async def close(self) -> None:
         """Waits for adds under way and closes the connection. Using the queue again opens it again."""
-        opened, self._opened = self._opened, None
+        opened, self._opened = self._opened, {}
         self._closed = True
-        if opened is not None:
-            await opened.sender.close()
-            await opened.results.close()
-            await opened.link.close()
+        here = opened.pop(asyncio.get_running_loop(), None)
+        for loop, elsewhere in opened.items():
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(elsewhere.close(), loop)
+        if here is not None:
+            await here.close()
 
     async def __aenter__(self) -> Queue:
         return self
@@ -331,15 +338,20 @@ class Queue:
         await self.close()
 
     def _open(self) -> _Open:
-        if self._opened is None:
+        """A connection belongs to one event loop. A queue may serve several: `asyncio.run` again and again, or threads."""
+        loop = asyncio.get_running_loop()
+        opened = self._opened.get(loop)
+        if opened is None:
+            for ended in [each for each in self._opened if each.is_closed()]:
+                self._opened.pop(ended, None)
             keys, scripts = self._keys, (ADD_CAPPED, ADD_ONCE, DELAY_ONCE, CANCEL_DELAYED, REPLAY, *REPEATABLE_SCRIPTS)
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
             sender = Sender(link, keys, cap=self._cap)
             results = Results(link, keys, self.events)
             dead = DeadLetters(link, keys, stream_cap=self._cap)
-            self._opened = _Open(link, sender, results, dead, Repeatables(link, keys))
+            opened = self._opened[loop] = _Open(link, sender, results, dead, Repeatables(link, keys), IdMint())
             self._closed = False
-        return self._opened
+        return opened
 
     def events(self, *, last_event_id: str = "$") -> QueueEvents:
         """A subscription to this queue's events."""
@@ -363,7 +375,7 @@ class Queue:
         if delay_ms is not None or delay is not None:
             run_at = run_at_ms(delay_ms, delay, now_ms=now_ms, max_delay_s=self._max_delay_s)
         by_id = job_id is not None
-        job_id = self._mint(now_ms) if job_id is None else checked_job_id(job_id)
+        job_id = self._open().mint(now_ms) if job_id is None else checked_job_id(job_id)
         payload = encode_payload(data, name)
         retry = retry_override(attempts, backoff)
         head = (job_id, payload, now_ms, 0)
