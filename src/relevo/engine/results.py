@@ -43,13 +43,13 @@ class Results:
         return [None if each is None else decode_payload(each) for each in stored]
 
     async def wait(self, job_id: str, *, timeout: float, poll_interval: float) -> Any:
-        """The result as soon as it is there. A finished job that stored nothing answers None."""
+        """The result as soon as it is there."""
         future: asyncio.Future[QueueEvent] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(job_id, set()).add(future)
         try:
             async with asyncio.timeout(timeout):
                 await self._listen()  # first: an end between the look and the subscription would be missed
-                return await self._wait(job_id, future, max(poll_interval, _SAFETY_S))
+                return await self._wait(job_id, future, poll_interval)
         except TimeoutError as error:
             if isinstance(error, RelevoError):
                 raise
@@ -62,18 +62,17 @@ class Results:
             if not self._waiting:
                 await self.close()
 
-    async def _wait(self, job_id: str, future: asyncio.Future[QueueEvent], every: float) -> Any:
-        while True:
-            value = await self.get(job_id)
-            if value is not None:
-                return value
+    async def _wait(self, job_id: str, future: asyncio.Future[QueueEvent], poll_interval: float) -> Any:
+        while (value := await self.get(job_id)) is None:
+            if future.done():
+                # ChasquiMQ's workers say "completed" before they store the result: it may come any moment, or never.
+                await asyncio.sleep(poll_interval)
+                continue
             # Workers without events push nothing: look again now and then.
-            ended, _ = await asyncio.wait([future], timeout=every)
-            if ended:
-                event = future.result()
-                if event.name == "dlq":
-                    raise JobDead(job_id=job_id, reason=event.fields.get("reason", "unknown"))
-                return await self.get(job_id)
+            ended, _ = await asyncio.wait([future], timeout=max(poll_interval, _SAFETY_S))
+            if ended and (event := future.result()).name == "dlq":
+                raise JobDead(job_id=job_id, reason=event.fields.get("reason", "unknown"))
+        return value
 
     async def close(self) -> None:
         events, listener = self._events, self._listener
