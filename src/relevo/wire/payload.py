@@ -14,7 +14,14 @@ import msgspec
 from relevo.errors import NotEncodable, Undecodable
 
 _pack: Any = msgpack.packb  # pyright: ignore[reportUnknownMemberType]
-_decode = msgspec.msgpack.Decoder().decode
+_unpack: Any = msgpack.unpackb  # pyright: ignore[reportUnknownMemberType]
+
+
+def _extension(code: int, data: memoryview) -> Any:
+    return msgpack.ExtType(code, bytes(data))
+
+
+_decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
 
 
 def encode_payload(data: object, job: str) -> bytes:
@@ -36,6 +43,9 @@ def decode_payload(payload: bytes) -> Any:
     {'i': 1}
     """
     try:
+        # A timestamp (extension -1) may be in there: msgspec would make a datetime of it and drop the nanoseconds.
+        if b"\xff" in payload:
+            return _unpack(payload, raw=False, strict_map_key=False)
         return _decode(payload)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         raise Undecodable(size=len(payload), what="msgpack payload", reason=str(error)) from error
