@@ -172,7 +172,7 @@ async def sign_in(transport: Transport, address: Address, name: str) -> int:
     """AUTH, SELECT and a name for CLIENT LIST; returns the connection's id, raises `ReplyError` when we are refused."""
     username, password = address.username, address.password
     if address.credentials is not None:
-        username, password = await address.credentials(username)
+        username, password = await address.credentials(str(transport.node))
     commands: list[bytes] = []
     if password is not None:
         commands.append(command("AUTH", username, password) if username else command("AUTH", password))
