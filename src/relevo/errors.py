@@ -50,11 +50,15 @@ class BadArgument(RelevoError, ValueError):
     """{argument}={value!r} cannot be used: {reason}. {remedy}"""
 
 
-class WrongType(RelevoError, TypeError):
+# ChasquiMQ answers some wrong types with a ValueError and some data with an OverflowError: whatever a program written for it
+# catches, it catches here too.
+
+
+class WrongType(RelevoError, TypeError, ValueError):
     """{argument}={value!r} is a {kind}: {remedy}"""
 
 
-class NotEncodable(RelevoError, TypeError):
+class NotEncodable(RelevoError, TypeError, ValueError, OverflowError):
     """The data of job {job!r} cannot be written as msgpack: {reason}. Use dict, list, str, bytes, int (64 bit), float,
     bool and None; turn dates into text (`.isoformat()`), sets into lists and Decimal or UUID into `str()`."""
 

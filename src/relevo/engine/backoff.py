@@ -70,7 +70,7 @@ def _attempts(attempts: int | None) -> int | None:
         raise WrongType(
             argument="attempts", value=attempts, kind=type(attempts).__name__, remedy="pass a whole number."
         )
-    return _whole("attempts", attempts)
+    return _whole("attempts", attempts, below=2**32)
 
 
 def _backoff(value: object) -> Backoff:
@@ -113,7 +113,9 @@ def _checked(kind: object, delay: object, cap: object, multiplier: object, jitte
     )
 
 
-def _whole(argument: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
-        raise BadArgument(argument=argument, value=value, reason="not a whole number from 0 on", remedy="Pass an int.")
+def _whole(argument: str, value: object, *, below: int = 2**53) -> int:
+    # 2^53: Redis keeps the time a job is due as a double. Attempts are 32 bits on the wire.
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
+        reason = f"not a whole number from 0 to {below - 1}"
+        raise BadArgument(argument=argument, value=value, reason=reason, remedy="Pass an int.")
     return value

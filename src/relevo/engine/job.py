@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from relevo.engine.queue import Queue
 
 
-@dataclass(slots=True)
+@dataclass  # no slots: handlers and their decorators may put attributes of their own on a job
 class Job:
     """One unit of work.
 
