@@ -40,7 +40,7 @@ class Envelope(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         """The envelope in `data`, or `Undecodable`. Accepts every form ChasquiMQ's own reader accepts."""
         try:
             envelope = _decode(data)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):  # msgspec lets the latter through for text that is not UTF-8
             return _decode_leniently(data)
         if envelope.attempt < 0 or envelope.created_at_ms < 0:
             raise Undecodable(size=len(data), what="job envelope", reason="a negative time or attempt")
@@ -55,7 +55,8 @@ _FIELDS = ("id", "payload", "created_at_ms", "attempt", "retry")
 def _decode_leniently(data: bytes) -> Envelope:
     """The rarer shapes: a map by field names, a payload as an array of bytes, something behind the value."""
     try:
-        unpacker: Any = msgpack.Unpacker(raw=False, strict_map_key=False)
+        # No part is longer than the whole: a length made up to take our memory is refused before it does.
+        unpacker: Any = msgpack.Unpacker(raw=False, strict_map_key=False, max_buffer_size=max(len(data), 1))
         unpacker.feed(data)
         value: object = unpacker.unpack()
     except Exception as error:

@@ -37,7 +37,11 @@ class EventFields(NamedTuple):
         values: dict[str, int | str] = {}
         for at in range(0, len(fields) - 1, 2):
             key, text = fields[at].decode(errors="replace"), fields[at + 1].decode(errors="replace")
-            values[key] = int(text) if key in NUMBERS and text.isdecimal() and text.isascii() else text
+            values[key] = int(text) if key in NUMBERS and _is_number(text) else text
         event, job_id, name = (str(values.pop(key, "")) for key in ("e", "id", "n"))
         ts = values.pop("ts", 0)
         return EventFields(event, job_id, ts if isinstance(ts, int) else 0, name, values)
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) <= 20  # 64 bits; `int` itself refuses thousands of digits
