@@ -97,9 +97,10 @@ class PlainTransport:
             done(ConnectionLost(address=self.node, reason=reason))
         for task in self._tasks:
             task.cancel()
-        writer: Any = getattr(self._connection, "_writer", None)
-        if writer is not None:
-            writer.transport.abort()
+        connection = cast("Any", self._connection)
+        if connection._writer is not None:
+            connection._writer.transport.abort()
+            connection._close()  # the public way waits for the server to hang up too, and we may not wait here
 
 
 def _as_sent(error: ResponseError) -> str:
