@@ -83,8 +83,10 @@ class PlainTransport:
     async def _reply(self) -> Reply:
         try:
             read = cast("Any", self._connection).read_response
-            reply: Any = await read(disable_decoding=True, timeout=self._patience)
-        except ResponseError as error:
+            reply: Any = await read(disable_decoding=True, timeout=self._patience, disconnect_on_error=False)
+        except RedisError as error:
+            if not _was_sent(error):
+                raise
             return ReplyError(_as_sent(error))
         return _with_errors(reply)
 
@@ -103,16 +105,18 @@ class PlainTransport:
             connection._close()  # the public way waits for the server to hang up too, and we may not wait here
 
 
-def _as_sent(error: ResponseError) -> str:
-    """redis-py strips the code from some errors (its class says it instead); put it back."""
-    codes = {"NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY", "BusyLoadingError": "LOADING"}
-    codes |= {"MovedError": "MOVED", "AskError": "ASK", "TryAgainError": "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN"}
-    codes |= {"ExecAbortError": "EXECABORT", "NoPermissionError": "NOPERM", "OutOfMemoryError": "OOM"}
-    code, text = codes.get(type(error).__name__), str(error)
-    return f"{code} {text}" if code and not text.startswith(code) else text
+def _was_sent(error: object) -> bool:
+    """Whether an error is a reply. redis-py makes broken connections of some, a wrong password for one: they have a code."""
+    return isinstance(error, ResponseError) or (isinstance(error, RedisError) and error.status_code is not None)
+
+
+def _as_sent(error: RedisError) -> str:
+    """redis-py strips the code from errors it knows; put it back."""
+    code, text = error.status_code, str(error)
+    return f"{code} {text}" if code and text.partition(" ")[0] != code else text
 
 
 def _with_errors(reply: Any) -> Reply:
     if isinstance(reply, list):
         return [_with_errors(each) for each in reply]  # pyright: ignore[reportUnknownVariableType]
-    return ReplyError(_as_sent(reply)) if isinstance(reply, ResponseError) else reply
+    return ReplyError(_as_sent(reply)) if _was_sent(reply) else reply

@@ -163,7 +163,9 @@ class FastTransport(asyncio.Protocol):
             self._watch.cancel()
         if self._socket is not None:
             self._socket.abort()
-        left, self._waiting = self._waiting, deque()
+        # Emptied, not replaced: a callback that hangs up is called from a loop over this very line.
+        left = list(self._waiting)
+        self._waiting.clear()
         for batch in left:
             batch.done(ConnectionLost(address=self.node, reason=reason))
 
