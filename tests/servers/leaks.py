@@ -9,7 +9,9 @@ from fnmatch import fnmatchcase
 from tests.servers.server import Server
 
 # Of `{chasqui:<queue>}:<name>`: the names that are the queue itself. A pause and a repeat last until someone ends them.
-_DURABLE = re.compile(rb"\{chasqui:[^}]*\}:(stream|dlq|delayed|repeat|repeat:spec:.*|events|paused)", re.DOTALL)
+_DURABLE = re.compile(
+    rb"\{chasqui:[^}]*\}:(stream|dlq|delayed|repeat|repeat:paused|repeat:spec:.*|events|paused)", re.DOTALL
+)
 
 
 class KeyLeaks:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply
+from relevo.broker.resp import Reply, command
 from relevo.broker.scripts import script
 from relevo.engine.backoff import BackoffLike, retry_override
 from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from relevo.engine.slots import Timetable
 from relevo.engine.validation import checked_job_name
-from relevo.errors import BadArgument, NoSuchSchedule, Undecodable
+from relevo.errors import BadArgument, NoSuchSchedule, PayloadTooLarge, Undecodable, WrongType
 from relevo.wire.keys import QueueKeys
-from relevo.wire.payload import encode_payload
+from relevo.wire.payload import MSGPACK, Codec
 from relevo.wire.repeat import RepeatSpec, derived_key
 
 UPSERT_REPEATABLE = script("upsert_repeatable")
@@ -31,9 +30,11 @@ MissedFiresLike = MissedFiresPolicy | Mapping[str, Any]
 class Repeatables:
     """All schedules of one queue. A schedule is a recipe: each slot makes a job of its own."""
 
-    def __init__(self, link: Link, keys: QueueKeys) -> None:
+    def __init__(self, link: Link, keys: QueueKeys, *, max_payload: int = 1_048_576, codec: Codec = MSGPACK) -> None:
         self._link = link
         self._keys = keys
+        self._max_payload = max_payload
+        self._codec = codec
 
     async def upsert_repeatable(
         self,
@@ -49,28 +50,33 @@ class Repeatables:
         backoff: BackoffLike | None = None,
         missed_fires: MissedFiresLike | None = None,
     ) -> RepeatableMeta:
-        """Makes the schedule, or replaces the one with the same key (without `key`: the same name and pattern)."""
+        """Makes the schedule, or replaces the one with the same key (without `key`: the same name and pattern).
+
+        Its limit counts anew. An unchanged pattern and start keep the beat; a paused schedule stays paused.
+        """
         checked_job_name(name)
         pattern = RepeatPattern.of(repeat).to_wire()
-        if key is not None and not key.strip():
-            raise BadArgument(argument="key", value=key, reason="blank", remedy="Leave it out, or name the schedule.")
         spec = RepeatSpec(
-            derived_key(name, pattern) if key is None else key,
+            derived_key(name, pattern) if key is None else _checked_key(key),
             name,
             pattern,
-            encode_payload(data, name),
-            limit,
-            start_after_ms,
-            end_before_ms,
+            self._codec.encode(data, name),
+            _checked_number("limit", limit),
+            _checked_number("start_after_ms", start_after_ms),
+            _checked_number("end_before_ms", end_before_ms),
             MissedFiresPolicy.of(missed_fires).to_wire(),
             retry_override(attempts, backoff),
         )
-        first = Timetable.of(spec).first_fire(time.time_ns() // 1_000_000)
-        before = await self.spec(spec.key)
-        same_beat = before is not None and (before.pattern, before.start_after_ms) == (pattern, start_after_ms)
+        if len(spec.payload) > self._max_payload:
+            raise PayloadTooLarge(job=name, size=len(spec.payload), limit=self._max_payload)
+        timetable = Timetable.of(spec)
+        stored, now_ms = await self._look_up(spec.key)
+        before = _readable(stored)
+        goes_on = before is not None and (before.pattern, before.start_after_ms) == (pattern, start_after_ms)
         score: Reply = await self._link.run(
-            UPSERT_REPEATABLE, self._places(spec.key), spec.key, first, spec.encode(), int(same_beat)
-        )
+            UPSERT_REPEATABLE, self._places(spec.key), spec.key, timetable.first_fire(now_ms), spec.encode(),
+            stored if goes_on and stored else b"", int(before is not None),
+        )  # fmt: skip
         return RepeatableMeta.of(spec, int(float(score)))
 
     async def list(self, limit: int = 100, *, paused: bool = False) -> list[RepeatableMeta]:
@@ -88,11 +94,7 @@ class Repeatables:
 
     async def spec(self, key: str) -> RepeatSpec | None:
         """What is stored under `key`; None when nothing readable is."""
-        stored: Reply = await self._link.call("HGET", self._keys.repeat_spec(key), "spec")
-        try:
-            return None if stored is None else RepeatSpec.decode(stored)
-        except Undecodable:
-            return None
+        return _readable(await self._link.call("HGET", self._keys.repeat_spec(key), "spec"))
 
     async def remove_repeatable(self, key: str) -> bool:
         """Ends the schedule; False when there is none with this key."""
@@ -101,16 +103,17 @@ class Repeatables:
     async def pause_repeatable(self, key: str) -> bool:
         """Sets the schedule aside until `resume`; False when it is not there or is paused already."""
         keys = [self._keys.repeat, self._keys.repeat_paused]
-        return await self._link.run(PAUSE_REPEATABLE, keys, key, "") == 1
+        return await self._link.run(PAUSE_REPEATABLE, keys, key, "", "") == 1
 
     async def resume(self, key: str) -> bool:
         """Takes a paused schedule up again, with its next slot from now; what passed meanwhile was not missed."""
-        spec = await self.spec(key)
+        stored, now_ms = await self._look_up(key)
+        spec = _readable(stored)
         if spec is None:
             return False
         keys = [self._keys.repeat_paused, self._keys.repeat]
-        following = Timetable.of(spec).first_fire(time.time_ns() // 1_000_000)
-        return await self._link.run(PAUSE_REPEATABLE, keys, key, following) == 1
+        following = Timetable.of(spec).first_fire(now_ms)
+        return await self._link.run(PAUSE_REPEATABLE, keys, key, following, "") == 1
 
     async def recipe(self, key: str) -> RepeatSpec:
         """The schedule's spec, to make a job of it now, apart from its slots."""
@@ -119,5 +122,42 @@ class Repeatables:
             raise NoSuchSchedule(key=key, queue=self._keys.queue)
         return spec
 
+    async def _look_up(self, key: str) -> tuple[bytes | None, int]:
+        """The stored bytes, and the time by the server's clock, which counts the slots: ours may be off."""
+        await self._link.ready()
+        stored, now = await self._link.send(command("HGET", self._keys.repeat_spec(key), "spec") + command("TIME"), 2)
+        seconds, micros = self._link.checked(now, "TIME")
+        return self._link.checked(stored, "HGET"), int(seconds) * 1000 + int(micros) // 1000
+
     def _places(self, key: str) -> list[bytes]:
         return [self._keys.repeat, self._keys.repeat_spec(key), self._keys.repeat_paused]
+
+
+def _readable(stored: bytes | None) -> RepeatSpec | None:
+    try:
+        return None if stored is None else RepeatSpec.decode(stored)
+    except Undecodable:
+        return None
+
+
+def _checked_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise WrongType(argument="key", value=key, kind=type(key).__name__, remedy="pass text.")
+    if not key.strip():
+        raise BadArgument(argument="key", value=key, reason="blank", remedy="Leave it out, or name the schedule.")
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        raise BadArgument(argument="key", value=key, reason="not UTF-8", remedy="Use ordinary text.") from error
+    return key
+
+
+def _checked_number(argument: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise WrongType(argument=argument, value=value, kind=type(value).__name__, remedy="pass a whole number.")
+    if not 0 <= value < 2**53:  # Redis keeps a schedule's next fire as a double
+        remedy = f"Pass a number from 0 to {2**53 - 1}, or None."
+        raise BadArgument(argument=argument, value=value, reason="out of range", remedy=remedy)
+    return value

@@ -27,6 +27,10 @@ FIRE_REPEATABLE = script("fire_repeatable")
 SCRIPTS = (DUE_REPEATABLES, FIRE_REPEATABLE, PAUSE_REPEATABLE)
 
 
+_WRITE_BYTES = 1 << 20
+"""How much is sent at once: a downtime of many schedules must fill neither our memory nor the server's input buffer."""
+
+
 class SchedulerTick(NamedTuple):
     """One tick of the leader: schedules that were due, jobs made."""
 
@@ -101,20 +105,28 @@ class ScheduleLoop(Loop):
                 turn = Timetable.of(spec).turn(
                     fire_at_ms=int(score), now_ms=now_ms, fired=fired, grace_ms=self._grace_ms
                 )
-            except RelevoError as error:
+            except (RelevoError, OverflowError) as error:  # overflow: a score that is no time, such as -inf
                 # Unreadable here (a newer engine's, or damaged): set aside, not deleted, and it stops nobody else.
                 log.error("schedule %r of queue %s cannot be fired and was paused: %s", key, self._keys.queue, error)  # noqa: TRY400
-                await self._link.run(PAUSE_REPEATABLE, [self._keys.repeat, self._keys.repeat_paused], key, "")
+                places = [self._keys.repeat, self._keys.repeat_paused]
+                await self._link.run(PAUSE_REPEATABLE, places, key, "", score)
                 continue
             if turn.missed:
                 log.warning("schedule %s of queue %s missed slots", spec.key, self._keys.queue)
-            turns.append((key, score, spec, turn))
+            turns.append((key, score, spec, _portion(turn, len(spec.payload))))
         return turns
 
     async def _fire(self, turns: list[_DueTurn]) -> int:
-        if not turns:
-            return 0
-        replies = await self._link.send(b"".join(self._fire_repeatable(*each) for each in turns), len(turns))
+        fired, calls, size = 0, list[bytes](), 0
+        for at, each in enumerate(turns, 1):
+            calls.append(self._fire_repeatable(*each))
+            size += len(calls[-1])
+            if at == len(turns) or size > _WRITE_BYTES:
+                fired += self._counted(await self._link.send(b"".join(calls), len(calls)))
+                calls, size = [], 0
+        return fired
+
+    def _counted(self, replies: list[Reply]) -> int:
         for reply in replies:
             if isinstance(reply, ReplyError):
                 log.error("a schedule of queue %s could not be fired: %s", self._keys.queue, reply)
@@ -129,3 +141,9 @@ class ScheduleLoop(Loop):
             arguments += (slot, DelayedMember(spec.job_name, envelope.encode()).encode())
         places = [keys.scheduler_lock, keys.repeat, keys.tag + b":repeat:spec:" + key, keys.stream, keys.delayed]
         return self._link.script_call(FIRE_REPEATABLE, places, arguments)
+
+
+def _portion(turn: Turn, payload_bytes: int) -> Turn:
+    """As many of the turn's fires as one script call should carry; the schedule stays due at the first of the others."""
+    most = max(1, _WRITE_BYTES * 8 // (payload_bytes + 100))
+    return turn if len(turn.fires) <= most else Turn(turn.fires[:most], turn.fires[most], turn.missed)

@@ -6,12 +6,13 @@ handler receives must be what the producer sent. What cannot travel is refused b
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 import msgspec
 
-from relevo.errors import NotEncodable, Undecodable
+from relevo.errors import NotEncodable, Undecodable, WrongType
 
 _pack: Any = msgpack.packb  # pyright: ignore[reportUnknownMemberType]
 _unpack: Any = msgpack.unpackb  # pyright: ignore[reportUnknownMemberType]
@@ -49,3 +50,22 @@ def decode_payload(payload: bytes) -> Any:
         return _decode(payload)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         raise Undecodable(size=len(payload), what="msgpack payload", reason=str(error)) from error
+
+
+def bytes_only(data: object, _: str) -> bytes:
+    """The payload of callers who encode for themselves, untouched."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        remedy = "pass bytes; `Queue` and `Worker` take any data and encode it."
+        raise WrongType(argument="payload", value=data, kind=type(data).__name__, remedy=remedy)
+    return bytes(data)  # pyright: ignore[reportUnknownArgumentType] - memoryview is generic in newer stubs only
+
+
+class Codec(NamedTuple):
+    """How user data becomes a payload, and a payload user data."""
+
+    encode: Callable[[object, str], bytes]
+    decode: Callable[[bytes], Any]
+
+
+MSGPACK = Codec(encode_payload, decode_payload)
+RAW = Codec(bytes_only, bytes)
