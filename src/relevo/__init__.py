@@ -1,12 +1,15 @@
 """relevo: work distribution in Python. The public names, nothing else."""
 
 from relevo.engine.backoff import BackoffSpec
+from relevo.engine.consumer import Consumer, RawJob
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
 from relevo.engine.events import QueueEvent, QueueEvents
 from relevo.engine.job import Job
 from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
+from relevo.engine.producer import Producer
 from relevo.engine.queue import Queue
 from relevo.engine.runner import Handler
+from relevo.engine.standalone import PromoterProcess, Scheduler
 from relevo.engine.worker import Worker, WorkerHealth
 from relevo.errors import NotSupportedError, QueueFull, RelevoError, UnrecoverableError
 from relevo.wire.retry import RetryDefaults
@@ -21,20 +24,25 @@ def version() -> str:
 
 __all__ = [
     "BackoffSpec",
+    "Consumer",
     "DeadLetter",
     "DeadLetterFilter",
     "Handler",
     "Job",
     "MissedFiresPolicy",
     "NotSupportedError",
+    "Producer",
+    "PromoterProcess",
     "Queue",
     "QueueEvent",
     "QueueEvents",
     "QueueFull",
+    "RawJob",
     "RelevoError",
     "RepeatPattern",
     "RepeatableMeta",
     "RetryDefaults",
+    "Scheduler",
     "UnrecoverableError",
     "Worker",
     "WorkerHealth",

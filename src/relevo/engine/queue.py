@@ -37,7 +37,7 @@ from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope, encode_bare
 from relevo.wire.ids import IdMint
 from relevo.wire.keys import QueueKeys
-from relevo.wire.payload import decode_payload, encode_payload
+from relevo.wire.payload import MSGPACK, Codec
 
 ADD_ONCE = script("add_once")
 DELAY_ONCE = script("delay_once")
@@ -85,6 +85,8 @@ class Queue:
     Connects at the first use. An add returns when Redis has the job; while Redis is away it waits up to `wait_s` for it to
     come back, and a lost answer never makes a job twice.
     """
+
+    _codec: Codec = MSGPACK
 
     def __init__(
         self,
@@ -254,7 +256,7 @@ class Queue:
         now_ms = time.time_ns() // 1_000_000
         envelope = Envelope(self._open().mint(now_ms), spec.payload, now_ms, 0, spec.retry)
         await self._open().sender.add(((envelope.encode(), spec.job_name.encode()),))
-        return Job(envelope.id, spec.job_name, decode_payload(spec.payload), 0, now_ms, self)
+        return Job(envelope.id, spec.job_name, self._codec.decode(spec.payload), 0, now_ms, self)
 
     # --- results -------------------------------------------------------------------------------------------------------
 
@@ -347,9 +349,10 @@ class Queue:
             keys, scripts = self._keys, (ADD_CAPPED, ADD_ONCE, DELAY_ONCE, CANCEL_DELAYED, REPLAY, *REPEATABLE_SCRIPTS)
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
             sender = Sender(link, keys, cap=self._cap)
-            results = Results(link, keys, self.events)
+            results = Results(link, keys, self.events, self._codec)
             dead = DeadLetters(link, keys, stream_cap=self._cap)
-            opened = self._opened[loop] = _Open(link, sender, results, dead, Repeatables(link, keys), IdMint())
+            repeatables = Repeatables(link, keys, max_payload=self._max_payload, codec=self._codec)
+            opened = self._opened[loop] = _Open(link, sender, results, dead, repeatables, IdMint())
             self._closed = False
         return opened
 
@@ -376,7 +379,7 @@ class Queue:
             run_at = run_at_ms(delay_ms, delay, now_ms=now_ms, max_delay_s=self._max_delay_s)
         by_id = job_id is not None
         job_id = self._open().mint(now_ms) if job_id is None else checked_job_id(job_id)
-        payload = encode_payload(data, name)
+        payload = self._codec.encode(data, name)
         retry = retry_override(attempts, backoff)
         head = (job_id, payload, now_ms, 0)
         envelope = encode_bare(head if retry is None else (*head, retry))

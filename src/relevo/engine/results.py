@@ -12,7 +12,7 @@ from relevo.broker.resp import Reply
 from relevo.engine.events import QueueEvent, QueueEvents
 from relevo.errors import EventsTrimmed, JobDead, RelevoError, ResultTimeout
 from relevo.wire.keys import QueueKeys
-from relevo.wire.payload import decode_payload
+from relevo.wire.payload import MSGPACK, Codec
 
 log = logging.getLogger("relevo.results")
 
@@ -22,10 +22,13 @@ _SAFETY_S = 1.0
 class Results:
     """The results of one queue. All waits of a process share one subscription, opened by the first and closed by the last."""
 
-    def __init__(self, link: Link, keys: QueueKeys, subscribe: Callable[[], QueueEvents]) -> None:
+    def __init__(
+        self, link: Link, keys: QueueKeys, subscribe: Callable[[], QueueEvents], codec: Codec = MSGPACK
+    ) -> None:
         self._link = link
         self._keys = keys
         self._subscribe = subscribe
+        self._decode = codec.decode
         self._waiting: dict[str, set[asyncio.Future[QueueEvent]]] = {}
         self._events: QueueEvents | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -34,13 +37,13 @@ class Results:
     async def get(self, job_id: str) -> Any:
         """The stored result, or None: not finished, expired, or nothing was stored."""
         stored: Reply = await self._link.call("GET", self._keys.result(job_id))
-        return None if stored is None else decode_payload(stored)
+        return None if stored is None else self._decode(stored)
 
     async def get_many(self, job_ids: Sequence[str]) -> list[Any]:
         if not job_ids:
             return []
         stored: Reply = await self._link.call("MGET", *(self._keys.result(job_id) for job_id in job_ids))
-        return [None if each is None else decode_payload(each) for each in stored]
+        return [None if each is None else self._decode(each) for each in stored]
 
     async def wait(self, job_id: str, *, timeout: float, poll_interval: float) -> Any:
         """The result as soon as it is there."""

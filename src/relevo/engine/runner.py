@@ -18,7 +18,7 @@ from relevo.engine.settler import Settler
 from relevo.errors import NotEncodable, Undecodable, UnrecoverableError
 from relevo.wire.dead import DeadLetterFields, Reason
 from relevo.wire.delayed import DelayedMember
-from relevo.wire.payload import decode_payload, encode_payload
+from relevo.wire.payload import MSGPACK, Codec
 from relevo.wire.retry import RetryDefaults
 
 log = logging.getLogger("relevo.runner")
@@ -51,6 +51,7 @@ class Runner:
         max_attempts: int,
         retry: RetryDefaults,
         store_results: bool,
+        codec: Codec = MSGPACK,
     ) -> None:
         self.outcomes: Signal[Outcome] = Signal()
         self.running: dict[bytes, Delivery] = {}
@@ -62,6 +63,7 @@ class Runner:
         self._max_attempts = max_attempts
         self._retry_defaults = retry
         self._store_results = store_results
+        self._encode, self._decode = codec
         self._line: deque[Delivery] = deque()
         self._parked: deque[asyncio.Future[None]] = deque()
         self._slots: list[asyncio.Task[None]] = []
@@ -159,7 +161,7 @@ class Runner:
         envelope, name = delivery.envelope, delivery.name
         attempt = envelope.attempt + 1
         try:
-            data = decode_payload(envelope.payload)
+            data = self._decode(envelope.payload)
         except Undecodable as error:
             self._bury(delivery, Reason.DECODE_FAILED, error.reason)
             self.outcomes.emit(Outcome("undecodable", name, attempt, 0.0))
@@ -179,7 +181,7 @@ class Runner:
         started = time.perf_counter()
         try:
             value = await self._handler(job)
-            result = encode_payload(value, name) if value is not None and self._store_results else b""
+            result = self._encode(value, name) if value is not None and self._store_results else b""
         except asyncio.CancelledError as cancelled:
             task = asyncio.current_task()
             if self._stopping or (task is not None and task.cancelling()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import threading
 import time
 import uuid
@@ -18,6 +17,7 @@ from relevo.broker.resp import Reply
 from relevo.broker.scripts import Script, script
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
+from relevo.engine.exit_signals import catch_exit_signals
 from relevo.engine.flush import DEAD_LETTER, FINISH, RETRY, Desk, Settlement
 from relevo.engine.lease import RENEW, LeaseKeeper
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
@@ -32,6 +32,7 @@ from relevo.engine.stalled import STALLED, SWEEP_CONSUMERS, StalledDetector
 from relevo.engine.validation import checked_queue_name, positive
 from relevo.errors import RelevoError, WrongType
 from relevo.wire.keys import QueueKeys
+from relevo.wire.payload import MSGPACK, Codec
 from relevo.wire.retry import RetryDefaults
 
 log = logging.getLogger("relevo.worker")
@@ -81,6 +82,8 @@ class Worker:
     `run` ends after `close()`, or after SIGINT or SIGTERM: the first lets running handlers finish (up to
     `shutdown_deadline_s`) and hands everything else back at once, the second stops now.
     """
+
+    _codec: Codec = MSGPACK
 
     def __init__(
         self,
@@ -172,6 +175,7 @@ class Worker:
         self.runner = Runner(
             self._handler, self._concurrency, self.holdings, self.settler, self._log,
             max_attempts=self._max_attempts, retry=self._retry, store_results=self._store_results,
+            codec=self._codec,
         )  # fmt: skip
         self.reader = Reader(
             self._read_link, keys, group, consumer, self.holdings, self.settler, self._log,
@@ -289,7 +293,7 @@ class Worker:
         self._loop, self._closing_signal = asyncio.get_running_loop(), asyncio.Event()
         if self._closing.is_set():
             return
-        restore = self._catch_signals() if handle_signals else lambda: None
+        restore = catch_exit_signals(self._signalled) if handle_signals else lambda: None
         try:
             self.settler.start()
             self.reader.start()
@@ -303,25 +307,7 @@ class Worker:
             await asyncio.gather(*(link.close() for link in (self._read_link, self._settle_link, self._control_link)))
             self._closed = True
 
-    def _catch_signals(self) -> Any:
-        """Takes over SIGINT and SIGTERM where nobody else has."""
-        loop = asyncio.get_running_loop()
-        if threading.current_thread() is not threading.main_thread():
-            return lambda: None
-        taken: list[int] = []
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-                loop.add_signal_handler(number, self._signalled, number)
-                taken.append(number)
-
-        def restore() -> None:
-            for number in taken:
-                loop.remove_signal_handler(number)
-
-        return restore
-
-    def _signalled(self, number: int) -> None:
-        name = signal.Signals(number).name
+    def _signalled(self, name: str) -> None:
         if not self._closing.is_set():
             running = len(self.runner.running)
             log.warning("%s: no more reading; %d running jobs may finish (again to stop now)", name, running)
