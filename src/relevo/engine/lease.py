@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply, pack
+from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.loop import Signal
@@ -35,8 +35,9 @@ class Renewal(NamedTuple):
 
 class LeaseKeeper:
     """Renews all `holdings` three times within the idle limit, with `XCLAIM ... JUSTID`: no bodies travel, no delivery is
-    counted. A lease that may have lapsed is renewed by a script that asks for the owner first: what another worker has taken
-    over is never taken back, only marked as lost here."""
+    counted. A script asks for the owner first, however young the lease: a server that stood still for a while carries the
+    renewals that waited for it out after the lease had lapsed. What another worker has taken over is never taken back, only
+    marked as lost here."""
 
     def __init__(
         self, make_link: Callable[[], Link], keys: QueueKeys, group: str, consumer: str, holdings: Holdings
@@ -95,22 +96,11 @@ class LeaseKeeper:
 
     async def _round(self, link: Link) -> None:
         await link.ready(wait=max(1.0, self._every))
-        now = time.monotonic()
         held = list(self._holdings.values())  # one C call: safe beside the loop's thread
-        fresh = [delivery for delivery in held if self._holdings.trusted(delivery, now)]
-        doubtful = [delivery for delivery in held if not delivery.lost and not self._holdings.trusted(delivery, now)]
+        held = [delivery for delivery in held if not delivery.lost]
         kept = lost = 0
-        for at in range(0, len(fresh), _AT_ONCE):
-            some = fresh[at : at + _AT_ONCE]
-            ids = [delivery.entry_id for delivery in some]
-            sent_at = time.monotonic()
-            (reply,) = await link.send(
-                pack((b"XCLAIM", self._keys.stream, self._group, self._consumer, 0, *ids, b"JUSTID")), 1
-            )
-            ours = set(link.checked(reply, "XCLAIM"))
-            kept, lost = self._note(some, [delivery.entry_id in ours for delivery in some], sent_at, kept, lost)
-        for at in range(0, len(doubtful), _AT_ONCE):
-            some = doubtful[at : at + _AT_ONCE]
+        for at in range(0, len(held), _AT_ONCE):
+            some = held[at : at + _AT_ONCE]
             sent_at = time.monotonic()
             verdicts: Reply = await link.run(
                 RENEW, [self._keys.stream], self._group, self._consumer, *(delivery.entry_id for delivery in some)

@@ -1,4 +1,4 @@
--- renew.lua: renews the leases of a worker that may have lost some: never takes back what another worker claimed.
+-- renew.lua: renews the leases of a worker; never takes back what another worker has claimed.
 -- KEYS stream   ARGV group, consumer, entry ids...   -> for each 1 renewed, 0 no longer ours
 local done = {}
 for at = 3, #ARGV do
