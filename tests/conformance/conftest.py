@@ -9,8 +9,9 @@ import pytest
 
 from relevo import Handler, Queue
 from relevo.wire.keys import QueueKeys
+from tests.conformance.group import Group
 from tests.conformance.watched import WatchedWorker
-from tests.servers.server import Server
+from tests.servers.server import Client, Server
 
 WorkerOf = Callable[..., AbstractAsyncContextManager[WatchedWorker]]
 """`worker_of(handler, **options)`: a running worker of the test's queue; options are `Worker`'s."""
@@ -19,7 +20,7 @@ QueueOf = Callable[..., Queue]
 """`queue_of(**options)`: another `Queue` object on the test's queue, as another process would have; options are `Queue`'s."""
 
 # Waits that a test would otherwise sit through; everything else is the worker's own default.
-_IMPATIENT = {"read_block_ms": 100, "promote_every_ms": 20}
+_IMPATIENT = {"read_block_ms": 100, "promote_every_ms": 20, "shutdown_deadline_s": 5.0}
 
 
 @pytest.fixture(params=["redis86", "redis7", "valkey", "cluster", "redis86-plain"])
@@ -43,6 +44,12 @@ def plain_transport(lane: str) -> bool:
 def keys(queue_name: str) -> QueueKeys:
     """The names of the test queue's keys, for tests that look at what is stored."""
     return QueueKeys(queue_name)
+
+
+@pytest.fixture
+def group(raw: Client, keys: QueueKeys) -> Group:
+    """The queue's consumer group, seen from outside."""
+    return Group(raw, keys)
 
 
 @pytest.fixture
