@@ -181,3 +181,11 @@ class PortTaken(RelevoError):
 class DataFolderInUse(RelevoError):
     """The data folder {folder} is in use by the embedded server with process id {pid} on port {port}: use that one with
     `EmbeddedServer.attach({folder!r})`, end it with `kill {pid}`, or choose another folder."""
+
+
+class ServiceEnded(RelevoError):
+    """The {service} of this platform ended by itself: {reason}. The rest was stopped; start again with `relevo up`."""
+
+
+class StoryStuck(RelevoError):
+    """The demo waited {waited_s:.0f} s for {what} in vain: the machine is very busy, or this is a bug worth reporting."""

@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": {"agents", "work", "engine", "broker", "wire", "errors"},
     "console": {"api", "work", "engine", "broker", "wire", "errors"},
     "pipeline": {"work.store", "wire", "errors"},
+    "demo": {"engine", "broker", "wire", "errors"},  # a story about the engine, told by `relevo demo`
     "testing": {"*"},
     "cli": {"*"},
     "__main__": {"*"},

@@ -157,7 +157,9 @@ def _last_writes(facts: Facts) -> list[Finding]:
     ]
     if not broken:
         return []
-    remedy = "Look at the server's log and at its disk: while this lasts it may refuse writes, and a restart loses jobs."
+    remedy = (
+        "Look at the server's log and at its disk: while this lasts it may refuse writes, and a restart loses jobs."
+    )
     return [Finding(Level.DANGER, "disk", f"the last write failed ({', '.join(broken)})", remedy)]
 
 

@@ -1,0 +1,26 @@
+"""`relevo demo`: a queue's life in a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relevo.cli.screen import console
+from relevo.demo.story import Story
+
+
+def demo(
+    data: Annotated[
+        Path | None, typer.Option(help="Keep the server's data in this folder; without it, it goes with the demo.")
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="The same story in a few seconds.")] = False,
+) -> None:
+    """Produce, run, fail, retry, delay, dead-letter, replay, kill: and check that nothing was lost."""
+    with tempfile.TemporaryDirectory(prefix="relevo-demo-") as folder:
+        story = Story(data or Path(folder), console(), fast=fast)
+        if not asyncio.run(story.tell()):
+            raise typer.Exit(1)

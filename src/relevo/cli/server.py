@@ -1,0 +1,55 @@
+"""The server the commands of one call talk to, from --redis-url."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import typer
+
+from relevo.broker.address import Address
+from relevo.broker.link import Link
+from relevo.engine.queue import Queue
+from relevo.wire.keys import QueueKeys
+
+DEFAULT_URL = "redis://127.0.0.1:6379"
+
+T = TypeVar("T")
+
+
+class Server:
+    """Where it is and how long to wait for it."""
+
+    def __init__(self, url: str, patience: float) -> None:
+        self.url = url
+        self.patience = patience
+
+    @property
+    def address(self) -> Address:
+        return Address.parse(self.url)
+
+    def queue(self, name: str) -> Queue:
+        return Queue(name, redis_url=self.url, wait_s=self.patience)
+
+    @asynccontextmanager
+    async def link(self, keys: QueueKeys, address: Address | None = None) -> AsyncGenerator[Link]:
+        """A connection to the node that holds a queue's keys."""
+        link = Link(address or self.address, keys.tag, purpose="cli", wait=self.patience)
+        try:
+            await link.ready()
+            yield link
+        finally:
+            await link.close()
+
+
+def server_of(ctx: typer.Context) -> Server:
+    found = ctx.find_object(Server)
+    assert found is not None  # the callback of the app has run before any command
+    return found
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs one command's coroutine."""
+    return asyncio.run(work)

@@ -1,0 +1,140 @@
+"""`relevo up`: the whole platform in the foreground, until Ctrl-C. A list of services; the server is the first."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+
+from relevo import version
+from relevo.broker.embedded import EmbeddedServer, Fsync
+from relevo.cli.screen import console, say, table
+from relevo.errors import PortTaken, ServiceEnded
+
+DEFAULT_PORT = 6390
+
+_LOOK_EVERY_S = 1.0
+
+
+class Service(Protocol):
+    """A part of the platform: started in the order of the list, stopped in the reverse order."""
+
+    name: str
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def where(self) -> list[tuple[str, str]]:
+        """What to print about it, as label and place."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Why it does not work any more; None while it does."""
+        ...
+
+
+class EmbeddedValkey:
+    """The server all other parts stand on."""
+
+    name = "server"
+
+    def __init__(self, folder: Path, port: int, fsync: Fsync) -> None:
+        self.server = EmbeddedServer(folder, port=port, fsync=fsync)
+        self._folder, self._port = folder, port
+        self._fsync: Fsync = fsync
+        self._moved = False
+
+    async def start(self) -> None:
+        try:
+            await asyncio.to_thread(self.server.start)
+        except PortTaken:
+            self.server = EmbeddedServer(self._folder, fsync=self._fsync)
+            await asyncio.to_thread(self.server.start)
+            self._moved = True
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self.server.stop)
+
+    def where(self) -> list[tuple[str, str]]:
+        url = f"{self.server.url}  (port {self._port} is taken)" if self._moved else self.server.url
+        return [("redis url", url), ("data folder", str(self.server.folder)), ("server log", str(self.server.log))]
+
+    def trouble(self) -> str | None:
+        return None if self.server.running else f"it does not answer; see {self.server.log}"
+
+
+def up(
+    data: Annotated[Path, typer.Option(help="The folder that keeps the jobs; made if it is not there.")] = Path("data"),
+    port: Annotated[
+        int, typer.Option(help="The server's port; a free one is chosen if it is taken.", min=1, max=65535)
+    ] = (DEFAULT_PORT),
+    fsync: Annotated[str, typer.Option(help="When the server writes to disk: always, everysec or no.")] = "everysec",
+) -> None:
+    """Run the platform on the embedded server. Ctrl-C stops it; the data stays for the next time."""
+    if fsync not in ("always", "everysec", "no"):
+        raise typer.BadParameter(f"{fsync!r} is not one of always, everysec, no", param_hint="--fsync")
+    server = EmbeddedValkey(data, port, fsync)
+    asyncio.run(run_services([server], server))
+
+
+async def run_services(services: Sequence[Service], server: EmbeddedValkey) -> None:
+    """Starts all, says where they are, and stops all after a signal. One that fails ends the others, and says so."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    started: list[Service] = []
+    try:
+        for service in services:
+            started.append(service)
+            await service.start()
+        _announce(services, server.server.url)
+        await _until(stopped, services)
+    finally:
+        for service in reversed(started):
+            await service.stop()
+        say("stopped; the data is kept")
+
+
+async def _until(stopped: asyncio.Event, services: Sequence[Service]) -> None:
+    while not stopped.is_set():
+        for service in services:
+            trouble = await asyncio.to_thread(service.trouble)
+            if trouble is not None and not stopped.is_set():
+                raise ServiceEnded(service=service.name, reason=trouble)
+        try:
+            await asyncio.wait_for(stopped.wait(), _LOOK_EVERY_S)
+        except TimeoutError:
+            continue
+
+
+def _announce(services: Sequence[Service], url: str) -> None:
+    made = table("", "where", title=f"relevo {version()} is up")
+    for service in services:
+        for label, place in service.where():
+            made.add_row(label, place)
+    console().print(made)
+    say(
+        f"""
+In another terminal:
+
+  export RELEVO_REDIS_URL={url}
+  relevo add emails welcome '{{"to": "ada@example.org"}}'    # a first job
+  relevo watch emails                                      # see it wait
+
+A worker, worker.py:
+
+  import asyncio, os, relevo
+
+  async def send(job: relevo.Job) -> None:
+      print(job.name, job.data)
+
+  asyncio.run(relevo.Worker("emails", send, redis_url=os.environ["RELEVO_REDIS_URL"]).run())
+
+Ctrl-C stops everything; the data folder keeps the jobs."""
+    )

@@ -1,0 +1,1 @@
+"""The story `relevo demo` tells: real queues, real workers, a real server, and numbers that must add up."""
