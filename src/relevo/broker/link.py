@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from relevo.broker.address import Address, Node, slot_of
 from relevo.broker.capabilities import Capabilities
@@ -19,6 +20,7 @@ from relevo.errors import ConnectionLost, Redirected, RelevoError, ServerRefused
 log = logging.getLogger("relevo.link")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_REDIRECTS = 5
 _REFUSALS = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 
 
@@ -28,7 +30,7 @@ class Link:
     `call` and `send` wait while the connection is being made, at most `wait` seconds, and fail with `ConnectionLost` when it
     breaks under them: only the caller knows whether sending again is safe. `Redirected` means that at least one command was
     not carried out (a cluster moved the queue, a replica took over, scripts were flushed): the link has already turned to
-    the right place, send again what may be repeated.
+    the right place, send again what may be repeated. `call` and `run` do that themselves.
     """
 
     def __init__(
@@ -103,14 +105,23 @@ class Link:
 
     async def call(self, *arguments: Argument) -> Reply:
         """One command; an error reply is raised as `ServerRefused`."""
-        replies = await self.send(pack(arguments), 1)
-        return self.checked(replies[0], str(arguments[0]))
+        packed = pack(arguments)
+        return self.checked(await self._send_one(lambda: packed), str(arguments[0]))
 
     async def run(self, script: Script, keys: Sequence[bytes], *arguments: Argument) -> Reply:
         """One script call."""
+        return self.checked(
+            await self._send_one(lambda: self.script_call(script, keys, arguments)), f"{script.name}.lua"
+        )
+
+    async def _send_one(self, packed: Callable[[], bytes]) -> Reply:
+        """A single command that was redirected has not been carried out: it is sent again, to where it belongs now."""
+        for _ in range(_REDIRECTS):
+            await self.ready()
+            with contextlib.suppress(Redirected):
+                return (await self.send(packed(), 1))[0]
         await self.ready()
-        replies = await self.send(self.script_call(script, keys, arguments), 1)
-        return self.checked(replies[0], f"{script.name}.lua")
+        return (await self.send(packed(), 1))[0]
 
     def script_call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument]) -> bytes:
         """A packed script call for this server, to be sent in a pipeline; the link must be `ready`."""
