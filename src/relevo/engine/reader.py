@@ -27,6 +27,7 @@ from relevo.wire.keys import QueueKeys
 log = logging.getLogger("relevo.reader")
 
 RECLAIM = script("reclaim")
+TAKE_UP = script("take_up")
 
 _MOST_AT_ONCE = 512
 _AHEAD_S = 0.1
@@ -172,16 +173,18 @@ class Reader:
         except ServerRefused as refused:
             if "BUSYGROUP" not in str(refused):
                 raise
-        sent_at, after = time.monotonic(), b"0"
-        while True:
-            reply: Reply = await self._link.call(
-                "XREADGROUP", "GROUP", self._group, self._consumer, "COUNT", 256, "STREAMS", self._keys.stream, after
+        after = b"-"
+        # On the first time there was no answer to lose: what is pending for our name is a namesake's, dead or alive, and
+        # comes to us like any other worker's.
+        while self.joined.count:
+            sent_at = time.monotonic()
+            entries: Reply = await self._link.run(
+                TAKE_UP, [self._keys.stream], self._group, self._consumer, after, _MOST_AT_ONCE
             )
-            entries: list[Reply] = reply[0][1] if reply else []
             if not entries:
                 break
             self._take([entry for entry in entries if entry[0] not in self._holdings], sent_at)
-            after = entries[-1][0]
+            after = b"(" + entries[-1][0]
         self._recheck = False
         self.joined.emit(None)
 
@@ -197,6 +200,8 @@ class Reader:
                 self._take(found, sent_at)
                 self._had_work = True
                 return
+        if self._stopping:  # nobody would wake this read any more
+            return
         block = self._block_ms
         if not claim:
             block = max(1, min(block, int((self._reclaim_due - sent_at) * 1000)))

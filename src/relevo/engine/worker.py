@@ -22,8 +22,9 @@ from relevo.engine.flush import DEAD_LETTER, FINISH, RETRY, Desk, Settlement
 from relevo.engine.lease import RENEW, LeaseKeeper
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.loop import Loop, Signal
+from relevo.engine.pause import PauseWatch
 from relevo.engine.promoter import PROMOTE, Promoter
-from relevo.engine.reader import RECLAIM, Reader
+from relevo.engine.reader import RECLAIM, TAKE_UP, Reader
 from relevo.engine.runner import Handler, Runner
 from relevo.engine.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
 from relevo.engine.scheduler import ScheduleLoop
@@ -47,6 +48,8 @@ class WorkerHealth:
 
     can_claim: bool
     reason: str
+    """Empty, or "paused" for a worker that could claim and is told not to, or why it cannot."""
+    paused: bool
     running: int
     held: int
     last_read_s: float
@@ -113,6 +116,7 @@ class Worker:
         stalled_detector_enabled: bool = True,
         shutdown_deadline_s: float = 30.0,
         promote_every_ms: int = 100,
+        pause_poll_ms: int = 250,
         plain_transport: bool = False,
     ) -> None:
         if not callable(handler):
@@ -142,6 +146,7 @@ class Worker:
         self._stalled_enabled = stalled_detector_enabled
         self._deadline_s = shutdown_deadline_s
         self._promote_s = positive("promote_every_ms", promote_every_ms) / 1000
+        self._pause_s = positive("pause_poll_ms", pause_poll_ms) / 1000
         self._plain = plain_transport
         self._closing = threading.Event()
         self._closing_signal: asyncio.Event | None = None
@@ -165,7 +170,7 @@ class Worker:
             "control",
             [HOLD_LOCK, RELEASE_LOCK, PROMOTE, STALLED, SWEEP_CONSUMERS, HAND_BACK, LEAVE, *SCHEDULER_SCRIPTS],
         )
-        self._read_link = self._link("read", [RECLAIM], patience=self._block_ms / 1000 + 15)
+        self._read_link = self._link("read", [RECLAIM, TAKE_UP], patience=self._block_ms / 1000 + 15)
         self.settler = Settler(
             Desk(
                 self._settle_link, keys, group, consumer, self.holdings, self._log,
@@ -179,15 +184,19 @@ class Worker:
         )  # fmt: skip
         self.reader = Reader(
             self._read_link, keys, group, consumer, self.holdings, self.settler, self._log,
-            demand=self.runner.demand, deliver=self.runner.deliver, count=self._count, block_ms=self._block_ms,
+            demand=self.runner.demand, deliver=lambda some: self.pausing.deliver(some), count=self._count, block_ms=self._block_ms,
             max_payload=self._max_payload, max_stalled=self._max_stalled,
+        )  # fmt: skip
+        self.pausing = PauseWatch(
+            self._control_link, keys, self.reader, self.runner,
+            hand_back=self._hand_back, wake_read=lambda: self.reader.wake_read(self._unblock), every=self._pause_s,
         )  # fmt: skip
         self.leases = LeaseKeeper(lambda: self._link("lease", [RENEW]), keys, group, consumer, self.holdings)
         self.runner.on_free = self.reader.freed
         self.settler.on_freed = self.reader.freed
         self.settler.settled.listen(self.settled.emit)
         self.reader.joined.listen(lambda _: self.started.emit(None) if self.started.count == 0 else None)
-        self.duties: list[Loop] = []
+        self.duties: list[Loop] = [self.pausing]
         if self._delayed_enabled:
             self.promoter = Promoter(
                 self._control_link, keys, consumer,
@@ -228,6 +237,19 @@ class Worker:
     def is_closed(self) -> bool:
         return self._closing.is_set()
 
+    def pause(self) -> None:
+        """Stops this worker's reading: what runs is finished, what it had read ahead goes to the others. Returns at once
+        (`pausing.changed` tells when it is done). May be called before `run` and from any thread."""
+        self._on_loop(self.pausing.pause)
+
+    def resume(self) -> None:
+        """Ends `pause`; a pause of the whole queue is ended by `Queue.resume`."""
+        self._on_loop(self.pausing.resume)
+
+    def is_paused(self) -> bool:
+        """Whether this worker is paused, by itself or (as last seen) with its queue."""
+        return self.pausing.paused
+
     def health(self) -> WorkerHealth:
         """Means "can claim", not "the process is up": a probe may be wired to `can_claim`."""
         now = time.monotonic()
@@ -242,9 +264,11 @@ class Worker:
             reason = f"no connection to Redis for {max(self._read_link.down_for, self._settle_link.down_for):.0f} s"
         elif now - self.leases.last_renewal > self._idle_s and self.holdings:
             reason = "leases cannot be renewed"
+        paused = self.is_paused()
         return WorkerHealth(
             can_claim=not reason,
-            reason=reason,
+            reason=reason or ("paused" if paused else ""),
+            paused=paused,
             running=len(self.runner.running),
             held=len(self.holdings),
             last_read_s=now - self.reader.last_read if self.reader.last_read else -1.0,
