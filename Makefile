@@ -46,7 +46,7 @@ test-scale: servers ## many jobs, queues and workers
 	$(PYTEST) -m scale --timeout=1800
 
 chaos: servers ## kills, pauses and restarts under load
-	$(PYTEST) -m chaos --timeout=1800
+	$(PYTEST) -m chaos --timeout=1800 chaos tests
 
 bench: servers $(INTEROP) ## measures, rivals side by side
 	$(PYTEST) -m bench -s --timeout=3600 benchmarks

@@ -1,0 +1,1 @@
+"""Faults under load: what must hold when processes die, pause and restart. `make chaos`."""

@@ -1,0 +1,1 @@
+"""Stories of what goes wrong, one a file."""
