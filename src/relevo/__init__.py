@@ -3,15 +3,17 @@
 from relevo.engine.backoff import BackoffSpec
 from relevo.engine.consumer import Consumer, RawJob
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
+from relevo.engine.dedup import Dedup
 from relevo.engine.events import QueueEvent, QueueEvents
 from relevo.engine.job import Job
+from relevo.engine.lanes import LaneLimit, Lanes, LaneState
 from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from relevo.engine.producer import Producer
 from relevo.engine.queue import Queue
 from relevo.engine.runner import Handler
 from relevo.engine.standalone import PromoterProcess, Scheduler
 from relevo.engine.worker import Worker, WorkerHealth
-from relevo.errors import NotSupportedError, QueueFull, RelevoError, UnrecoverableError
+from relevo.errors import NotSupportedError, QueueFull, RateLimited, RelevoError, UnrecoverableError
 from relevo.wire.retry import RetryDefaults
 
 __version__ = "0.1.0"
@@ -27,8 +29,12 @@ __all__ = [
     "Consumer",
     "DeadLetter",
     "DeadLetterFilter",
+    "Dedup",
     "Handler",
     "Job",
+    "LaneLimit",
+    "LaneState",
+    "Lanes",
     "MissedFiresPolicy",
     "NotSupportedError",
     "Producer",
@@ -37,6 +43,7 @@ __all__ = [
     "QueueEvent",
     "QueueEvents",
     "QueueFull",
+    "RateLimited",
     "RawJob",
     "RelevoError",
     "RepeatPattern",

@@ -7,6 +7,7 @@ an error is raised, so a message reads the same wherever it comes from.
 from __future__ import annotations
 
 import inspect
+from datetime import UTC, datetime
 from typing import Any
 
 
@@ -41,6 +42,22 @@ class UnrecoverableError(RuntimeError):
 
 class NotSupportedError(RuntimeError):
     """An option that this engine knows of and does not offer; the message names it and what to use instead."""
+
+
+class RateLimited(Exception):
+    """Raise this from a handler when the other side says "later": the job comes back then, and the run does not count.
+
+    A job of a lane takes its whole lane with it: nothing of that lane runs before the time.
+    """
+
+    def __init__(self, *, until: datetime | None = None, retry_after_s: float | None = None) -> None:
+        if (until is None) == (retry_after_s is None):
+            raise BadArgument(argument="until", value=until, reason="pass one of the two", remedy="Or retry_after_s.")
+        if until is not None:
+            moment = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+            retry_after_s = (moment - datetime.now(UTC)).total_seconds()
+        self.wait_ms = max(0, int((retry_after_s or 0.0) * 1000))
+        super().__init__(f"to be tried again in {self.wait_ms / 1000:.1f} s")
 
 
 # --- what the caller passed ---------------------------------------------------------------------------------------
@@ -117,6 +134,11 @@ class Undecodable(RelevoError, ValueError):
 
 class QueueFull(RelevoError):
     """Queue {queue!r} holds {length} jobs, its cap is {cap}: add workers, raise `max_stream_len`, or retry later."""
+
+
+class QueueBusy(RelevoError):
+    """Queue {queue!r} cannot be deleted while workers hold {running} of its jobs: pause it and wait until they are finished,
+    or pass `force=True` to delete these as well."""
 
 
 class ConnectionLost(RelevoError, ConnectionError):

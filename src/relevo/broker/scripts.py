@@ -1,7 +1,7 @@
 """Lua scripts: one file each in lua/, named after the one function that calls it.
 
-Scripts that settle an entry begin with the line `--!gate`; it stands for `gate_native.lua` or `gate_plain.lua`, so the same
-script uses XACKDEL where the server has it and XACK + XDEL where not.
+A first line `--!name` stands for what several scripts share: `--!member` (reading delayed members), `--!lane` (moving jobs
+out of lanes) and `--!gate` (taking an entry out of the group: XACKDEL where the server has it, XACK + XDEL where not).
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from importlib.resources import files
 from relevo.broker.capabilities import Capabilities
 from relevo.broker.resp import Argument, pack
 
-_GATE = "--!gate"
-
 
 class Script:
     """One script; its text depends on what the server can do."""
@@ -23,11 +21,7 @@ class Script:
     def __init__(self, name: str) -> None:
         self.name = name
         text = _read(name)
-        needs_gate = text.startswith(_GATE)
-        self._texts = {
-            native: text.replace(_GATE, _read("gate_native" if native else "gate_plain"), 1) if needs_gate else text
-            for native in (True, False)
-        }
+        self._texts = {native: _whole(text, native) for native in (True, False)}
         self._shas = {
             native: hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()
             for native, body in self._texts.items()
@@ -49,6 +43,21 @@ class Script:
 def script(name: str) -> Script:
     """The script in `lua/<name>.lua`."""
     return Script(name)
+
+
+def _whole(text: str, native: bool) -> str:
+    """The text with the shared parts that its first lines ask for put in their place."""
+    shared = {
+        "--!gate": _read("gate_native") if native else _read("gate_plain"),
+        "--!member": _read("member"),
+        "--!lane": _read("lane"),
+    }
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        if line not in shared:
+            break
+        lines[at] = shared[line]
+    return "\n".join(lines)
 
 
 def _read(name: str) -> str:

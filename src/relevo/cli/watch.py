@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -45,17 +46,25 @@ async def _watch(server: Server, queue: str, group: str, every: float, times: in
                     snapshot = await QueueSnapshot.take(link, keys, group)
                 except (ConnectionLost, Unreachable) as error:
                     # The server may come back, and a watcher at 3 a.m. wants to see that it did.
-                    live.update(Text(" ".join(str(error).split()), style="red"), refresh=True)
+                    show(live, Text(" ".join(str(error).split()), style="red"))
                     await asyncio.sleep(every)
                     continue
                 if as_json:
                     print_json(snapshot.as_dict(), lines=True)
                 else:
-                    live.update(as_table(snapshot, _changes(previous, snapshot)), refresh=True)
+                    show(live, as_table(snapshot, _changes(previous, snapshot)))
                 previous = snapshot
                 times = None if times is None else times - 1
                 if times != 0:
                     await asyncio.sleep(every)
+
+
+def show(live: Live, picture: RenderableType) -> None:
+    """In place in a terminal; one below the other in a file or a pipe."""
+    if live.console.is_terminal:
+        live.update(picture, refresh=True)
+    else:
+        live.console.print(picture)
 
 
 def _changes(previous: QueueSnapshot | None, now: QueueSnapshot) -> dict[str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from relevo.wire.envelope import Envelope
+from relevo.wire.notes import Notes
 
 
 class Delivery:
     """One held entry. The lease keeper writes `leased_at` and `lost` from its own thread; the rest belongs to the loop."""
 
-    __slots__ = ("before", "entry_id", "envelope", "leased_at", "lost", "name", "started")
+    __slots__ = ("before", "entry_id", "envelope", "leased_at", "lost", "name", "notes", "started")
 
     def __init__(self, entry_id: bytes, envelope: Envelope, name: str, before: int, leased_at: float) -> None:
         self.entry_id = entry_id
@@ -21,6 +22,8 @@ class Delivery:
         self.lost = False
         """Another worker has taken it over: it must not start any more."""
         self.started = False
+        self.notes: Notes | None = None
+        """What relevo knows beyond the envelope; None for the ordinary job."""
 
 
 class Holdings(dict[bytes, Delivery]):

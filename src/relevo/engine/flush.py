@@ -17,14 +17,18 @@ from relevo.broker.resp import Argument, Reply, ReplyError, command, pack
 from relevo.broker.scripts import script
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
+from relevo.engine.lanes import WINDOW as LANE_WINDOW
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.keys import QueueKeys
+from relevo.wire.notes import Notes
 
 log = logging.getLogger("relevo.flush")
 
 RETRY = script("retry")
 DEAD_LETTER = script("dead_letter")
 FINISH = script("finish")
+SETTLE_NOTED = script("settle_noted")
+PARK = script("park")
 
 _SCRIPT_BATCH = 256
 
@@ -52,7 +56,15 @@ class Burial(NamedTuple):
     attempt: int
 
 
-Item = TypeVar("Item", Done, Retry, Burial)
+class Parking(NamedTuple):
+    """A job that was told to come back after `wait_ms`; the run does not count."""
+
+    delivery: Delivery
+    wait_ms: int
+    member: bytes
+
+
+Item = TypeVar("Item", Done, Retry, Burial, Parking, "Done | Burial")
 
 
 @dataclass(slots=True)
@@ -62,21 +74,24 @@ class Outcomes:
     done: list[Done] = field(default_factory=list[Done])
     retries: list[Retry] = field(default_factory=list[Retry])
     burials: list[Burial] = field(default_factory=list[Burial])
+    parkings: list[Parking] = field(default_factory=list[Parking])
     events: list[bytes] = field(default_factory=list[bytes])
 
     def __bool__(self) -> bool:
-        return bool(self.done or self.retries or self.burials or self.events)
+        return bool(self.done or self.events or self.retries or self.burials or self.parkings)
 
     def deliveries(self) -> list[Delivery]:
-        return [item.delivery for item in (*self.done, *self.retries, *self.burials)]
+        return [item.delivery for item in (*self.done, *self.retries, *self.burials, *self.parkings)]
 
-    def put(self, item: Done | Retry | Burial) -> None:
+    def put(self, item: Done | Retry | Burial | Parking) -> None:
         if isinstance(item, Done):
             self.done.append(item)
         elif isinstance(item, Retry):
             self.retries.append(item)
-        else:
+        elif isinstance(item, Burial):
             self.burials.append(item)
+        else:
+            self.parkings.append(item)
 
 
 @dataclass(slots=True)
@@ -86,6 +101,7 @@ class Settlement:
     done: int = 0
     retried: int = 0
     dead: int = 0
+    parked: int = 0
     lost: int = 0
     """Deliveries that another worker had taken over, or that were settled before: nothing was written for them."""
 
@@ -111,7 +127,7 @@ class Flush:
         self.settlement = Settlement()
         self.follow_ups: list[bytes] = []
         """Events that are true only now that Redis has answered."""
-        self.kept: list[Done | Retry | Burial] = []
+        self.kept: list[Done | Retry | Burial | Parking] = []
         """What a full server refused: to be tried again."""
         self._desk = desk
         self._parts: list[bytes] = []
@@ -132,17 +148,28 @@ class Flush:
 
     def _pack(self, outcomes: Outcomes, now: float) -> None:
         trusted = self._desk.holdings.trusted
-        safe = [item for item in outcomes.done if trusted(item.delivery, now)]
-        if len(safe) != len(outcomes.done):
-            self._finish([item for item in outcomes.done if not trusted(item.delivery, now)])
+        plain = [item for item in outcomes.done if item.delivery.notes is None]
+        safe = [item for item in plain if trusted(item.delivery, now)]
+        if len(safe) != len(plain):
+            self._finish([item for item in plain if not trusted(item.delivery, now)])
         if safe:
             self._acknowledge(safe)
-        for owner, trust in (("", True), (self._desk.consumer, False)):
-            self._retry([item for item in outcomes.retries if trusted(item.delivery, now) is trust], owner)
-            self._dead_letter([item for item in outcomes.burials if trusted(item.delivery, now) is trust], owner)
+        if outcomes.retries or outcomes.burials or outcomes.parkings or len(plain) != len(outcomes.done):
+            self._pack_rest(outcomes, now)
         # Behind the settles: whoever hears "completed" finds the job gone and its result there.
         self._parts.extend(outcomes.events)
         self._readers.extend([_ignore] * len(outcomes.events))
+
+    def _pack_rest(self, outcomes: Outcomes, now: float) -> None:
+        trusted = self._desk.holdings.trusted
+        noted: list[Done | Burial] = [item for item in outcomes.done if item.delivery.notes is not None]
+        noted += [item for item in outcomes.burials if item.delivery.notes is not None]
+        plain = [item for item in outcomes.burials if item.delivery.notes is None]
+        for owner, trust in (("", True), (self._desk.consumer, False)):
+            self._retry([item for item in outcomes.retries if trusted(item.delivery, now) is trust], owner)
+            self._park([item for item in outcomes.parkings if trusted(item.delivery, now) is trust], owner)
+            self._dead_letter([item for item in plain if trusted(item.delivery, now) is trust], owner)
+            self._settle_noted([item for item in noted if trusted(item.delivery, now) is trust], owner)
 
     def _add(self, packed: bytes, take: Callable[[Reply], None]) -> None:
         self._parts.append(packed)
@@ -220,13 +247,56 @@ class Flush:
                 arguments += (item.delivery.entry_id, len(fields), *fields)
 
             def count(reply: Reply, chunk: list[Burial] = chunk) -> None:
-                ours = self._ours(reply, chunk)
-                self.settlement.dead += len(ours)
-                if desk.log.enabled:
-                    for delivery, letter, attempt in ours:
-                        self.follow_ups.append(desk.log.dead(delivery.envelope.id, letter.name, attempt, letter.reason))
+                for item in self._ours(reply, chunk):
+                    self._buried(item)
 
             self._add(desk.link.script_call(DEAD_LETTER, [desk.keys.stream, desk.keys.dead], arguments), count)
+
+    # --- with notes ----------------------------------------------------------------------------------------------------
+
+    def _settle_noted(self, items: list[Done | Burial], owner: str) -> None:
+        desk = self._desk
+        for chunk in _chunks(items):
+            arguments: list[Argument] = [
+                desk.keys.tag, desk.group, owner, LANE_WINDOW, desk.dlq_cap, desk.result_ttl_s
+            ]  # fmt: skip
+            for item in chunk:
+                delivery, notes = item.delivery, item.delivery.notes or Notes()
+                result = item.result if isinstance(item, Done) else b""
+                fields = item.letter.encode() if isinstance(item, Burial) else []
+                place = (notes.lane or "", notes.dedup or "")
+                arguments += (delivery.entry_id, delivery.envelope.id, *place, result, len(fields), *fields)
+
+            def count(reply: Reply, chunk: list[Done | Burial] = chunk) -> None:
+                for item in self._ours(reply, chunk):
+                    if isinstance(item, Done):
+                        self.settlement.done += 1
+                    else:
+                        self._buried(item)
+
+            keys = [desk.keys.stream, desk.keys.dead, desk.keys.notes]
+            self._add(desk.link.script_call(SETTLE_NOTED, keys, arguments), count)
+
+    def _park(self, items: list[Parking], owner: str) -> None:
+        desk = self._desk
+        for chunk in _chunks(items):
+            arguments: list[Argument] = [desk.keys.tag, desk.group, owner]
+            for item in chunk:
+                delivery = item.delivery
+                lane = (delivery.notes.lane if delivery.notes is not None else None) or ""
+                arguments += (delivery.entry_id, item.wait_ms, item.member, delivery.envelope.id, lane)
+
+            def count(reply: Reply, chunk: list[Parking] = chunk) -> None:
+                self.settlement.parked += len(self._ours(reply, chunk))
+
+            self._add(desk.link.script_call(PARK, [desk.keys.stream, desk.keys.delayed], arguments), count)
+
+    def _buried(self, item: Burial) -> None:
+        self.settlement.dead += 1
+        if self._desk.log.enabled:
+            letter = item.letter
+            job_id = item.delivery.envelope.id
+            self.follow_ups.append(self._desk.log.dead(job_id, letter.name, item.attempt, letter.reason))
 
     def _ours(self, reply: Reply, chunk: list[Item]) -> list[Item]:
         if isinstance(reply, ReplyError):

@@ -10,53 +10,32 @@ from typing import Any, NamedTuple
 
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply, command
 from relevo.broker.scripts import script
-from relevo.engine.backoff import BackoffLike, retry_override
+from relevo.engine.backoff import BackoffLike
 from relevo.engine.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
-from relevo.engine.delays import DelayMsLike, run_at_ms
+from relevo.engine.dedup import Dedup
+from relevo.engine.delays import DelayMsLike
 from relevo.engine.events import QueueEvents
 from relevo.engine.job import Job
+from relevo.engine.lanes import Lanes
+from relevo.engine.parcel import Packing
 from relevo.engine.patterns import RepeatableMeta
+from relevo.engine.post import SCRIPTS as POST_SCRIPTS
+from relevo.engine.post import Post
+from relevo.engine.queue_admin import SCRIPTS as ADMIN_SCRIPTS
+from relevo.engine.queue_admin import QueueAdmin
 from relevo.engine.repeatables import SCRIPTS as REPEATABLE_SCRIPTS
 from relevo.engine.repeatables import MissedFiresLike, Repeatables, RepeatLike
 from relevo.engine.results import Results
 from relevo.engine.sender import ADD_CAPPED, Sender
-from relevo.engine.validation import checked_job_id, checked_job_name, checked_queue_name, positive
-from relevo.errors import (
-    AddUncertain,
-    BadArgument,
-    ConnectionLost,
-    NotSupportedError,
-    PayloadTooLarge,
-    QueueFull,
-    ServerRefused,
-    WrongType,
-)
-from relevo.wire.delayed import DelayedMember
-from relevo.wire.envelope import Envelope, encode_bare
+from relevo.engine.validation import checked_job_id, checked_queue_name, positive
+from relevo.errors import BadArgument, NotSupportedError
+from relevo.wire.envelope import Envelope
 from relevo.wire.ids import IdMint
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 
-ADD_ONCE = script("add_once")
-DELAY_ONCE = script("delay_once")
 CANCEL_DELAYED = script("cancel_delayed")
-
-ONCE_WINDOW_S = 3600
-"""How long an id chosen by the caller is remembered after its job was due: a second add of it within is dropped."""
-
-_BULK_KEYS = frozenset({"name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat", "missed_fires"})
-
-
-class _Parcel(NamedTuple):
-    """A checked and encoded job, ready to be sent."""
-
-    job: Job
-    envelope: bytes
-    name: bytes
-    run_at: int | None
-    by_id: bool
 
 
 class _Open(NamedTuple):
@@ -64,9 +43,11 @@ class _Open(NamedTuple):
 
     link: Link
     sender: Sender
+    post: Post
     results: Results
     dead: DeadLetters
     repeatables: Repeatables
+    lanes: Lanes
     mint: IdMint
 
     async def close(self) -> None:
@@ -75,7 +56,7 @@ class _Open(NamedTuple):
         await self.link.close()
 
 
-class Queue:
+class Queue(QueueAdmin):
     """Adds jobs to a queue.
 
         async with Queue("emails") as queue:
@@ -99,17 +80,18 @@ class Queue:
         credential_provider: CredentialProvider | None = None,
         max_payload_bytes: int | None = None,
         wait_s: float = 30.0,
+        consumer_group: str = "default",
         plain_transport: bool = False,
     ) -> None:
         self._keys = QueueKeys(checked_queue_name(name))
         self._redis_url, self._tls = redis_url, tls
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
         self._cap = positive("max_stream_len", 1_000_000 if max_stream_len is None else max_stream_len)
-        self._max_delay_s = positive(
-            "max_delay_secs", 2_592_000 if max_delay_secs is None else max_delay_secs, zero=True
-        )
+        max_delay_s = positive("max_delay_secs", 2_592_000 if max_delay_secs is None else max_delay_secs, zero=True)
         self._max_payload = positive("max_payload_bytes", max_payload_bytes or 1_048_576)
+        self._packing = Packing(self._codec, max_payload=self._max_payload, max_delay_s=max_delay_s)
         self._wait_s = wait_s
+        self._group = consumer_group
         self._plain = plain_transport
         self._opened: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._closed = False
@@ -128,11 +110,15 @@ class Queue:
         job_id: str | None = None,
         repeat: RepeatLike | None = None,
         missed_fires: MissedFiresLike | None = None,
+        lane: str | None = None,
+        dedup: Dedup | None = None,
     ) -> Job:
         """Adds one job: now, after `delay_ms` milliseconds, at a datetime given as `delay_ms`, or after `delay`.
 
         `attempts` and `backoff` override the workers' settings for this job. A `job_id` makes the add idempotent: the same
         id again, from any process, within an hour (of the time it is due) adds nothing and returns the same id.
+        Jobs of one `lane` take turns with other lanes, in order and within the lane's limits (`Queue.lanes`); `dedup` drops,
+        throttles or debounces jobs with the same key, and the returned job then has the id of the one that runs.
         With `repeat` a schedule is made instead, and the job returned has the schedule's key as its id.
         """
         if repeat is not None:
@@ -147,11 +133,24 @@ class Queue:
         if missed_fires is not None:
             remedy = "Pass `repeat` as well, or leave it out."
             raise BadArgument(argument="missed_fires", value=missed_fires, reason="nothing repeats", remedy=remedy)
-        parcel = self._parcel(name, data, delay_ms, delay, attempts, backoff, job_id)
-        if parcel.run_at is None and not parcel.by_id:
-            await self._open().sender.add(((parcel.envelope, parcel.name),))
+        opened = self._open()
+        parcel = self._packing.parcel(
+            opened.mint,
+            name,
+            data,
+            delay_ms=delay_ms,
+            delay=delay,
+            attempts=attempts,
+            backoff=backoff,
+            job_id=job_id,
+            lane=lane,
+            dedup=dedup,
+        )
+        if parcel.plain:
+            await opened.sender.add(((parcel.envelope, parcel.name),))
         else:
-            await self._send_special([parcel])
+            await opened.post.send([parcel])
+        parcel.job._queue = self  # pyright: ignore[reportPrivateUsage] - the job can wait for its own result
         return parcel.job
 
     async def add_unique(
@@ -181,15 +180,18 @@ class Queue:
 
         A queue without room for all of the immediate ones takes none of them.
         """
-        parcels = [self._bulk_parcel(at, job) for at, job in enumerate(jobs)]
-        plain = [(each.envelope, each.name) for each in parcels if each.run_at is None and not each.by_id]
-        special = [each for each in parcels if each.run_at is not None or each.by_id]
+        opened = self._open()
+        parcels = [self._packing.bulk_parcel(opened.mint, at, job) for at, job in enumerate(jobs)]
+        plain = [(each.envelope, each.name) for each in parcels if each.plain]
+        special = [each for each in parcels if not each.plain]
         if plain and special:
-            await asyncio.gather(self._open().sender.add(plain), self._send_special(special))
+            await asyncio.gather(opened.sender.add(plain), opened.post.send(special))
         elif plain:
-            await self._open().sender.add(plain)
+            await opened.sender.add(plain)
         elif special:
-            await self._send_special(special)
+            await opened.post.send(special)
+        for parcel in parcels:
+            parcel.job._queue = self  # pyright: ignore[reportPrivateUsage]
         return [each.job for each in parcels]
 
     async def cancel_delayed(self, job_id: str) -> bool:
@@ -257,6 +259,11 @@ class Queue:
         envelope = Envelope(self._open().mint(now_ms), spec.payload, now_ms, 0, spec.retry)
         await self._open().sender.add(((envelope.encode(), spec.job_name.encode()),))
         return Job(envelope.id, spec.job_name, self._codec.decode(spec.payload), 0, now_ms, self)
+
+    @property
+    def lanes(self) -> Lanes:
+        """The lanes and their limits."""
+        return self._open().lanes
 
     # --- results -------------------------------------------------------------------------------------------------------
 
@@ -346,104 +353,22 @@ class Queue:
         if opened is None:
             for ended in [each for each in self._opened if each.is_closed()]:
                 self._opened.pop(ended, None)
-            keys, scripts = self._keys, (ADD_CAPPED, ADD_ONCE, DELAY_ONCE, CANCEL_DELAYED, REPLAY, *REPEATABLE_SCRIPTS)
+            keys, scripts = self._keys, (ADD_CAPPED, CANCEL_DELAYED, REPLAY, *POST_SCRIPTS, *REPEATABLE_SCRIPTS, *ADMIN_SCRIPTS)
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
             sender = Sender(link, keys, cap=self._cap)
+            post = Post(link, keys, cap=self._cap, wait_s=self._wait_s)
             results = Results(link, keys, self.events, self._codec)
             dead = DeadLetters(link, keys, stream_cap=self._cap)
             repeatables = Repeatables(link, keys, max_payload=self._max_payload, codec=self._codec)
-            opened = self._opened[loop] = _Open(link, sender, results, dead, repeatables, IdMint())
+            opened = self._opened[loop] = _Open(
+                link, sender, post, results, dead, repeatables, Lanes(link, keys), IdMint()
+            )
             self._closed = False
         return opened
+
+    def _admin_link(self) -> Link:
+        return self._open().link
 
     def events(self, *, last_event_id: str = "$") -> QueueEvents:
         """A subscription to this queue's events."""
         return QueueEvents(self.name, redis_url=self._redis_url, tls=self._tls, last_event_id=last_event_id)
-
-    # --- from arguments to bytes -----------------------------------------------------------------------------------------
-
-    def _parcel(
-        self,
-        name: str,
-        data: Any,
-        delay_ms: DelayMsLike | None,
-        delay: timedelta | None,
-        attempts: int | None,
-        backoff: BackoffLike | None,
-        job_id: str | None,
-    ) -> _Parcel:
-        encoded_name = checked_job_name(name)
-        now_ms = time.time_ns() // 1_000_000
-        run_at = None
-        if delay_ms is not None or delay is not None:
-            run_at = run_at_ms(delay_ms, delay, now_ms=now_ms, max_delay_s=self._max_delay_s)
-        by_id = job_id is not None
-        job_id = self._open().mint(now_ms) if job_id is None else checked_job_id(job_id)
-        payload = self._codec.encode(data, name)
-        retry = retry_override(attempts, backoff)
-        head = (job_id, payload, now_ms, 0)
-        envelope = encode_bare(head if retry is None else (*head, retry))
-        if len(envelope) > self._max_payload:
-            raise PayloadTooLarge(job=name, size=len(envelope), limit=self._max_payload)
-        return _Parcel(Job(job_id, name, data, 0, now_ms, self), envelope, encoded_name, run_at, by_id)
-
-    def _bulk_parcel(self, at: int, job: Mapping[str, Any]) -> _Parcel:
-        if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise WrongType(argument=f"jobs[{at}]", value=job, kind=type(job).__name__, remedy="pass a dict.")
-        unknown = set(job) - _BULK_KEYS
-        if unknown or "name" not in job or "data" not in job:
-            reason = f"unknown {sorted(unknown)}" if unknown else "no `name` or no `data`"
-            remedy = f"Use {', '.join(sorted(_BULK_KEYS))}."
-            raise BadArgument(argument=f"jobs[{at}]", value=dict(job), reason=reason, remedy=remedy)
-        if job.get("repeat") is not None or job.get("missed_fires") is not None:
-            raise NotSupportedError(f"jobs[{at}]: schedules are made one by one, with `upsert_repeatable_job`.")
-        return self._parcel(
-            job["name"], job["data"], job.get("delay_ms"), job.get("delay"),
-            job.get("attempts"), job.get("backoff"), job.get("job_id"),
-        )  # fmt: skip
-
-    # --- what the sender does not do: delayed jobs, and ids of the caller ---------------------------------------------------
-
-    async def _send_special(self, parcels: list[_Parcel]) -> None:
-        """One pipeline; sent again after a lost connection, since every command in it may be repeated."""
-        link = self._open().link
-        started = time.monotonic()
-        tried = False
-        while True:
-            try:
-                await link.ready(wait=max(0.001, self._wait_s - (time.monotonic() - started)))
-                if tried:
-                    self._check_repeatable(parcels)
-                tried = True
-                replies = await link.send(b"".join(self._special(link, each) for each in parcels), len(parcels))
-                break
-            except ConnectionLost:
-                continue
-        for parcel, reply in zip(parcels, replies, strict=True):
-            self._check(parcel, link.checked(reply, "the add"))
-
-    def _special(self, link: Link, parcel: _Parcel) -> bytes:
-        keys, job_id = self._keys, parcel.job.id
-        if parcel.run_at is None:
-            arguments = (ONCE_WINDOW_S, self._cap, parcel.envelope, parcel.name)
-            return link.script_call(ADD_ONCE, [keys.once(job_id), keys.stream], arguments)
-        member = DelayedMember(parcel.job.name, parcel.envelope).encode()
-        if not parcel.by_id:
-            return command("ZADD", keys.delayed, parcel.run_at, member)
-        window = max(1, (parcel.run_at - parcel.job.created_at_ms) // 1000) + ONCE_WINDOW_S
-        places = [keys.once(job_id), keys.delayed, keys.member_of(job_id)]
-        return link.script_call(DELAY_ONCE, places, (window, parcel.run_at, member))
-
-    @staticmethod
-    def _check_repeatable(parcels: list[_Parcel]) -> None:
-        """A delayed add without an id may be repeated only while it cannot have been promoted yet."""
-        soon = time.time_ns() // 1_000_000 + 1000
-        for parcel in parcels:
-            if parcel.run_at is not None and not parcel.by_id and parcel.run_at < soon:
-                raise AddUncertain(job_id=parcel.job.id)
-
-    def _check(self, parcel: _Parcel, reply: Reply) -> None:
-        if parcel.run_at is None and reply[0] == -1:
-            raise QueueFull(queue=self.name, length=reply[1], cap=self._cap)
-        if isinstance(reply, Exception):
-            raise ServerRefused(command="the add", reason=str(reply))

@@ -23,6 +23,7 @@ from relevo.errors import ConnectionLost, RelevoError, ServerRefused, Undecodabl
 from relevo.wire.dead import DeadLetterFields, Reason, encode_raw
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
+from relevo.wire.notes import Notes
 
 log = logging.getLogger("relevo.reader")
 
@@ -95,6 +96,7 @@ class Reader:
         self._idle_ms = idle_ms
         self._max_payload = max_payload
         self._max_stalled = max_stalled
+        self._ask_for_notes = command("HLEN", keys.notes)
         self._room = asyncio.Event()
         self._stopping = False
         self._had_work = False
@@ -111,6 +113,11 @@ class Reader:
     def freed(self) -> None:
         """Called when a handler finished: there may be room for another read."""
         self._room.set()
+
+    async def wake_read(self, unblock: Callable[[int], asyncio.Future[None]]) -> None:
+        """Ends a blocked read, so that a paused worker is not given the next job."""
+        if self._link.up and self._link.client_id:
+            await asyncio.wait_for(unblock(self._link.client_id), 2)
 
     async def stop(self, unblock: Callable[[int], asyncio.Future[None]] | None = None) -> None:
         """Ends the blocked read so that nothing is handed to a worker that is leaving."""
@@ -138,7 +145,11 @@ class Reader:
                 await self._link.ready()
                 if self._recheck:
                     await self._join()
-                wanted = 0 if self.paused else self._demand().wanted(self._count or _MOST_AT_ONCE)
+                if self.paused:
+                    self.trouble = None  # it can read, and is told not to
+                    await self._wait_for_room()
+                    continue
+                wanted = self._demand().wanted(self._count or _MOST_AT_ONCE)
                 if wanted == 0:
                     await self._wait_for_room()
                     continue
@@ -183,7 +194,7 @@ class Reader:
             )
             if not entries:
                 break
-            self._take([entry for entry in entries if entry[0] not in self._holdings], sent_at)
+            await self._take([entry for entry in entries if entry[0] not in self._holdings], sent_at)
             after = b"(" + entries[-1][0]
         self._recheck = False
         self.joined.emit(None)
@@ -197,10 +208,10 @@ class Reader:
                 RECLAIM, [self._keys.stream], self._group, self._consumer, self._idle_ms, wanted
             )
             if found:
-                self._take(found, sent_at)
+                await self._take(found, sent_at)
                 self._had_work = True
                 return
-        if self._stopping:  # nobody would wake this read any more
+        if self._stopping or self.paused:  # nobody would wake this read any more
             return
         block = self._block_ms
         if not claim:
@@ -211,7 +222,7 @@ class Reader:
             b"STREAMS", self._keys.stream, b">",
         )  # fmt: skip
         try:
-            (reply,) = await self._link.send(packed, 1)
+            reply, noted = await self._link.send(packed + self._ask_for_notes, 2)
         except ConnectionLost:
             if not self._stopping:
                 raise
@@ -219,9 +230,9 @@ class Reader:
         self.last_read = time.monotonic()
         reply = self._link.checked(reply, "XREADGROUP")
         if reply:
-            self._take(reply[0][1], sent_at)
+            await self._take(reply[0][1], sent_at, noted)
             self._had_work = True
-        elif self._had_work:
+        elif self._had_work and not self.paused:  # a read that a pause cut short says nothing about the stream
             self._had_work = False
             self.drained.emit(None)
             if self._log.enabled:
@@ -229,7 +240,7 @@ class Reader:
 
     # --- what came -----------------------------------------------------------------------------------------------------
 
-    def _take(self, entries: list[Reply], sent_at: float) -> None:
+    async def _take(self, entries: list[Reply], sent_at: float, noted: Reply = 1) -> None:
         ready: list[Delivery] = []
         holdings, reclaimed = self._holdings, 0
         for entry in entries:
@@ -251,8 +262,17 @@ class Reader:
                 continue
             ready.append(delivery)
         self.batches.emit(Batch(len(entries), reclaimed))
-        if ready:
-            self._deliver(ready)
+        if not ready:
+            return
+        if noted != 0:  # asked for with the read itself: a job with notes is never taken for one without
+            await self._fetch_notes(ready)
+        self._deliver(ready)
+
+    async def _fetch_notes(self, deliveries: list[Delivery]) -> None:
+        ids = [delivery.envelope.id for delivery in deliveries]
+        stored: Reply = await self._link.call("HMGET", self._keys.notes, *ids)
+        for delivery, notes in zip(deliveries, stored, strict=True):
+            delivery.notes = None if notes is None else Notes.decode(notes)
 
     def _delivery(self, entry_id: bytes, fields: list[bytes], before: int, sent_at: float) -> Delivery | None:
         """The entry as a delivery, or None when it can never run (and is on its way to the dead letters)."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply, command
+from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
 from relevo.engine.backoff import BackoffLike, retry_override
 from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
@@ -124,10 +125,10 @@ class Repeatables:
 
     async def _look_up(self, key: str) -> tuple[bytes | None, int]:
         """The stored bytes, and the time by the server's clock, which counts the slots: ours may be off."""
-        await self._link.ready()
-        stored, now = await self._link.send(command("HGET", self._keys.repeat_spec(key), "spec") + command("TIME"), 2)
-        seconds, micros = self._link.checked(now, "TIME")
-        return self._link.checked(stored, "HGET"), int(seconds) * 1000 + int(micros) // 1000
+        stored, (seconds, micros) = await asyncio.gather(
+            self._link.call("HGET", self._keys.repeat_spec(key), "spec"), self._link.call("TIME")
+        )
+        return stored, int(seconds) * 1000 + int(micros) // 1000
 
     def _places(self, key: str) -> list[bytes]:
         return [self._keys.repeat, self._keys.repeat_spec(key), self._keys.repeat_paused]

@@ -15,7 +15,7 @@ from relevo.engine.job import Job
 from relevo.engine.loop import Signal
 from relevo.engine.reader import Demand
 from relevo.engine.settler import Settler
-from relevo.errors import NotEncodable, Undecodable, UnrecoverableError
+from relevo.errors import NotEncodable, RateLimited, Undecodable, UnrecoverableError
 from relevo.wire.dead import DeadLetterFields, Reason
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.payload import MSGPACK, Codec
@@ -187,6 +187,12 @@ class Runner:
             if self._stopping or (task is not None and task.cancelling()):
                 raise  # we are leaving: the delivery stays in `running` and is handed back
             self._failed(delivery, cancelled, time.perf_counter() - started)
+        except RateLimited as limited:
+            member = DelayedMember(name, envelope.encode()).encode()
+            self._settler.park(delivery, limited.wait_ms, member)
+            if events:
+                self._settler.event(self._log.event("rate-limited", envelope.id, name, wait_ms=limited.wait_ms))
+            self.outcomes.emit(Outcome("parked", name, attempt, time.perf_counter() - started))
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its outcome
             self._failed(delivery, error, time.perf_counter() - started)
         else:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from relevo.engine.delivery import Delivery
-from relevo.engine.flush import Burial, Desk, Done, Flush, Outcomes, Retry, Settlement
+from relevo.engine.flush import Burial, Desk, Done, Flush, Outcomes, Parking, Retry, Settlement
 from relevo.engine.loop import Signal
 from relevo.errors import RelevoError
 from relevo.wire.dead import DeadLetterFields
@@ -43,6 +43,10 @@ class Settler:
 
     def bury(self, delivery: Delivery, letter: DeadLetterFields, attempt: int) -> None:
         self._outcomes.burials.append(Burial(delivery, letter, attempt))
+        self._work.set()
+
+    def park(self, delivery: Delivery, wait_ms: int, member: bytes) -> None:
+        self._outcomes.parkings.append(Parking(delivery, wait_ms, member))
         self._work.set()
 
     def event(self, packed: bytes) -> None:

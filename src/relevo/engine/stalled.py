@@ -9,6 +9,7 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
 from relevo.engine.events import EventLog
+from relevo.engine.lanes import free_lanes
 from relevo.engine.lock import Lock
 from relevo.engine.loop import AGAIN, Loop, Signal
 from relevo.engine.settler import Settler
@@ -16,6 +17,7 @@ from relevo.errors import Undecodable
 from relevo.wire.dead import Reason
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
+from relevo.wire.notes import Notes
 
 log = logging.getLogger("relevo.stalled")
 
@@ -76,20 +78,34 @@ class StalledDetector(Loop):
             return None
         for entry_id, deliveries, data, name in reply[1]:
             self._report(entry_id.decode(), deliveries, data, name.decode(errors="replace"))
+        if reply[1]:
+            await self._free_lanes([data for _, _, data, _ in reply[1]])
         gone: Reply = await self._link.run(SWEEP_CONSUMERS, [self._keys.stream], self._group, self._forget_ms)
         if gone:
             log.info("queue %s: removed %d consumers nobody runs", self._keys.queue, len(gone))
         self.scanned.emit(StalledTick(reply[0], len(reply[1]), len(gone)))
         return AGAIN if len(reply[1]) == self._batch else None
 
+    async def _free_lanes(self, envelopes: list[bytes]) -> None:
+        """A laned job that was dead-lettered here was not settled by a worker: its place has to be given up."""
+        ids = [envelope.id for envelope in map(_readable, envelopes) if envelope.id]
+        if ids:
+            noted: Reply = await self._link.call("HMGET", self._keys.notes, *ids)
+            lanes = {job_id: Notes.decode(notes).lane for job_id, notes in zip(ids, noted, strict=True) if notes}
+            await free_lanes(self._link, self._keys, [(job_id, lane) for job_id, lane in lanes.items() if lane])
+
     def _report(self, entry_id: str, deliveries: int, data: bytes, name: str) -> None:
-        try:
-            envelope = Envelope.decode(data)
-        except Undecodable:
-            envelope = Envelope("", b"", 0)
+        envelope = _readable(data)
         log.warning("job %s (entry %s) was dead-lettered: its worker died %d times", envelope.id, entry_id, deliveries)
         if self._log.enabled:
             self._settler.event(self._log.dead(envelope.id, name, envelope.attempt, Reason.STALLED))
 
     async def finish(self) -> None:
         await self.lock.release_lock()
+
+
+def _readable(data: bytes) -> Envelope:
+    try:
+        return Envelope.decode(data)
+    except Undecodable:
+        return Envelope("", b"", 0)

@@ -18,7 +18,8 @@ from relevo.broker.scripts import Script, script
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
 from relevo.engine.exit_signals import catch_exit_signals
-from relevo.engine.flush import DEAD_LETTER, FINISH, RETRY, Desk, Settlement
+from relevo.engine.flush import DEAD_LETTER, FINISH, PARK, RETRY, SETTLE_NOTED, Desk, Settlement
+from relevo.engine.lanes import DISPATCH_LANES, FREE_LANE, LaneKeeper
 from relevo.engine.lease import RENEW, LeaseKeeper
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.loop import Loop, Signal
@@ -165,10 +166,21 @@ class Worker:
         self.holdings = Holdings(idle_s=self._idle_s)
         self._log = EventLog(self._keys, enabled=self._events_enabled)
         keys, group, consumer = self._keys, self._group, self._consumer
-        self._settle_link = self._link("settle", [RETRY, DEAD_LETTER, FINISH])
+        self._settle_link = self._link("settle", [RETRY, DEAD_LETTER, FINISH, SETTLE_NOTED, PARK])
         self._control_link = self._link(
             "control",
-            [HOLD_LOCK, RELEASE_LOCK, PROMOTE, STALLED, SWEEP_CONSUMERS, HAND_BACK, LEAVE, *SCHEDULER_SCRIPTS],
+            [
+                HOLD_LOCK,
+                RELEASE_LOCK,
+                PROMOTE,
+                STALLED,
+                SWEEP_CONSUMERS,
+                HAND_BACK,
+                LEAVE,
+                *SCHEDULER_SCRIPTS,
+                DISPATCH_LANES,
+                FREE_LANE,
+            ],
         )
         self._read_link = self._link("read", [RECLAIM, TAKE_UP], patience=self._block_ms / 1000 + 15)
         self.settler = Settler(
@@ -184,7 +196,7 @@ class Worker:
         )  # fmt: skip
         self.reader = Reader(
             self._read_link, keys, group, consumer, self.holdings, self.settler, self._log,
-            demand=self.runner.demand, deliver=lambda some: self.pausing.deliver(some), count=self._count, block_ms=self._block_ms,
+            demand=self.runner.demand, deliver=self._deliver, count=self._count, block_ms=self._block_ms,
             max_payload=self._max_payload, max_stalled=self._max_stalled,
         )  # fmt: skip
         self.pausing = PauseWatch(
@@ -203,6 +215,8 @@ class Worker:
                 every=self._promote_s, dlq_cap=self._dlq_cap, events=self._events_enabled,
             )  # fmt: skip
             self.duties.append(self.promoter)
+        self.lane_keeper = LaneKeeper(self._control_link, keys, group, consumer)
+        self.duties.append(self.lane_keeper)
         if self._run_scheduler:
             self.scheduler = ScheduleLoop(self._control_link, keys, f"s-{uuid.uuid4()}", every=self._scheduler_tick_s)
             self.duties.append(self.scheduler)
@@ -240,11 +254,13 @@ class Worker:
     def pause(self) -> None:
         """Stops this worker's reading: what runs is finished, what it had read ahead goes to the others. Returns at once
         (`pausing.changed` tells when it is done). May be called before `run` and from any thread."""
-        self._on_loop(self.pausing.pause)
+        self.pausing.pause()
+        self._wake_pausing()
 
     def resume(self) -> None:
         """Ends `pause`; a pause of the whole queue is ended by `Queue.resume`."""
-        self._on_loop(self.pausing.resume)
+        self.pausing.resume()
+        self._wake_pausing()
 
     def is_paused(self) -> bool:
         """Whether this worker is paused, by itself or (as last seen) with its queue."""
@@ -357,6 +373,14 @@ class Worker:
         await asyncio.gather(*(duty.stop() for duty in self.duties)) if self._control_link.up else self._cancel_duties()
         await self.leases.stop()
         await self._leave_group()
+
+    def _deliver(self, deliveries: list[Delivery]) -> None:
+        self.pausing.deliver(deliveries)
+
+    def _wake_pausing(self) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self.pausing.wake)
 
     def _cancel_duties(self) -> None:
         for duty in self.duties:

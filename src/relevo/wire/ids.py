@@ -43,3 +43,20 @@ class IdMint:
         self._count = random & 0x7FFFF  # the lower half: room for half a million ids before the next draw
         bits = (ms << 60) | (random >> 20)
         self._head = "".join(_PAIRS[(bits >> shift) & 1023] for shift in range(100, -10, -10))
+
+
+def minted_ms(job_id: str) -> int | None:
+    """When an id was minted, if it is a ULID; None for an id of a caller's own making.
+
+    >>> minted_ms(IdMint()(1_700_000_000_000)), minted_ms("order-17")
+    (1700000000000, None)
+    """
+    if len(job_id) != 26 or job_id[0] > "7" or not _VALUES.keys() >= set(job_id):
+        return None
+    ms = 0
+    for character in job_id[:10]:
+        ms = ms << 5 | _VALUES[character]
+    return ms
+
+
+_VALUES = {character: value for value, character in enumerate(_ALPHABET)}

@@ -56,6 +56,40 @@ class QueueKeys:
         return self.tag + b":stalled:lock"
 
     @cached_property
+    def notes(self) -> bytes:
+        """What relevo knows about a job beyond its envelope (ours alone), by job id."""
+        return self.tag + b":notes"
+
+    @cached_property
+    def lanes(self) -> bytes:
+        """Lanes with work, in the order of their turns (ours alone)."""
+        return self.tag + b":lanes"
+
+    @cached_property
+    def lanes_later(self) -> bytes:
+        """Lanes that wait for a time, by that time (ours alone)."""
+        return self.tag + b":lanes:later"
+
+    @cached_property
+    def lane_limits(self) -> bytes:
+        return self.tag + b":lanes:limits"
+
+    @cached_property
+    def lanes_lock(self) -> bytes:
+        return self.tag + b":lanes:lock"
+
+    def lane(self, lane: str) -> bytes:
+        """The jobs of one lane that wait for their turn, oldest first."""
+        return self.tag + b":lane:" + lane.encode()
+
+    def flying(self, lane: str) -> bytes:
+        """Ids of the jobs of one lane that have left it and are not finished."""
+        return self.tag + b":lane:" + lane.encode() + b":flying"
+
+    def dedup(self, key: str) -> bytes:
+        return self.tag + b":dedup:" + key.encode()
+
+    @cached_property
     def paused(self) -> bytes:
         return self.tag + b":paused"
 

@@ -1,3 +1,5 @@
+--!member
+--!lane
 -- promote.lua: moves due jobs from the delayed set into the stream, by the server's clock, while the lock is ours.
 -- KEYS lock, delayed, stream, dlq, events   ARGV holder, limit, stream cap, dlq cap, events cap (0: no events)
 -- -> {moved, left in the set, lag of the oldest in ms, ms until the next is due or -1}, or {-1} when the lock is not ours.
@@ -5,38 +7,20 @@
 -- rest where it is. Each member leaves the set right after it was written: an error can never repeat the earlier ones.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {-1} end
 
-local function starts_array(byte)
-  return byte ~= nil and ((byte >= 144 and byte <= 159) or byte == 220 or byte == 221)
+local tag = string.sub(KEYS[2], 1, -string.len(':delayed') - 1)
+local noted = redis.call('EXISTS', tag .. ':notes') == 1
+
+-- The lane a job has yet to go through: not a job that has left it and comes back for a retry.
+local function lane_of(id)
+  local notes = redis.call('HGET', tag .. ':notes', id)
+  local ok, known = pcall(cmsgpack.unpack, notes or '')
+  local lane = ok and type(known) == 'table' and known['lane']
+  if not lane or redis.call('SISMEMBER', tag .. ':lane:' .. lane .. ':flying', id) == 1 then return nil end
+  return lane
 end
 
--- Today's layout has a 4-byte length before the name; the older, published one has a single byte.
-local function split(member)
-  if #member >= 4 then
-    local a, b, c, d = string.byte(member, 1, 4)
-    local size = a + b * 256 + c * 65536 + d * 16777216
-    if size <= #member - 4 then return string.sub(member, 5, 4 + size), string.sub(member, 5 + size) end
-  end
-  local size = string.byte(member, 1)
-  if size and starts_array(string.byte(member, size + 2)) then
-    return string.sub(member, 2, 1 + size), string.sub(member, 2 + size)
-  end
-  return nil, nil
-end
-
--- The id is the first element of the envelope's array. Read by hand: cmsgpack does not know msgpack's bytes type.
-local function id_of(envelope)
-  local first, kind, a, b = string.byte(envelope, 1, 4)
-  if not starts_array(first) or first > 159 or not kind then return nil end
-  if kind >= 160 and kind <= 191 then return string.sub(envelope, 3, 2 + kind - 160) end
-  if kind == 217 and a then return string.sub(envelope, 4, 3 + a) end
-  if kind == 218 and b then return string.sub(envelope, 5, 4 + a * 256 + b) end
-  return nil
-end
-
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 local limit = math.min(tonumber(ARGV[2]), tonumber(ARGV[3]) - redis.call('XLEN', KEYS[3]))
-local index = string.sub(KEYS[2], 1, -string.len('delayed') - 1) .. 'didx:'
 local moved, lag = 0, 0
 if limit > 0 then
   local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
@@ -53,12 +37,13 @@ if limit > 0 then
           redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[5], '*', 'e', 'waiting', 'id', id or '', 'ts', now, 'n', name)
         end
       end
-      if name == '' then
-        redis.call('XADD', KEYS[3], '*', 'd', envelope)
+      local lane = id and noted and lane_of(id)
+      if lane then
+        enter_lane(tag, lane, member)
       else
-        redis.call('XADD', KEYS[3], '*', 'd', envelope, 'n', name)
+        put(KEYS[3], name, envelope)
       end
-      if id then redis.call('DEL', index .. id) end
+      if id then redis.call('DEL', tag .. ':didx:' .. id) end
     else
       redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[4], '*', 'd', member, 'source_id', '', 'reason', 'malformed',
         'detail', 'a delayed member without a readable length prefix')

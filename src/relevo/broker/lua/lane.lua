@@ -1,0 +1,94 @@
+-- lane: moving jobs out of their lanes into the stream. Lanes take turns; each keeps its own order and its own limits.
+-- The ring (`:lanes`) holds the lanes that have work and may move it; a lane at its concurrency limit leaves the ring until
+-- one of its jobs is finished, a lane without tokens waits in `:lanes:later` for its time.
+local function lane_limit(tag, lane)
+  local text = redis.call('HGET', tag .. ':lanes:limits', lane) or redis.call('HGET', tag .. ':lanes:limits', '*')
+  if not text then return 0, 0, 0 end
+  local at_once, count, ms = string.match(text, '^(%d+),(%d+),(%d+)$')
+  return tonumber(at_once) or 0, tonumber(count) or 0, tonumber(ms) or 0
+end
+
+local function join_ring(tag, lane)
+  if redis.call('ZSCORE', tag .. ':lanes', lane) or redis.call('ZSCORE', tag .. ':lanes:later', lane) then return end
+  local last = redis.call('ZREVRANGE', tag .. ':lanes', 0, 0, 'WITHSCORES')
+  redis.call('ZADD', tag .. ':lanes', tonumber(last[2] or '0') + 1, lane)
+end
+
+local function enter_lane(tag, lane, member)
+  redis.call('RPUSH', tag .. ':lane:' .. lane, member)
+  join_ring(tag, lane)
+end
+
+local function leave_lane(tag, lane, id)
+  redis.call('SREM', tag .. ':lane:' .. lane .. ':flying', id)
+  if redis.call('EXISTS', tag .. ':lane:' .. lane) == 1 then join_ring(tag, lane) end
+end
+
+-- Takes one token; returns 0, or the ms until there is one.
+local function take_token(tag, lane, count, ms, now)
+  local key = tag .. ':lane:' .. lane .. ':bucket'
+  local kept = redis.call('HMGET', key, 't', 'ts')
+  local tokens, since = tonumber(kept[1] or count), tonumber(kept[2] or now)
+  tokens = math.min(count, tokens + math.max(0, now - since) * count / ms)
+  local wait = 0
+  if tokens < 1 then wait = math.ceil((1 - tokens) * ms / count) else tokens = tokens - 1 end
+  redis.call('HSET', key, 't', tostring(tokens), 'ts', now)
+  redis.call('PEXPIRE', key, 2 * ms)
+  return wait
+end
+
+local function put(stream, name, envelope)
+  if name == '' then
+    redis.call('XADD', stream, '*', 'd', envelope)
+  else
+    redis.call('XADD', stream, '*', 'd', envelope, 'n', name)
+  end
+end
+
+-- Moves the first job of a lane: 'moved', 'empty', 'full', or the ms to wait.
+local function advance(tag, stream, lane, now)
+  local key = tag .. ':lane:' .. lane
+  if redis.call('EXISTS', key) == 0 then return 'empty' end
+  local at_once, count, ms = lane_limit(tag, lane)
+  if at_once > 0 and redis.call('SCARD', key .. ':flying') >= at_once then return 'full' end
+  if count > 0 then
+    local wait = take_token(tag, lane, count, ms, now)
+    if wait > 0 then return wait end
+  end
+  local name, envelope = split(redis.call('LPOP', key))
+  if envelope then
+    put(stream, name, envelope)
+    redis.call('SADD', key .. ':flying', id_of(envelope) or '')
+  end
+  return 'moved'
+end
+
+-- Moves up to `budget` jobs, one lane after the other; returns how many.
+local function dispatch(tag, stream, now, budget)
+  local moved = 0
+  while moved < budget do
+    local lane = redis.call('ZRANGE', tag .. ':lanes', 0, 0)[1]
+    if not lane then break end
+    local outcome = advance(tag, stream, lane, now)
+    redis.call('ZREM', tag .. ':lanes', lane)
+    if outcome == 'moved' then
+      moved = moved + 1
+      if redis.call('EXISTS', tag .. ':lane:' .. lane) == 1 then join_ring(tag, lane) end
+    elseif type(outcome) == 'number' then
+      redis.call('ZADD', tag .. ':lanes:later', now + outcome, lane)
+    end
+  end
+  return moved
+end
+
+-- How many more jobs may wait in the stream: enough to keep workers busy, few enough that turns mean something.
+local function room(stream, group, window)
+  local pending = redis.pcall('XPENDING', stream, group)
+  local held = type(pending) == 'table' and not pending.err and tonumber(pending[1]) or 0
+  return tonumber(window) - (redis.call('XLEN', stream) - held)
+end
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end

@@ -1,0 +1,22 @@
+--!gate
+--!member
+--!lane
+-- park.lua: puts jobs back that were told to come later, without counting a run. With a lane the whole lane waits, and the
+-- job keeps its place at the head of it.
+-- KEYS stream, delayed   ARGV tag, group, owner ('': not asked), then for each: entry id, wait ms, member, job id, lane
+-- -> for each 1 parked, 0 no longer ours (nothing was done)
+local tag, done, now = ARGV[1], {}, now_ms()
+for at = 4, #ARGV, 5 do
+  local entry, wait, member, id, lane = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local ours = mine(KEYS[1], ARGV[2], ARGV[3], entry) and gate(KEYS[1], ARGV[2], entry)
+  if ours and lane == '' then
+    redis.call('ZADD', KEYS[2], now + wait, member)
+  elseif ours then
+    redis.call('SREM', tag .. ':lane:' .. lane .. ':flying', id)
+    redis.call('LPUSH', tag .. ':lane:' .. lane, member)
+    redis.call('ZREM', tag .. ':lanes', lane)
+    redis.call('ZADD', tag .. ':lanes:later', 'GT', now + wait, lane)
+  end
+  done[#done + 1] = ours and 1 or 0
+end
+return done

@@ -1,0 +1,31 @@
+--!gate
+--!member
+--!lane
+-- settle_noted.lua: settles jobs that carry notes: what they held (a place in a lane, a dedup key) is free in the same step.
+-- KEYS stream, dlq, notes   ARGV tag, group, owner ('': not asked), window, dlq cap, result ttl s, then for each:
+--   entry id, job id, lane, dedup key, result bytes, number of dead-letter fields and values (0: it is done), these
+-- -> for each 1 settled, 0 no longer ours (nothing was done)
+local tag, group, owner = ARGV[1], ARGV[2], ARGV[3]
+local done, freed, at = {}, 0, 7
+while at <= #ARGV do
+  local entry, id, lane, dedup, result = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local count = tonumber(ARGV[at + 5])
+  local ours = mine(KEYS[1], group, owner, entry) and gate(KEYS[1], group, entry)
+  if ours then
+    if count > 0 then
+      redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[5], '*', unpack(ARGV, at + 6, at + 5 + count))
+    elseif result ~= '' then
+      redis.call('SET', tag .. ':result:' .. id, result, 'EX', ARGV[6])
+    end
+    redis.call('HDEL', KEYS[3], id)
+    if lane ~= '' then
+      leave_lane(tag, lane, id)
+      freed = freed + 1
+    end
+    if dedup ~= '' and redis.call('GET', tag .. ':dedup:' .. dedup) == id then redis.call('DEL', tag .. ':dedup:' .. dedup) end
+  end
+  done[#done + 1] = ours and 1 or 0
+  at = at + 6 + count
+end
+if freed > 0 then dispatch(tag, KEYS[1], now_ms(), math.min(freed, room(KEYS[1], group, ARGV[4]))) end
+return done

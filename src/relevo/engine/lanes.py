@@ -1,0 +1,211 @@
+"""Lanes: jobs that share a key take turns with other keys, in their own order and within their own limits.
+
+A job added with `lane="tenant-7"` waits in that lane until its turn, so one tenant's million jobs never hold up another's
+three. A lane may be limited: so many jobs at once (1 is a strict sequence), so many in a time. From its turn on the job is an
+ordinary entry of the stream; any worker runs it, a relevo worker frees its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from relevo.broker.link import Link
+from relevo.broker.resp import Argument, Reply
+from relevo.broker.scripts import script
+from relevo.engine.lock import Lock
+from relevo.engine.loop import AGAIN, Loop, Signal
+from relevo.engine.validation import positive
+from relevo.errors import BadArgument, Undecodable
+from relevo.wire.delayed import DelayedMember
+from relevo.wire.envelope import Envelope
+from relevo.wire.keys import QueueKeys
+from relevo.wire.notes import Notes
+
+log = logging.getLogger("relevo.lanes")
+
+DISPATCH_LANES = script("dispatch_lanes")
+FREE_LANE = script("free_lane")
+
+WINDOW = 256
+"""How many laned jobs may wait in the stream: enough to keep workers busy, few enough that turns mean something."""
+
+ALL = "*"
+
+_PAGE = 1000
+_AUDIT_PAGES = 100
+
+
+@dataclass(frozen=True)
+class LaneLimit:
+    """What one lane may do: `concurrency` jobs at once (0: any number), `rate` jobs in each `per_ms`.
+
+    >>> LaneLimit.parse(LaneLimit(concurrency=2, rate=10, per_ms=60_000).text)
+    LaneLimit(concurrency=2, rate=10, per_ms=60000)
+    """
+
+    concurrency: int = 0
+    rate: int = 0
+    per_ms: int = 1000
+
+    def __post_init__(self) -> None:
+        positive("concurrency", self.concurrency, zero=True)
+        positive("rate", self.rate, zero=True)
+        positive("per_ms", self.per_ms)
+        if not self.concurrency and not self.rate:
+            remedy = "Pass a concurrency or a rate of 1 or more, or remove the limit with `Lanes.unlimit`."
+            raise BadArgument(argument="limit", value="0", reason="it limits nothing", remedy=remedy)
+
+    @property
+    def text(self) -> str:
+        return f"{self.concurrency},{self.rate},{self.per_ms}"
+
+    @staticmethod
+    def parse(text: str) -> LaneLimit:
+        concurrency, rate, per_ms = text.split(",")
+        return LaneLimit(int(concurrency), int(rate), int(per_ms))
+
+
+class LaneState(NamedTuple):
+    """One lane: jobs that wait for their turn, jobs on their way or running, and its limit."""
+
+    lane: str
+    waiting: int
+    flying: int
+    limit: LaneLimit | None
+
+
+class Lanes:
+    """The lanes of one queue and their limits. Limits are data: every process sees a change at once."""
+
+    def __init__(self, link: Link, keys: QueueKeys) -> None:
+        self._link = link
+        self._keys = keys
+
+    async def limit(self, lane: str, limit: LaneLimit) -> None:
+        """Limits one lane, or with `"*"` every lane that has no limit of its own."""
+        await self._link.call("HSET", self._keys.lane_limits, checked_lane(lane, all_allowed=True), limit.text)
+
+    async def unlimit(self, lane: str) -> bool:
+        return await self._link.call("HDEL", self._keys.lane_limits, lane) == 1
+
+    async def limits(self) -> dict[str, LaneLimit]:
+        flat: Reply = await self._link.call("HGETALL", self._keys.lane_limits)
+        return {flat[at].decode(): LaneLimit.parse(flat[at + 1].decode()) for at in range(0, len(flat), 2)}
+
+    async def state(self, lane: str) -> LaneState:
+        waiting: Reply = await self._link.call("LLEN", self._keys.lane(lane))
+        flying: Reply = await self._link.call("SCARD", self._keys.flying(lane))
+        limits = await self.limits()
+        return LaneState(lane, waiting, flying, limits.get(lane, limits.get(ALL)))
+
+
+class LaneKeeper(Loop):
+    """Lets lanes go that had to wait, keeps the stream filled up to its window, and frees places that nobody will free."""
+
+    def __init__(self, link: Link, keys: QueueKeys, group: str, holder: str, *, every: float = 0.05) -> None:
+        super().__init__("lanes", every=every)
+        self.dispatched: Signal[int] = Signal()
+        self.freed: Signal[int] = Signal()
+        self.lock = Lock(link, keys.lanes_lock, holder)
+        self._link = link
+        self._keys = keys
+        self._group = group
+        self._quiet_ticks = 0
+        self._suspects: set[tuple[str, str]] = set()
+
+    async def tick(self) -> float | None:
+        await self._link.ready()
+        arguments = (self.lock.holder, self._keys.tag, self._group, WINDOW)
+        held, reply = await self._link.send(
+            self.lock.hold_lock_call()
+            + self._link.script_call(DISPATCH_LANES, [self._keys.lanes_lock, self._keys.stream], arguments),
+            2,
+        )
+        if not self.lock.noted(self._link.checked(held, "hold_lock.lua")):
+            return 1.0
+        moved, lanes, wait_ms = self._link.checked(reply, "dispatch_lanes.lua")
+        if moved:
+            self.dispatched.emit(moved)
+        if moved >= WINDOW:
+            return AGAIN
+        if lanes or wait_ms >= 0:
+            self._quiet_ticks = 0
+            return self.every if wait_ms < 0 else min(self.every, max(wait_ms, 1) / 1000)
+        # No lane waits for us; adds and settles dispatch by themselves. Look now and then, and audit once a minute.
+        self._quiet_ticks += 1
+        if self._quiet_ticks % 240 == 1:
+            await self.audit()
+        return self.every * 5
+
+    async def finish(self) -> None:
+        await self.lock.release_lock()
+
+    async def audit(self) -> int:
+        """Frees the places of jobs that are gone: removed by hand, or finished by a worker that knows no lanes. A job must
+        be missing in two audits, since one on its way between two keys may be seen in neither."""
+        noted: Reply = await self._link.call("HGETALL", self._keys.notes)
+        laned = {
+            (noted[at].decode(errors="replace"), lane)
+            for at in range(0, len(noted), 2)
+            if (lane := Notes.decode(noted[at + 1]).lane) is not None
+        }
+        if not laned:
+            self._suspects = set()
+            return 0
+        alive = await self._alive(laned)
+        if alive is None:
+            return 0
+        missing = {(job_id, lane) for job_id, lane in laned if job_id not in alive}
+        gone, self._suspects = missing & self._suspects, missing
+        if gone:
+            await free_lanes(self._link, self._keys, gone)
+            log.warning("queue %s: freed the places of %d laned jobs that are gone", self._keys.queue, len(gone))
+            self.freed.emit(len(gone))
+        return len(gone)
+
+    async def _alive(self, laned: set[tuple[str, str]]) -> set[str] | None:
+        """Ids of jobs in the stream, the delayed set and the lanes; None when there are too many to look through."""
+        ids: set[str] = set()
+        after = b"-"
+        for _ in range(_AUDIT_PAGES):
+            page: Reply = await self._link.call("XRANGE", self._keys.stream, after, "+", "COUNT", _PAGE)
+            ids.update(_id_of(dict(zip(fields[::2], fields[1::2], strict=False)).get(b"d", b"")) for _, fields in page)
+            if len(page) < _PAGE:
+                break
+            after = b"(" + page[-1][0]
+        else:
+            return None
+        members: Reply = await self._link.call("ZRANGE", self._keys.delayed, 0, _PAGE * _AUDIT_PAGES)
+        for lane in {lane for _, lane in laned}:
+            members += await self._link.call("LRANGE", self._keys.lane(lane), 0, _PAGE * _AUDIT_PAGES)
+        for member in members:
+            try:
+                ids.add(_id_of(DelayedMember.decode(member).envelope))
+            except Undecodable:
+                continue
+        return ids
+
+
+async def free_lanes(link: Link, keys: QueueKeys, gone: Iterable[tuple[str, str]]) -> None:
+    """Gives up the places of jobs (id, lane) that ended without being settled by a worker of ours."""
+    arguments: list[Argument] = [keys.tag]
+    for job_id, lane in gone:
+        arguments += (job_id, lane)
+    await link.run(FREE_LANE, [keys.notes], *arguments)
+
+
+def checked_lane(lane: object, *, all_allowed: bool = False) -> str:
+    if not isinstance(lane, str) or not lane.strip() or (lane == ALL and not all_allowed):
+        remedy = "Pass text that names what shares a turn, such as a tenant's id."
+        raise BadArgument(argument="lane", value=lane, reason="not a name", remedy=remedy)
+    return lane
+
+
+def _id_of(envelope: bytes) -> str:
+    try:
+        return Envelope.decode(envelope).id
+    except Undecodable:
+        return ""

@@ -1,0 +1,112 @@
+"""A parcel: one job, checked and encoded, ready to be sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from relevo.engine.backoff import BackoffLike, retry_override
+from relevo.engine.dedup import Dedup
+from relevo.engine.delays import DelayMsLike, run_at_ms
+from relevo.engine.job import Job
+from relevo.engine.lanes import checked_lane
+from relevo.engine.validation import checked_job_id, checked_job_name
+from relevo.errors import BadArgument, NotSupportedError, PayloadTooLarge, WrongType
+from relevo.wire.envelope import encode_bare
+from relevo.wire.notes import Notes
+from relevo.wire.payload import Codec
+
+_BULK_KEYS = frozenset(
+    {"name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat", "missed_fires", "lane", "dedup"}
+)
+
+
+class Parcel(NamedTuple):
+    """What is sent, and how: at once with many others (`plain`), or by a script of its own."""
+
+    job: Job
+    envelope: bytes
+    name: bytes
+    run_at: int | None
+    by_id: bool
+    dedup: Dedup | None
+    notes: Notes | None
+
+    @property
+    def plain(self) -> bool:
+        return self.run_at is None and not self.by_id and self.dedup is None and self.notes is None
+
+
+class Packing:
+    """How a queue makes parcels: its limits and its codec."""
+
+    def __init__(self, codec: Codec, *, max_payload: int, max_delay_s: int) -> None:
+        self._codec = codec
+        self._max_payload = max_payload
+        self._max_delay_s = max_delay_s
+
+    def parcel(
+        self,
+        mint: Callable[[int], str],
+        name: str,
+        data: Any,
+        *,
+        delay_ms: DelayMsLike | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        lane: str | None = None,
+        dedup: Dedup | None = None,
+        notes: Notes | None = None,
+    ) -> Parcel:
+        """Everything is checked here, before anything is sent."""
+        encoded_name = checked_job_name(name)
+        now_ms = time.time_ns() // 1_000_000
+        run_at = None
+        if delay_ms is not None or delay is not None:
+            run_at = run_at_ms(delay_ms, delay, now_ms=now_ms, max_delay_s=self._max_delay_s)
+        by_id = job_id is not None
+        job_id = mint(now_ms) if job_id is None else checked_job_id(job_id)
+        payload = self._codec.encode(data, name)
+        retry = retry_override(attempts, backoff)
+        head = (job_id, payload, now_ms, 0)
+        envelope = encode_bare(head if retry is None else (*head, retry))
+        if len(envelope) > self._max_payload:
+            raise PayloadTooLarge(job=name, size=len(envelope), limit=self._max_payload)
+        if lane is not None or dedup is not None:
+            notes = _noted(notes, lane, dedup)
+            if dedup is not None and dedup.kind == "debounce":
+                run_at = _debounced(dedup, run_at, lane, by_id, now_ms)
+        return Parcel(Job(job_id, name, data, 0, now_ms), envelope, encoded_name, run_at, by_id, dedup, notes)
+
+    def bulk_parcel(self, mint: Callable[[int], str], at: int, job: Mapping[str, Any]) -> Parcel:
+        """One entry of `add_bulk`; errors say which."""
+        if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(argument=f"jobs[{at}]", value=job, kind=type(job).__name__, remedy="pass a dict.")
+        unknown = set(job) - _BULK_KEYS
+        if unknown or "name" not in job or "data" not in job:
+            reason = f"unknown {sorted(unknown)}" if unknown else "no `name` or no `data`"
+            remedy = f"Use {', '.join(sorted(_BULK_KEYS))}."
+            raise BadArgument(argument=f"jobs[{at}]", value=dict(job), reason=reason, remedy=remedy)
+        if job.get("repeat") is not None or job.get("missed_fires") is not None:
+            raise NotSupportedError(f"jobs[{at}]: schedules are made one by one, with `upsert_repeatable_job`.")
+        options = {key: value for key, value in job.items() if key not in ("repeat", "missed_fires")}
+        return self.parcel(mint, **options)
+
+
+def _noted(notes: Notes | None, lane: str | None, dedup: Dedup | None) -> Notes | None:
+    base = notes or Notes()
+    held = dedup.key if dedup is not None and dedup.kind == "drop" else None  # the other kinds end with their time
+    lane = None if lane is None else checked_lane(lane)
+    made = Notes(lane, held, base.flow, base.trace)
+    return None if made == Notes() else made
+
+
+def _debounced(dedup: Dedup, run_at: int | None, lane: str | None, by_id: bool, now_ms: int) -> int:
+    if run_at is not None or lane is not None or by_id:
+        remedy = "Leave delay, lane and job_id out: a debounced job waits by itself and is replaced by the next one."
+        raise BadArgument(argument="dedup", value=dedup, reason="it cannot be combined", remedy=remedy)
+    return now_ms + dedup.hold_ms

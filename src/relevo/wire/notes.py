@@ -1,0 +1,36 @@
+"""Notes: what relevo knows about a job beyond its envelope, in a hash of the queue's own (`:notes`, field = job id).
+
+The envelope has no room for more (a ChasquiMQ worker dead-letters what has a sixth element), so lanes, dedup keys, flows and
+trace context travel beside it. A worker that does not know of notes runs the job all the same.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Notes(msgspec.Struct, omit_defaults=True, frozen=True):
+    """What stands beside one job; a msgpack map of what is set.
+
+    >>> Notes.decode(Notes(lane="tenant-7").encode())
+    Notes(lane='tenant-7', dedup=None, flow=None, trace=None)
+    """
+
+    lane: str | None = None
+    dedup: str | None = None
+    flow: str | None = None
+    trace: dict[str, str] | None = None
+
+    def encode(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    @staticmethod
+    def decode(data: bytes) -> Notes:
+        """Never fails: notes that cannot be read are no notes, and the job runs."""
+        try:
+            return _decode(data)
+        except msgspec.MsgspecError:
+            return Notes()
+
+
+_decode = msgspec.msgpack.Decoder(Notes).decode
