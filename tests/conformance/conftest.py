@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from relevo import Handler, Queue
+from relevo.broker.address import Address
+from relevo.broker.link import Link
+from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.scheduler import SCRIPTS, ScheduleLoop
 from relevo.wire.keys import QueueKeys
+from tests.conformance.fires import Fires
 from tests.conformance.group import Group
 from tests.conformance.watched import WatchedWorker
 from tests.servers.server import Client, Server
@@ -18,6 +23,9 @@ WorkerOf = Callable[..., AbstractAsyncContextManager[WatchedWorker]]
 
 QueueOf = Callable[..., Queue]
 """`queue_of(**options)`: another `Queue` object on the test's queue, as another process would have; options are `Queue`'s."""
+
+SchedulerOf = Callable[..., ScheduleLoop]
+"""`scheduler_of(holder, **options)`: a scheduler on a connection of its own; `tick()` it by hand or `start()` it."""
 
 # Waits that a test would otherwise sit through; everything else is the worker's own default.
 _IMPATIENT = {"read_block_ms": 100, "promote_every_ms": 20, "shutdown_deadline_s": 5.0}
@@ -85,3 +93,33 @@ def worker_of(server: Server, plain_transport: bool, queue_name: str) -> WorkerO
             yield worker
 
     return start
+
+
+@pytest.fixture
+def fires(server: Server, raw: Client, keys: QueueKeys) -> Fires:
+    """What the queue's schedules have fired, and their clocks."""
+    return Fires(server, raw, keys)
+
+
+@pytest.fixture
+async def scheduler_of(server: Server, plain_transport: bool, keys: QueueKeys) -> AsyncGenerator[SchedulerOf]:
+    made: list[tuple[ScheduleLoop, Link]] = []
+
+    def make(holder: str = "", **options: Any) -> ScheduleLoop:
+        scripts = (HOLD_LOCK, RELEASE_LOCK, *SCRIPTS)
+        link = Link(Address.parse(server.url), keys.tag, purpose="schedule", scripts=scripts, plain=plain_transport)
+        settings: dict[str, Any] = {"every": 0.05, **options}
+        loop = ScheduleLoop(link, keys, holder or f"s-{len(made)}", **settings)
+        made.append((loop, link))
+        return loop
+
+    yield make
+    for loop, link in made:
+        loop.cancel()
+        await link.close()
+
+
+@pytest.fixture
+def scheduler(scheduler_of: SchedulerOf) -> ScheduleLoop:
+    """The test's scheduler, not started."""
+    return scheduler_of()

@@ -14,6 +14,7 @@ from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPatt
 from relevo.engine.slots import Timetable
 from relevo.engine.validation import checked_job_name
 from relevo.errors import BadArgument, NoSuchSchedule, PayloadTooLarge, Undecodable, WrongType
+from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 from relevo.wire.repeat import RepeatSpec, derived_key
@@ -68,8 +69,9 @@ class Repeatables:
             MissedFiresPolicy.of(missed_fires).to_wire(),
             retry_override(attempts, backoff),
         )
-        if len(spec.payload) > self._max_payload:
-            raise PayloadTooLarge(job=name, size=len(spec.payload), limit=self._max_payload)
+        size = len(Envelope("0" * 26, spec.payload, 1 << 40, 0, spec.retry).encode())  # of each fire, as workers measure it
+        if size > self._max_payload:
+            raise PayloadTooLarge(job=name, size=size, limit=self._max_payload)
         timetable = Timetable.of(spec)
         stored, now_ms = await self._look_up(spec.key)
         before = _readable(stored)
