@@ -1,0 +1,70 @@
+"""One of the two libraries, at work on the test's queue. The same calls go to both: that they fit is half of the test."""
+
+import asyncio
+import importlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+Handle = Callable[[Any], Awaitable[Any]]
+
+# A wait that a test would otherwise sit through.
+_BLOCK_MS = 50
+
+
+class Side:
+    """`chasquimq` or `relevo`, seen through what they have in common."""
+
+    def __init__(self, name: str, url: str, queue_name: str) -> None:
+        # Not imported by name: neither side's types may tell a test apart from the other's.
+        self.module: Any = importlib.import_module(name)
+        self.name = name
+        self._url = url
+        self._queue_name = queue_name
+        self._opened: list[Any] = []
+
+    def queue(self, **options: Any) -> Any:
+        """A producer; closed with the test."""
+        queue = self.module.Queue(self._queue_name, redis_url=self._url, **options)
+        self._opened.append(queue)
+        return queue
+
+    def events(self, **options: Any) -> Any:
+        """A subscription from the first event on; closed with the test."""
+        settings = {"redis_url": self._url, "last_event_id": "0", "block_ms": 100, **options}
+        events = self.module.QueueEvents(self._queue_name, **settings)
+        self._opened.append(events)
+        return events
+
+    async def events_until(self, last: Callable[[Any], bool], **options: Any) -> list[Any]:
+        """All events of the queue up to the first that `last` accepts."""
+        found: list[Any] = []
+        async with asyncio.timeout(30):
+            async for event in self.events(**options):
+                found.append(event)
+                if last(event):
+                    break
+        return found
+
+    @asynccontextmanager
+    async def worker(self, handler: Handle, **options: Any) -> AsyncGenerator[Any]:
+        """A worker that runs inside the `with`."""
+        worker = self.module.Worker(
+            self._queue_name, handler, redis_url=self._url, **{"read_block_ms": _BLOCK_MS, **options}
+        )
+        running = asyncio.ensure_future(worker.run())
+        try:
+            yield worker
+        finally:
+            await worker.close()
+            await asyncio.wait_for(running, 40)
+            if self.name == "chasquimq":
+                # Its worker leaves a blocked read behind, which swallows the next job for as long as it blocks.
+                await asyncio.sleep(3 * _BLOCK_MS / 1000)
+
+    async def close(self) -> None:
+        for each in self._opened:
+            await each.close()
+
+    def __repr__(self) -> str:
+        return self.name
