@@ -25,7 +25,7 @@ class Tally:
 
     >>> tally = Tally()
     >>> tally.ran("a")
-    ... tally.finished("a")
+    >>> tally.finished("a")
     >>> tally.all_finished("parcels delivered", ["a"])
     >>> tally.holds
     True

@@ -1,0 +1,65 @@
+"""What acceptance tests share: the command line as a user calls it."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pytest
+from typer.testing import CliRunner
+
+from relevo.cli import app
+from tests.servers.server import Server
+
+COMMAND = (sys.executable, "-m", "relevo")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one call of the command line printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        """Its --json, read."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Its --json, one object a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def relevo(*arguments: str, stdin: str = "", url: str | None = None) -> Said:
+    """Runs `relevo` in a process of its own."""
+    environment = {key: value for key, value in os.environ.items() if key != "RELEVO_REDIS_URL"}
+    if url is not None:
+        environment["RELEVO_REDIS_URL"] = url
+    done = subprocess.run(
+        [*COMMAND, *arguments], input=stdin, capture_output=True, text=True, timeout=50, env=environment, check=False
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+class Cli(Protocol):
+    """`cli("inspect", "emails")`: the commands on the server of this test, in this process (a start costs half a second)."""
+
+    def __call__(self, *arguments: str, stdin: str = "") -> Said: ...
+
+
+@pytest.fixture
+def cli(request: pytest.FixtureRequest) -> Cli:
+    server: Server = request.getfixturevalue("server" if "server" in request.fixturenames else "valkey")
+
+    def call(*arguments: str, stdin: str = "") -> Said:
+        done = CliRunner().invoke(app, ["--redis-url", server.url, *arguments], input=stdin)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return Said(done.exit_code, done.stdout, done.stderr)
+
+    return call

@@ -1,0 +1,25 @@
+"""Every example in a docstring of the source is right."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import relevo
+
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(relevo.__path__, "relevo.") if module.name != "relevo.__main__"
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_are_right(name: str) -> None:
+    failed, _ = doctest.testmod(importlib.import_module(name))
+    assert failed == 0
+
+
+def test_there_are_examples_to_check() -> None:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    examples = [case for name in MODULES for case in finder.find(importlib.import_module(name)) if case.examples]
+    assert len(examples) > 15

@@ -1,0 +1,97 @@
+"""Every example of the README and of docs/ runs, and prints what the page says it prints."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.page import ROOT, WRITTEN_URL, Block, blocks_of, pages
+from tests.servers.server import Server
+
+PAGES = pages()
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_python_example_of_a_page_runs_in_order(
+    page: Path, valkey: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    namespace: dict[str, object] = {"__name__": "page"}
+    for block in blocks_of(page):
+        if block.language == "python":
+            _run_python(block, namespace, valkey.url)
+            printed = capsys.readouterr().out
+            if block.prints is not None:
+                assert printed == block.prints, f"{block.place} prints something else than the page says"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_shell_example_of_a_page_runs_in_order(page: Path, valkey: Server, tmp_path: Path) -> None:
+    environment = _environment(valkey.url, tmp_path)
+    for block in blocks_of(page):
+        if block.language == "sh" and not block.marked_not_run:
+            script = block.text.replace(WRITTEN_URL, valkey.url)
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", script],
+                capture_output=True, text=True, timeout=50, cwd=tmp_path, env=environment, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{block.place} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_only_shell_examples_may_be_left_out(page: Path) -> None:
+    known = {"python", "sh", "text", "mermaid", "lua", "ini"}
+    for block in blocks_of(page):
+        assert block.language in known, f"{block.place} has the language {block.language!r}; use one of {sorted(known)}"
+        assert block.language == "sh" or not block.marked_not_run, f"{block.place} is Python and must run"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    broken = [
+        target
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_every_test_named_in_the_guarantees_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/guarantees.md").read_text()))
+    written = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    there = set(re.findall(r"def (test_\w+)", written))
+    assert len(named) > 20
+    assert sorted(named - there) == []
+
+
+def test_a_block_knows_its_line_its_output_and_whether_it_runs() -> None:
+    fence = "```"
+    program = f"a\n\n{fence}python\nprint(1)\n{fence}\n\nprints\n\n{fence}text\n1\n{fence}\n"
+    text = f"{program}\n<!-- not run: stays -->\n{fence}sh\nx\n{fence}\n"
+    python, output, shell = blocks_of(ROOT / "README.md", text)
+    assert (python.line, python.text, python.prints) == (3, "print(1)\n", "1\n")
+    assert (output.language, python.marked_not_run) == ("text", False)
+    assert shell.marked_not_run
+
+
+def _run_python(block: Block, namespace: dict[str, object], url: str) -> None:
+    # Empty lines before it: a traceback then shows the page's own line numbers.
+    source = "\n" * block.line + block.text.replace(WRITTEN_URL, url)
+    exec(compile(source, str(block.page), "exec", dont_inherit=True), namespace)  # noqa: S102 - our own pages
+
+
+def _environment(url: str, folder: Path) -> dict[str, str]:
+    """`relevo` and `python` as a reader would have them on the PATH."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, arguments in (("relevo", "-m relevo"), ("python", "")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
+        program.chmod(0o755)
+    return {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "RELEVO_REDIS_URL": url}

@@ -1,0 +1,122 @@
+"""`relevo up`: starts, says where everything is, keeps its data, and stops when told to."""
+
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.acceptance.conftest import COMMAND, relevo
+from tests.servers.process import free_port
+
+
+class Platform:
+    """A running `relevo up`."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, "up", "--data", str(folder), *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        said: list[str] = []
+        for line in self.process.stdout:
+            said.append(line)
+            if line.startswith("Ctrl-C"):
+                break
+        self.said = "".join(said)
+        found = re.search(r"redis://127\.0\.0\.1:\d+", self.said)
+        assert found is not None, self.said + self.end(signal.SIGKILL)[1]
+        self.url = found[0]
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """Its exit code and the rest of what it said."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=40)
+        return self.process.returncode, out + err
+
+
+Start = Callable[..., Platform]
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Generator[Start]:
+    started: list[Platform] = []
+
+    def start(*options: str) -> Platform:
+        started.append(Platform(tmp_path / "data", *options))
+        return started[-1]
+
+    yield start
+    for platform in started:
+        if platform.process.poll() is None:
+            platform.end(signal.SIGKILL)
+        for stream in (platform.process.stdout, platform.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_answers_and_stops_cleanly(up: Start, number: signal.Signals) -> None:
+    platform = up("--port", str(free_port()))
+    assert relevo("add", "emails", "welcome", url=platform.url).code == 0
+    code, said = platform.end(number)
+    assert (code, said.strip()) == (0, "stopped; the data is kept")
+    with pytest.raises(redis.ConnectionError):
+        _ping(platform.url)
+
+
+def test_a_second_run_finds_the_jobs_of_the_first(up: Start) -> None:
+    port = str(free_port())
+    first = up("--port", port)
+    relevo("add", "emails", "welcome", url=first.url)
+    first.end(signal.SIGTERM)
+    second = up("--port", port)
+    assert relevo("inspect", "emails", "--json", url=second.url).data["waiting"] == 1
+
+
+def test_another_port_is_chosen_when_its_own_is_taken(up: Start) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        platform = up("--port", str(port))
+        assert platform.url != f"redis://127.0.0.1:{port}"
+        assert f"port {port} is taken" in platform.said
+        assert relevo("inspect", "emails", url=platform.url).code == 0
+
+
+def test_a_second_platform_in_the_same_folder_is_refused(up: Start, tmp_path: Path) -> None:
+    up("--port", str(free_port()))
+    said = relevo("up", "--data", str(tmp_path / "data"), "--port", str(free_port()))
+    assert said.code == 1
+    assert "in use by the embedded server" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_server_that_dies_ends_the_platform_with_an_error(up: Start) -> None:
+    platform = up("--port", str(free_port()))
+    _shut_down(platform.url)
+    out, err = platform.process.communicate(timeout=40)
+    assert platform.process.returncode == 1, out
+    assert "ended by itself" in err
+
+
+def test_an_unknown_fsync_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    said = relevo("up", "--data", str(tmp_path / "data"), "--fsync", "sometimes")
+    assert said.code == 2
+    assert not (tmp_path / "data").exists()
+
+
+def _ping(url: str) -> None:
+    with redis.Redis.from_url(url) as client:  # pyright: ignore[reportUnknownMemberType]
+        client.ping()  # pyright: ignore[reportUnknownMemberType]
+
+
+def _shut_down(url: str) -> None:
+    with redis.Redis.from_url(url) as client:  # pyright: ignore[reportUnknownMemberType]
+        client.shutdown(nosave=True)  # pyright: ignore[reportUnknownMemberType]
