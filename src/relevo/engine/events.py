@@ -12,7 +12,7 @@ from typing import Any
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, head
-from relevo.errors import ConnectionLost, EventsTrimmed
+from relevo.errors import ConnectionLost, EventsTrimmed, Unreachable
 from relevo.wire.events import MAX_EVENTS, EventFields
 from relevo.wire.keys import QueueKeys
 
@@ -143,6 +143,7 @@ class QueueEvents:
         self._link: Link | None = None
         self._closed = False
         self._unsure = True
+        self._reached = False
 
     @property
     def name(self) -> str:
@@ -163,16 +164,18 @@ class QueueEvents:
             self._last = await self._end()
         elif self._unsure and self._last not in ("0", "0-0"):
             await self._check_gap()
-        self._unsure = False
+        self._unsure, self._reached = False, True
 
     async def __aiter__(self) -> AsyncIterator[QueueEvent]:
         while not self._closed:
             try:
                 await self.ready()
                 entries = await self._read()
-            except ConnectionLost:
+            except (ConnectionLost, Unreachable) as error:
                 if self._closed:
                     return
+                if isinstance(error, Unreachable) and not self._reached:
+                    raise  # the address is wrong, or nobody has started it; an outage is only waited for
                 self._unsure = True
                 await asyncio.sleep(0.05)
                 continue
