@@ -163,6 +163,7 @@ class Queue(QueueAdmin):
         delay: timedelta | None = None,
         attempts: int | None = None,
         backoff: BackoffLike | None = None,
+        repeat: RepeatLike | None = None,
     ) -> Job:
         """`add` with the id required: see there for how long it is remembered."""
         return await self.add(
@@ -173,6 +174,7 @@ class Queue(QueueAdmin):
             attempts=attempts,
             backoff=backoff,
             job_id=checked_job_id(job_id),
+            repeat=repeat,
         )
 
     async def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
@@ -353,7 +355,10 @@ class Queue(QueueAdmin):
         if opened is None:
             for ended in [each for each in self._opened if each.is_closed()]:
                 self._opened.pop(ended, None)
-            keys, scripts = self._keys, (ADD_CAPPED, CANCEL_DELAYED, REPLAY, *POST_SCRIPTS, *REPEATABLE_SCRIPTS, *ADMIN_SCRIPTS)
+            keys, scripts = (
+                self._keys,
+                (ADD_CAPPED, CANCEL_DELAYED, REPLAY, *POST_SCRIPTS, *REPEATABLE_SCRIPTS, *ADMIN_SCRIPTS),
+            )
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
             sender = Sender(link, keys, cap=self._cap)
             post = Post(link, keys, cap=self._cap, wait_s=self._wait_s)
