@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 
 def catch_exit_signals(react: Callable[[str], None]) -> Callable[[], None]:
@@ -17,14 +18,24 @@ def catch_exit_signals(react: Callable[[str], None]) -> Callable[[], None]:
     loop = asyncio.get_running_loop()
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
-    taken: list[int] = []
+    taken: dict[int, Any] = {}
     for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+        before = signal.getsignal(number)
+        if _is_nobodys(before):
             loop.add_signal_handler(number, react, number.name)
-            taken.append(number)
+            taken[number] = before
 
     def restore() -> None:
-        for number in taken:
+        for number, before in taken.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, before)
 
     return restore
+
+
+def _is_nobodys(handler: Any) -> bool:
+    """Whether a signal still does what Python does by itself: `asyncio.run` has a SIGINT of its own, which would cancel the
+    worker at the first Ctrl-C instead of asking it to end."""
+    if handler in (signal.SIG_DFL, signal.default_int_handler):
+        return True
+    return getattr(getattr(handler, "func", None), "__qualname__", "") == "Runner._on_sigint"
