@@ -81,6 +81,11 @@ class Link:
         """Seconds since the connection was lost; 0 while it is there."""
         return 0.0 if self.up or self._down_since is None else time.monotonic() - self._down_since
 
+    def open_soon(self) -> None:
+        """Begins to connect without waiting: for a link whose first use must not find that it cannot."""
+        if not self.up and not self._closed:
+            self._start_opening()
+
     async def ready(self, wait: float | None = None) -> Transport:
         """The open transport; opens it first if need be."""
         transport = self._transport

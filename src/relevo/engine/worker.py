@@ -335,6 +335,7 @@ class Worker:
             return
         restore = catch_exit_signals(self._signalled) if handle_signals else lambda: None
         try:
+            self._settle_link.open_soon()  # an idle worker that could not settle must not say that it can claim
             self.settler.start()
             self.reader.start()
             self.leases.start()
