@@ -10,6 +10,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Sequence
+from typing import Self
 
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
@@ -67,7 +68,7 @@ class Standalone:
         if loop is not None and ended is not None and not loop.is_closed():
             loop.call_soon_threadsafe(ended.set)
 
-    async def __aenter__(self) -> Standalone:
+    async def __aenter__(self) -> Self:
         if self._running is None:
             self._running = asyncio.create_task(self._serve(handle_signals=False), name=f"relevo-{self._duty.name}")
         return self
