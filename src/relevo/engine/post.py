@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply, command
+from relevo.broker.resp import Argument, Reply, command
 from relevo.broker.scripts import script
 from relevo.engine.lanes import WINDOW as LANE_WINDOW
 from relevo.engine.parcel import Parcel
@@ -47,12 +47,23 @@ class Post:
                 if tried:
                     _check_repeatable(parcels)
                 tried = True
-                replies = await link.send(b"".join(self._call(each) for each in parcels), len(parcels))
+                once = [each for each in parcels if _is_once(each)]
+                others = [each for each in parcels if not _is_once(each)]
+                calls = ([self._once_call(once)] if once else []) + [self._call(each) for each in others]
+                replies = await link.send(b"".join(calls), len(calls))
                 break
             except ConnectionLost:
                 continue
-        for parcel, reply in zip(parcels, replies, strict=True):
+        for parcel, reply in zip(once[:1] + others, replies, strict=True):
             self._note(parcel, link.checked(reply, "the add"))
+
+    def _once_call(self, parcels: list[Parcel]) -> bytes:
+        """All of them in one call: it finds room for every one or adds none."""
+        arguments: list[Argument] = [ONCE_WINDOW_S, self._cap]
+        for parcel in parcels:
+            arguments += (parcel.envelope, parcel.name)
+        places = [self._keys.stream, *(self._keys.once(parcel.job.id) for parcel in parcels)]
+        return self._link.script_call(ADD_ONCE, places, arguments)
 
     def _call(self, parcel: Parcel) -> bytes:
         keys, job_id, link = self._keys, parcel.job.id, self._link
@@ -62,9 +73,7 @@ class Post:
             return link.script_call(DEBOUNCE, places, (parcel.run_at or 0, member, parcel.dedup.hold_ms + 1000))
         if parcel.notes is not None or parcel.dedup is not None:
             return self._noted_call(parcel, member)
-        if parcel.run_at is None:
-            arguments = (ONCE_WINDOW_S, self._cap, parcel.envelope, parcel.name)
-            return link.script_call(ADD_ONCE, [keys.once(job_id), keys.stream], arguments)
+        assert parcel.run_at is not None, "immediate ones go through `_once_call` or a script above"
         if not parcel.by_id:
             return command("ZADD", keys.delayed, parcel.run_at, member)
         places = [keys.once(job_id), keys.delayed, keys.member_of(job_id)]
@@ -96,6 +105,11 @@ class Post:
             raise QueueFull(queue=self._keys.queue, length=self._cap, cap=self._cap)
         elif isinstance(verdict, Exception):
             raise ServerRefused(command="the add", reason=str(verdict))
+
+
+def _is_once(parcel: Parcel) -> bool:
+    """Whether nothing but its id keeps a job from being a plain add."""
+    return parcel.run_at is None and parcel.notes is None and parcel.dedup is None
 
 
 def _window_s(parcel: Parcel) -> int:

@@ -180,12 +180,15 @@ class Queue(QueueAdmin):
     async def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
         """Adds many jobs in one go, each a dict of `add`'s arguments. All are checked before the first is sent.
 
-        A queue without room for all of the immediate ones takes none of them.
+        A queue without room for all of the immediate ones takes none of them (those with a lane or a dedup key are judged
+        one by one).
         """
         opened = self._open()
         parcels = [self._packing.bulk_parcel(opened.mint, at, job) for at, job in enumerate(jobs)]
-        plain = [(each.envelope, each.name) for each in parcels if each.plain]
-        special = [each for each in parcels if not each.plain]
+        # Beside ids of the caller the plain ones travel by their ids too: one script then decides for all.
+        by_id = any(each.by_id and each.run_at is None for each in parcels)
+        plain = [] if by_id else [(each.envelope, each.name) for each in parcels if each.plain]
+        special = [each for each in parcels if by_id or not each.plain]
         if plain and special:
             await asyncio.gather(opened.sender.add(plain), opened.post.send(special))
         elif plain:
