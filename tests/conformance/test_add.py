@@ -1,6 +1,25 @@
+"""Adding jobs: what arrives, in which order, in how many writes."""
+
+import asyncio
+import time
+from typing import Any
+
+import msgpack  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+
 from relevo import Queue
+from relevo.errors import BadArgument, NotEncodable
+from relevo.wire.envelope import Envelope
+from relevo.wire.keys import QueueKeys
+from relevo.wire.retry import Backoff, RetryOverride
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.runs import Runs
+from tests.servers.server import Client, Server
+
+PAYLOADS: list[Any] = [
+    None, True, 0, -1, 2**63, 2**64 - 1, -(2**63), 1.5, "", "ñandú \U0001f98a", b"", b"\x00\xff", [], {},
+    [1, [2, [3]]], {"a": {"b": [None, b"x"]}}, {1: "int key"}, "x" * 100_000,
+]  # fmt: skip
 
 
 async def test_an_added_job_runs_once_with_its_id_name_and_data(queue: Queue, worker_of: WorkerOf) -> None:
@@ -9,3 +28,179 @@ async def test_an_added_job_runs_once_with_its_id_name_and_data(queue: Queue, wo
         job = await queue.add("welcome", {"to": "ada"})
         await worker.until(done=1)
     assert [(run.id, run.name, run.data, run.attempt) for run in runs.jobs] == [(job.id, "welcome", {"to": "ada"}, 0)]
+
+
+async def test_an_added_job_tells_when_it_was_made(queue: Queue) -> None:
+    before = time.time_ns() // 1_000_000
+    job = await queue.add("welcome", {"to": "ada"})
+    assert before <= job.created_at_ms <= time.time_ns() // 1_000_000
+    assert (job.name, job.data, job.attempt, len(job.id)) == ("welcome", {"to": "ada"}, 0, 26)
+
+
+async def test_an_entry_holds_the_envelope_and_the_name_and_nothing_else(
+    queue: Queue, keys: QueueKeys, raw: Client
+) -> None:
+    job = await queue.add("welcome", {"to": "ada"})
+    envelope: bytes = msgpack.packb(  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        [job.id, msgpack.packb({"to": "ada"}), job.created_at_ms, 0], use_bin_type=True
+    )
+    ((_, fields),) = await raw.xrange(keys.stream)
+    assert fields == {b"d": envelope, b"n": b"welcome"}
+
+
+async def test_an_empty_name_is_left_out_of_the_entry(queue: Queue, keys: QueueKeys, raw: Client) -> None:
+    await queue.add("", 1)
+    await queue.add("", 2)
+    assert [list(fields) for _, fields in await raw.xrange(keys.stream)] == [[b"d"], [b"d"]]
+
+
+@pytest.mark.parametrize("name", ["", "a", "größe \U0001f98a", "n" * 256, "a\r\nb", "\x00"])
+async def test_a_name_arrives_as_it_was_given(queue: Queue, worker_of: WorkerOf, name: str) -> None:
+    runs = Runs()
+    async with worker_of(runs):
+        await queue.add(name, 1)
+        await queue.add(name, 2)
+        await runs.until(2)
+    assert runs.names == [name, name]
+
+
+async def test_every_kind_of_data_arrives_as_it_was_given(queue: Queue, worker_of: WorkerOf) -> None:
+    runs = Runs()
+    await queue.add_bulk([{"name": "kind", "data": data} for data in PAYLOADS])
+    async with worker_of(runs, concurrency=1):
+        await runs.until(len(PAYLOADS))
+    assert runs.data == PAYLOADS
+
+
+async def test_a_tuple_arrives_as_a_list(queue: Queue, worker_of: WorkerOf) -> None:
+    runs = Runs()
+    async with worker_of(runs):
+        await queue.add("pair", (1, 2))
+        await runs.until(1)
+    assert runs.data == [[1, 2]]
+
+
+async def test_jobs_of_one_producer_run_in_the_order_of_their_adds(queue: Queue, worker_of: WorkerOf) -> None:
+    ids = [(await queue.add("step", number)).id for number in range(20)]
+    ids += [job.id for job in await queue.add_bulk([{"name": "step", "data": number} for number in range(20, 60)])]
+    runs = Runs()
+    async with worker_of(runs, concurrency=1):
+        await runs.until(60)
+    assert runs.data == list(range(60))
+    assert runs.ids == ids == sorted(ids)
+
+
+async def test_a_bulk_returns_its_jobs_in_the_order_given_whatever_their_options(queue: Queue) -> None:
+    jobs = await queue.add_bulk(
+        [
+            {"name": "late", "data": 1, "delay_ms": 60_000},
+            {"name": "now", "data": 2},
+            {"name": "own", "data": 3, "job_id": "mine"},
+            {"name": "now", "data": 4, "attempts": 2},
+        ]
+    )
+    assert [(job.name, job.data) for job in jobs] == [("late", 1), ("now", 2), ("own", 3), ("now", 4)]
+    assert jobs[2].id == "mine"
+
+
+async def test_every_job_of_a_bulk_keeps_its_own_options(queue: Queue, keys: QueueKeys, raw: Client) -> None:
+    await queue.add_bulk(
+        [
+            {"name": "plain", "data": 1},
+            {"name": "thrice", "data": 2, "attempts": 3, "backoff": 250},
+            {"name": "own", "data": 3, "job_id": "mine", "attempts": 4},
+            {"name": "late", "data": 4, "delay_ms": 60_000},
+        ]
+    )
+    entries = [Envelope.decode(fields[b"d"]) for _, fields in await raw.xrange(keys.stream)]
+    by_data = {entry.payload: entry for entry in entries}
+    assert by_data[b"\x01"].retry is None
+    assert by_data[b"\x02"].retry == RetryOverride(3, Backoff("fixed", 250))
+    assert (by_data[b"\x03"].id, by_data[b"\x03"].retry) == ("mine", RetryOverride(4, None))
+    assert await raw.zcard(keys.delayed) == 1
+
+
+async def test_a_bulk_larger_than_one_write_lands_whole_and_in_order(
+    queue: Queue, keys: QueueKeys, raw: Client
+) -> None:
+    for size in (4_500, 4_501):  # the first goes through the script that counts, the second by the fast path
+        jobs = await queue.add_bulk([{"name": "many", "data": number} for number in range(size)])
+        entries = await raw.xrange(keys.stream)
+        assert [Envelope.decode(fields[b"d"]).id for _, fields in entries] == [job.id for job in jobs]
+        await raw.xtrim(keys.stream, maxlen=0, approximate=False)
+
+
+@pytest.mark.parametrize("options", [{}, {"attempts": 3}, {"job_id": True}, {"delay_ms": 60_000}])
+async def test_a_bulk_leaves_in_a_few_writes_with_and_without_options(
+    queue: Queue, server: Server, options: dict[str, Any]
+) -> None:
+    await queue.add("first", 0)
+    jobs = [{"name": "many", "data": number, **options} for number in range(200)]
+    for number, job in enumerate(jobs):
+        if "job_id" in job:
+            job["job_id"] = f"own-{number}"
+    before = reads_of(server)
+    await queue.add_bulk(jobs)
+    assert reads_of(server) - before < 30  # one by one it would be 200 and more
+
+
+async def test_adds_of_one_loop_turn_leave_in_one_write(
+    queue: Queue, server: Server, keys: QueueKeys, raw: Client
+) -> None:
+    await queue.add("first", 0)
+    before = reads_of(server)
+    await asyncio.gather(*(queue.add("turn", number) for number in range(100)))
+    assert reads_of(server) - before < 20  # one by one it would be 100 and more
+    assert await raw.xlen(keys.stream) == 101
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [{"name": "set", "data": {1}}, {"name": "x" * 257, "data": 1}, {"name": "odd", "data": 1, "colour": "red"}],
+)
+async def test_a_bulk_with_one_bad_job_writes_nothing(
+    queue: Queue, keys: QueueKeys, raw: Client, spoilt: dict[str, Any]
+) -> None:
+    good: list[dict[str, Any]] = [{"name": "good", "data": 1}, {"name": "late", "data": 2, "delay_ms": 1000}]
+    with pytest.raises((NotEncodable, ValueError)):
+        await queue.add_bulk([*good, spoilt, *good])
+    assert await raw.exists(keys.stream, keys.delayed) == 0
+
+
+async def test_a_bulk_job_without_data_names_its_place(queue: Queue) -> None:
+    with pytest.raises(BadArgument, match=r"jobs\[1\]"):
+        await queue.add_bulk([{"name": "good", "data": 1}, {"name": "bad"}])
+
+
+async def test_an_empty_bulk_adds_nothing(queue: Queue, keys: QueueKeys, raw: Client) -> None:
+    assert await queue.add_bulk([]) == []
+    assert await raw.exists(keys.stream) == 0
+
+
+async def test_a_closed_queue_opens_again_when_it_is_used(queue: Queue, keys: QueueKeys, raw: Client) -> None:
+    await queue.add("before", 1)
+    await queue.close()
+    assert queue.is_closed
+    await queue.add("after", 2)
+    assert not queue.is_closed
+    assert await raw.xlen(keys.stream) == 2
+
+
+async def test_closing_waits_for_adds_under_way(queue: Queue, keys: QueueKeys, raw: Client) -> None:
+    adding = [asyncio.ensure_future(queue.add("last", number)) for number in range(50)]
+    await asyncio.sleep(0)
+    await queue.close()
+    await asyncio.gather(*adding)
+    assert await raw.xlen(keys.stream) == 50
+
+
+def reads_of(server: Server) -> int:
+    """How often the server has read from a socket: what many small writes would drive up."""
+    total = 0
+    for process in server.processes:
+        for line in process.call("INFO", "stats").splitlines():
+            name, _, value = line.partition(b":")
+            if name == b"total_reads_processed":
+                total += int(value)
+    assert total > 0, "this server does not count its reads"
+    return total
