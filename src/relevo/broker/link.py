@@ -72,6 +72,11 @@ class Link:
         return self._transport is not None and not self._transport.closed
 
     @property
+    def closed(self) -> bool:
+        """Closed by us, for good: whoever sends again after a loss would do so for ever."""
+        return self._closed
+
+    @property
     def open_transport(self) -> Transport | None:
         """The transport, if it is open right now."""
         return self._transport if self.up else None

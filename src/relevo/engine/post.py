@@ -53,7 +53,8 @@ class Post:
                 replies = await link.send(b"".join(calls), len(calls))
                 break
             except ConnectionLost:
-                continue
+                if link.closed:
+                    raise
         for parcel, reply in zip(once[:1] + others, replies, strict=True):
             self._note(parcel, link.checked(reply, "the add"))
 

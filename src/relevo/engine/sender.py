@@ -118,7 +118,7 @@ class Sender:
 
     def _flush(self) -> None:
         self._scheduled = False
-        if self._recovering is not None:
+        if self._recovering is not None or not self._calls:
             return
         transport = self._link.open_transport
         if transport is None:
@@ -255,11 +255,10 @@ class Sender:
                     self._arrived(int(number), verdicts)
                     for write in list(self._writes):
                         self._again(write, transport)
-            except ConnectionLost:
-                self._trouble = True
             except RelevoError as failure:
-                self._trouble = False
-                self._give_up(failure)
+                self._trouble = isinstance(failure, ConnectionLost) and not self._link.closed
+                if not self._trouble:
+                    self._give_up(failure)
         waited = time.monotonic() - started
         if waited > 0.5:
             log.info("queue %s: adds go on after %.1f s", self._keys.queue, waited)
