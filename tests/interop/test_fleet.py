@@ -46,14 +46,17 @@ async def test_two_thousand_jobs_of_both_run_once_each_on_workers_of_both(
 async def test_one_promoter_leads_and_the_other_side_waits(
     giver: Side, taker: Side, keys: QueueKeys, redis86: Server, until: Until
 ) -> None:
-    async with giver.worker(Runs(), consumer_id="first"):
+    runs = Runs()
+    async with giver.worker(runs, consumer_id="first"):
         await until(lambda: redis86.call("GET", keys.promoter_lock) == b"first")
-        runs = Runs()
         async with taker.worker(runs, consumer_id="second"):
             await giver.queue().add("later", 1, delay_ms=700)
-            events = await taker.events_until(lambda event: event.name == "completed")
+            await runs.until(1)
+            # Their `waiting` may come after `completed`, so the end of the queue's work is what is waited for.
+            events = await taker.events_until(lambda event: event.name == "drained")
             assert redis86.call("GET", keys.promoter_lock) == b"first"
     assert Counter(event.name for event in events)["waiting"] == 1
+    assert len(runs.jobs) == 1
 
 
 async def test_the_other_side_leads_as_soon_as_the_leader_has_left(
