@@ -4,6 +4,8 @@ from typing import Any
 import pytest
 
 from relevo import Queue, UnrecoverableError
+from relevo.engine.dedup import Dedup
+from relevo.engine.lanes import LaneLimit
 from relevo.errors import BadArgument, QueueBusy
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
@@ -125,6 +127,34 @@ async def test_a_job_is_either_removed_or_run(queue: Queue, worker_of: WorkerOf)
     assert sorted(runs.ids) == sorted(kept)
 
 
+async def test_a_job_that_waits_in_a_lane_is_found_and_removed(queue: Queue, worker_of: WorkerOf) -> None:
+    await queue.lanes.limit("tenant", LaneLimit(concurrency=1))
+    jobs = await queue.add_bulk(numbers(4, lane="tenant"))
+    assert await queue.get_job(jobs[2].id) == jobs[2]
+    assert await queue.get_job_state(jobs[2].id) == "waiting"
+    assert await queue.remove_report(jobs[2].id) == NOWHERE | {"stream": True}
+    assert await queue.get_job_state(jobs[2].id) == "unknown"
+    runs = Runs()
+    async with worker_of(runs) as worker:
+        await worker.until(done=3)
+    assert runs.data == [0, 1, 3]
+    await queue.lanes.unlimit("tenant")
+
+
+async def test_a_removed_job_gives_up_its_place_in_a_lane_and_its_dedup_key(queue: Queue, worker_of: WorkerOf) -> None:
+    await queue.lanes.limit("tenant", LaneLimit(concurrency=1))
+    first = await queue.add("job", 1, lane="tenant", dedup=Dedup.drop("order-17"))
+    await queue.add("job", 2, lane="tenant")
+    assert await queue.remove(first.id) == 1
+    again = await queue.add("job", 3, lane="tenant", dedup=Dedup.drop("order-17"))
+    assert again.id != first.id
+    runs = Runs()
+    async with worker_of(runs) as worker:
+        await worker.until(done=2)
+    assert runs.data == [2, 3]
+    await queue.lanes.unlimit("tenant")
+
+
 # --- drain ------------------------------------------------------------------------------------------------------------
 
 
@@ -158,6 +188,20 @@ async def test_the_ids_of_drained_jobs_may_be_used_again(queue: Queue) -> None:
         await queue.add("job", 1, job_id="now")
         await queue.add("job", 1, job_id="later", delay_ms=HOUR_MS)
         assert await queue.drain() == 2
+
+
+async def test_a_drain_empties_the_lanes_and_they_may_be_used_again(queue: Queue, worker_of: WorkerOf) -> None:
+    await queue.lanes.limit("*", LaneLimit(concurrency=1))
+    for lane in ("ada", "bob"):
+        await queue.add_bulk(numbers(600, lane=lane))
+    assert await queue.drain() == 1200
+    assert [(await queue.lanes.state(lane))[1:3] for lane in ("ada", "bob")] == [(0, 0), (0, 0)]
+    await queue.add("job", "after", lane="ada")
+    runs = Runs()
+    async with worker_of(runs) as worker:
+        await worker.until(done=1)
+    assert runs.data == ["after"]
+    await queue.lanes.unlimit("*")
 
 
 async def test_draining_an_unused_queue_removes_nothing(queue: Queue) -> None:

@@ -1,7 +1,8 @@
 """Lua scripts: one file each in lua/, named after the one function that calls it.
 
 A first line `--!name` stands for what several scripts share: `--!member` (reading delayed members), `--!lane` (moving jobs
-out of lanes) and `--!gate` (taking an entry out of the group: XACKDEL where the server has it, XACK + XDEL where not).
+out of lanes), `--!forget` (letting go of what an id holds) and `--!gate` (taking an entry out of the group: XACKDEL where the
+server has it, XACK + XDEL where not).
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def _whole(text: str, native: bool) -> str:
         "--!gate": _read("gate_native") if native else _read("gate_plain"),
         "--!member": _read("member"),
         "--!lane": _read("lane"),
+        "--!forget": _read("forget"),
     }
     lines = text.split("\n")
     for at, line in enumerate(lines):

@@ -74,6 +74,7 @@ class FoundJob:
     entries: list[bytes] = field(default_factory=list[bytes])
     members: list[bytes] = field(default_factory=list[bytes])
     letters: list[bytes] = field(default_factory=list[bytes])
+    laned: list[bytes] = field(default_factory=list[bytes])
     result: bool = False
 
 
@@ -207,6 +208,7 @@ class Jobs:
     async def counts(self, *types: str, most: int = MOST * 10) -> dict[str, int]:
         """How many jobs are in each state (`paused` is 1 for a paused queue), all of one moment.
 
+        Jobs that wait in a lane for their turn are not counted: `Queue.lanes.state` tells of each lane.
         Waiting is what the stream holds and no worker does: never the stream's length alone, which counts what runs, nor
         what is pending alone, which is 0 for a queue without workers. Completed is the number of stored results, found by
         looking at up to `most` keys of the server; when that was not all, the log says so and the count is a lower bound.
@@ -269,12 +271,13 @@ class _Search:
         self._waiting: list[_Place] = []
         self._delayed: list[_Place] = []
         self._dead: list[_Place] = []
+        self._laned: list[_Place] = []
         self._result = False
         self._complete = True
 
     @property
     def nothing(self) -> bool:
-        return not (self._active or self._waiting or self._delayed or self._dead or self._result)
+        return not (self._active or self._waiting or self._delayed or self._dead or self._laned or self._result)
 
     async def run(self) -> None:
         keys, born = self._keys, minted_ms(self._id)
@@ -283,38 +286,45 @@ class _Search:
         if born is not None and born > _SKEW_MS:
             since = b"%d-0" % (born - _SKEW_MS)
             parts = [(since, b"+"), (b"-", b"(" + since)]
-        delayed, looked = b"0", 0
+        delayed, lane, looked = b"0", b"0", 0
         for first, last in parts:
             stream = dead = first
-            while stream or dead or delayed:
+            while stream or dead or delayed or lane:
                 if looked >= self._most:
                     self._complete = False
                     return
                 step = min(_STEP, self._most - looked)
                 looked += step
-                arguments: tuple[Argument, ...] = (self._group, self._id, step, stream, last, delayed, dead, last)
-                stream, delayed, dead = await self._step([keys.stream, keys.delayed, keys.dead], arguments)
+                arguments = (self._group, self._id, step, stream, last, delayed, dead, last, lane, keys.tag)
+                stream, delayed, dead, lane = await self._step([keys.stream, keys.delayed, keys.dead], arguments)
 
-    async def _step(self, keys: list[bytes], arguments: tuple[Argument, ...]) -> tuple[bytes, bytes, bytes]:
+    async def _step(self, keys: list[bytes], arguments: tuple[Argument, ...]) -> tuple[bytes, bytes, bytes, bytes]:
         self.steps += 1
         reply: Reply = await self._link.run(FIND_JOB, [*keys, self._keys.result(self._id)], *arguments)
-        entries, stream, members, delayed, letters, dead, result = reply
+        entries, stream, members, delayed, letters, dead, result, laned, lane = reply
         for entry_id, fields, consumer in entries:
             held = consumer not in (b"", HANDED_BACK)
             self._keep(self._active if held else self._waiting, entry_id, *_read_entry(fields))
         for member, _ in members:
             self._keep(self._delayed, member, *_read_member(member))
+        for member in laned:
+            self._keep(self._laned, member, *_read_member(member))
         for letter_id, fields in letters:
             self._keep(self._dead, letter_id, *_read_entry(fields))
         self._result = result == 1
-        return stream, delayed, dead
+        return stream, delayed, dead, lane
 
     def _keep(self, places: list[_Place], place: bytes, envelope: Envelope | None, name: str) -> None:
         if envelope is not None and envelope.id == self._id:
             places.append((place, envelope, name))
 
     def found(self, queue: Queue | None) -> FoundJob:
-        by_state = {"active": self._active, "delayed": self._delayed, "waiting": self._waiting, "failed": self._dead}
+        by_state = {
+            "active": self._active,
+            "delayed": self._delayed,
+            "waiting": [*self._waiting, *self._laned],
+            "failed": self._dead,
+        }
         state = next((each for each, places in by_state.items() if places), "completed" if self._result else "unknown")
         job = None
         if state in by_state:
@@ -329,7 +339,8 @@ class _Search:
             [place[0] for place in (*self._active, *self._waiting)],
             [place[0] for place in self._delayed],
             [place[0] for place in self._dead],
-            self._result,
+            [place[0] for place in self._laned],
+            result=self._result,
         )
 
 

@@ -18,6 +18,7 @@ from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
 from relevo.wire.ids import minted_ms
 from relevo.wire.keys import QueueKeys
+from relevo.wire.notes import Notes
 
 REMOVE_JOBS = script("remove_jobs")
 DRAIN = script("drain")
@@ -78,6 +79,7 @@ class Maintenance:
             targets = [
                 *(_Target("stream", job_id, entry) for entry in found.entries),
                 *(_Target("delayed", job_id, member) for member in found.members),
+                *(_Target("lane", job_id, member) for member in found.laned),
                 *(_Target("dlq", job_id, letter) for letter in found.letters),
             ]
             wanted = len(targets)
@@ -90,7 +92,7 @@ class Maintenance:
             running = any(outcome == -1 for outcome in done)
             total = Removal(
                 total.delayed or "delayed" in hits,
-                total.stream or "stream" in hits,
+                total.stream or bool(hits & {"stream", "lane"}),
                 total.dlq or "dlq" in hits,
                 total.result or "result" in hits,
                 running,
@@ -103,8 +105,9 @@ class Maintenance:
     # --- many jobs -----------------------------------------------------------------------------------------------------
 
     async def drain(self, *, delayed: bool = True) -> int:
-        """Removes every job that nobody has begun, with `delayed` also those that wait for their time (retries too). Jobs added
-        meanwhile, jobs that run, dead letters, results and schedules stay. Returns how many were removed."""
+        """Removes every job that nobody has begun: in the stream, in the lanes, and with `delayed` those that wait for their
+        time (retries too). Jobs added meanwhile, jobs that run, dead letters, results and schedules stay. Returns how many were
+        removed."""
         removed = 0
         newest: Reply = await self._link.call("XREVRANGE", self._keys.stream, "+", "-", "COUNT", 1)
         if newest:
@@ -112,12 +115,29 @@ class Maintenance:
             while after:
                 count, after = await self._drain("stream", after, newest[0][0])
                 removed += count
+        for lane in await self._lanes():
+            more = lane
+            while more:
+                count, more = await self._drain("lane", lane, b"")
+                removed += count
         left = int(await self._link.call("ZCARD", self._keys.delayed)) if delayed else 0
         while left > 0:
             count, more = await self._drain("delayed", b"", b"", page=min(_PAGE, left))
             removed += count
             left = left - count if more else 0
         return removed
+
+    async def _lanes(self) -> set[bytes]:
+        """The lanes that jobs of this queue are noted for."""
+        lanes: set[bytes] = set()
+        cursor = b"0"
+        while True:
+            reply: Reply = await self._link.call("HSCAN", self._keys.notes, cursor, "COUNT", 1000)
+            cursor, flat = reply
+            found = (Notes.decode(notes).lane for notes in flat[1::2])
+            lanes.update(lane.encode() for lane in found if lane is not None)
+            if cursor == b"0":
+                return lanes
 
     async def _drain(self, what: str, after: bytes, last: bytes, *, page: int = _PAGE) -> tuple[int, bytes]:
         keys = self._keys

@@ -1,20 +1,29 @@
 --!gate
 --!member
 --!lane
--- drain.lua: removes one page of the jobs nobody has begun: of the stream, or of the delayed set. What workers hold stays.
--- KEYS stream, delayed   ARGV tag, group, consumer of what was handed back, 'stream' or 'delayed', from, to, page
+--!forget
+-- drain.lua: removes one page of the jobs nobody has begun: of the stream, of the delayed set, or of a lane. What workers
+-- hold stays.
+-- KEYS stream, delayed   ARGV tag, group, consumer of what was handed back, 'stream', 'delayed' or 'lane', from (or the lane), to,
+--   page
 -- -> {removed, where to go on or '' at the end}
 -- The ids of removed jobs may be used again at once.
 local tag, group, page = ARGV[1], ARGV[2], tonumber(ARGV[7])
 
-local function forget(envelope)
+local function release(envelope)
   local id = envelope and id_of(envelope)
-  if not id then return end
-  redis.call('DEL', tag .. ':didx:' .. id, tag .. ':dlid:' .. id, tag .. ':progress:' .. id, tag .. ':log:' .. id)
-  local notes = redis.call('HGET', tag .. ':notes', id)
-  local ok, known = pcall(cmsgpack.unpack, notes or '')
-  if ok and type(known) == 'table' and known['lane'] then leave_lane(tag, known['lane'], id) end
-  redis.call('HDEL', tag .. ':notes', id)
+  if id then forget(tag, id) end
+end
+
+if ARGV[4] == 'lane' then
+  local lane = tag .. ':lane:' .. ARGV[5]
+  local members = redis.call('LRANGE', lane, 0, page - 1)
+  redis.call('LTRIM', lane, #members, -1)
+  for _, member in ipairs(members) do
+    local _, envelope = split(member)
+    release(envelope)
+  end
+  return {#members, #members == page and ARGV[5] or ''}
 end
 
 local removed = 0
@@ -23,7 +32,7 @@ if ARGV[4] == 'delayed' then
   for _, member in ipairs(members) do
     redis.call('ZREM', KEYS[2], member)
     local _, envelope = split(member)
-    forget(envelope)
+    release(envelope)
   end
   return {#members, #members == page and '0' or ''}
 end
@@ -36,7 +45,7 @@ for _, entry in ipairs(entries) do
     if owner then gate(KEYS[1], group, entry[1]) else redis.call('XDEL', KEYS[1], entry[1]) end
     removed = removed + 1
     for at = 1, #entry[2], 2 do
-      if entry[2][at] == 'd' then forget(entry[2][at + 1]) end
+      if entry[2][at] == 'd' then release(entry[2][at + 1]) end
     end
   end
 end

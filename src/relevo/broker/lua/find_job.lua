@@ -1,8 +1,8 @@
--- find_job.lua: one step of the search for a job: through a page of the stream, of the delayed set and of the dead letters.
+-- find_job.lua: one step of the search for a job: through a page of the stream, of the delayed set, of the dead letters and of its lane.
 -- KEYS stream, delayed, dlq, result   ARGV group, job id, page, stream from ('': done) and to, delayed rank ('': done; from the
---   end, where promotions shift nothing), dlq from ('': done) and to
+--   end, where promotions shift nothing), dlq from ('': done) and to, place in its lane ('': done; from the end too), tag
 -- -> {{{entry id, fields, consumer or ''}...}, next from, {{member, score}...}, next rank, {{dlq id, fields}...}, next from,
---     1 with a result}
+--     1 with a result, {member...}, next place}
 -- All that contains the id is returned: only the caller, who decodes it, can tell the job from one that mentions it.
 local id, page = ARGV[2], tonumber(ARGV[3])
 
@@ -40,4 +40,17 @@ if ARGV[6] ~= '' then
 end
 
 local dead, dead_next = search(KEYS[3], ARGV[7], ARGV[8])
-return {waiting, stream_next, delayed, delayed_next, dead, dead_next, redis.call('EXISTS', KEYS[4])}
+
+local laned, lane_next = {}, ''
+if ARGV[9] ~= '' then
+  local ok, known = pcall(cmsgpack.unpack, redis.call('HGET', ARGV[10] .. ':notes', id) or '')
+  if ok and type(known) == 'table' and known['lane'] then
+    local place = tonumber(ARGV[9])
+    local members = redis.call('LRANGE', ARGV[10] .. ':lane:' .. known['lane'], -place - page, -place - 1)
+    for _, member in ipairs(members) do
+      if string.find(member, id, 1, true) then laned[#laned + 1] = member end
+    end
+    if #members == page then lane_next = tostring(place + page) end
+  end
+end
+return {waiting, stream_next, delayed, delayed_next, dead, dead_next, redis.call('EXISTS', KEYS[4]), laned, lane_next}

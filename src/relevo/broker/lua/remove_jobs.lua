@@ -1,20 +1,13 @@
 --!gate
 --!member
 --!lane
+--!forget
 -- remove_jobs.lua: takes jobs out of wherever they were found, except out of a worker's hands.
 -- KEYS stream, delayed, dlq   ARGV tag, group, consumer of what was handed back, then for each: kind, job id ('': not known), place
---   kind `stream` (place: entry id), `delayed` (member), `dlq` (its id), `result`, or `id` (all that is remembered of the id)
+--   kind `stream` (place: entry id), `delayed` or `lane` (member), `dlq` (its id), `result`, or `id` (all that is remembered of the id)
 -- -> for each 1 removed, 0 was not there, -1 spared because it runs
 -- Entries of the stream come first in the list: what belongs to a job that runs stays.
 local tag, group, running, done = ARGV[1], ARGV[2], {}, {}
-
-local function forget(id)
-  redis.call('DEL', tag .. ':didx:' .. id, tag .. ':dlid:' .. id, tag .. ':progress:' .. id, tag .. ':log:' .. id)
-  local notes = redis.call('HGET', tag .. ':notes', id)
-  local ok, known = pcall(cmsgpack.unpack, notes or '')
-  if ok and type(known) == 'table' and known['lane'] then leave_lane(tag, known['lane'], id) end
-  redis.call('HDEL', tag .. ':notes', id)
-end
 
 local function remove_entry(id, entry)
   local pending = redis.pcall('XPENDING', KEYS[1], group, entry, entry, 1)
@@ -27,12 +20,19 @@ local function remove_entry(id, entry)
   return redis.call('XDEL', KEYS[1], entry)
 end
 
+local function lane_of(id)
+  local ok, known = pcall(cmsgpack.unpack, redis.call('HGET', tag .. ':notes', id) or '')
+  return ok and type(known) == 'table' and known['lane'] or ''
+end
+
 for at = 4, #ARGV, 3 do
   local kind, id, place, removed = ARGV[at], ARGV[at + 1], ARGV[at + 2], 0
   if kind == 'stream' then
     removed = remove_entry(id, place)
   elseif kind == 'delayed' then
     removed = redis.call('ZREM', KEYS[2], place)
+  elseif kind == 'lane' then
+    removed = redis.call('LREM', tag .. ':lane:' .. lane_of(id), 1, place)
   elseif kind == 'dlq' then
     removed = redis.call('XDEL', KEYS[3], place)
   elseif running[id] then
@@ -40,10 +40,14 @@ for at = 4, #ARGV, 3 do
   elseif kind == 'result' then
     removed = redis.call('DEL', tag .. ':result:' .. id)
   else
-    forget(id)
+    forget(tag, id)
   end
   if removed == 1 and id ~= '' and not running[id] then
-    if kind == 'stream' or kind == 'delayed' then forget(id) else redis.call('DEL', tag .. ':progress:' .. id, tag .. ':log:' .. id) end
+    if kind == 'result' or kind == 'dlq' then
+      redis.call('DEL', tag .. ':progress:' .. id, tag .. ':log:' .. id)
+    else
+      forget(tag, id)
+    end
   end
   done[#done + 1] = removed
 end
