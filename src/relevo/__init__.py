@@ -1,19 +1,25 @@
 """relevo: work distribution in Python. The public names, nothing else."""
 
 from relevo.engine.backoff import BackoffSpec
+from relevo.engine.batch import Batch
 from relevo.engine.consumer import Consumer, RawJob
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
 from relevo.engine.dedup import Dedup
+from relevo.engine.dependencies import Depends, TaskContext
 from relevo.engine.events import QueueEvent, QueueEvents
+from relevo.engine.handlers import Handler
+from relevo.engine.introspection import FoundJob, JobPage
 from relevo.engine.job import Job
 from relevo.engine.lanes import LaneLimit, Lanes, LaneState
+from relevo.engine.maintenance import Removal
 from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from relevo.engine.producer import Producer
 from relevo.engine.queue import Queue
-from relevo.engine.runner import Handler
+from relevo.engine.snapshot import QueueSnapshot
 from relevo.engine.standalone import PromoterProcess, Scheduler
+from relevo.engine.tasks import Task, Tasks
 from relevo.engine.worker import Worker, WorkerHealth
-from relevo.errors import NotSupportedError, QueueFull, RateLimited, RelevoError, UnrecoverableError
+from relevo.errors import NotSupportedError, QueueBusy, QueueFull, RateLimited, RelevoError, UnrecoverableError
 from relevo.wire.retry import RetryDefaults
 
 __version__ = "0.1.0"
@@ -26,12 +32,16 @@ def version() -> str:
 
 __all__ = [
     "BackoffSpec",
+    "Batch",
     "Consumer",
     "DeadLetter",
     "DeadLetterFilter",
     "Dedup",
+    "Depends",
+    "FoundJob",
     "Handler",
     "Job",
+    "JobPage",
     "LaneLimit",
     "LaneState",
     "Lanes",
@@ -40,16 +50,22 @@ __all__ = [
     "Producer",
     "PromoterProcess",
     "Queue",
+    "QueueBusy",
     "QueueEvent",
     "QueueEvents",
     "QueueFull",
+    "QueueSnapshot",
     "RateLimited",
     "RawJob",
     "RelevoError",
+    "Removal",
     "RepeatPattern",
     "RepeatableMeta",
     "RetryDefaults",
     "Scheduler",
+    "Task",
+    "TaskContext",
+    "Tasks",
     "UnrecoverableError",
     "Worker",
     "WorkerHealth",

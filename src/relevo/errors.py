@@ -60,6 +60,26 @@ class RateLimited(Exception):
         super().__init__(f"to be tried again in {self.wait_ms / 1000:.1f} s")
 
 
+class UnknownTask(RelevoError, UnrecoverableError):
+    """No task is named {name!r} here (there are: {known}): deploy the worker that has it, then replay the dead letter."""
+
+
+class BadTaskData(RelevoError, UnrecoverableError):
+    """The job of task {task!r} is no call: {reason}. Send a dict of arguments by name, or `{{"args": [], "kwargs": {{}}}}`."""
+
+
+class TaskTimedOut(RelevoError, TimeoutError):
+    """The task {task!r} ran longer than its {timeout_s} s: raise `timeout_s`, or make it shorter."""
+
+
+class JobTimedOut(RelevoError, TimeoutError):
+    """The run of job {job_id!r} took longer than {timeout_s} s: raise `job_timeout_s` on the worker, or make it shorter."""
+
+
+class JobCancelled(RelevoError):
+    """Job {job_id!r} was cancelled."""
+
+
 # --- what the caller passed ---------------------------------------------------------------------------------------
 
 
@@ -122,6 +142,14 @@ class NeverFires(RelevoError, ValueError):
     """The schedule {schedule!r} would never fire: {reason}. {remedy}"""
 
 
+class BadTask(RelevoError, ValueError):
+    """The function {task!r} cannot be a task: {reason}. {remedy}"""
+
+
+class BadBatchOutcome(RelevoError):
+    """The batch handler returned {given} outcomes for {wanted} jobs: return one for each, in their order, or None."""
+
+
 # --- what the wire held -------------------------------------------------------------------------------------------
 
 
@@ -174,6 +202,10 @@ class JobDead(RelevoError, TimeoutError):
 
 class NoQueue(RelevoError):
     """Job {job_id!r} is not bound to a queue: only jobs returned by `Queue.add` can wait for their result."""
+
+
+class NotRunning(RelevoError):
+    """Job {job_id!r} is not running here: only a handler can report progress or write to the log of its own job."""
 
 
 class EventsTrimmed(RelevoError):

@@ -133,7 +133,7 @@ def _persistence(facts: Facts) -> Finding:
         fsync = facts.settings.get("appendfsync", "unknown")
         lost = {
             "always": "nothing that was acknowledged is lost",
-            "everysec": "a power cut may lose about the last second; a killed server loses nothing",
+            "everysec": "a power cut may lose the last second or two",
             "no": "a power cut may lose what the system had not written yet, often half a minute",
         }.get(fsync, "how often it is written to disk is not told")
         level = Level.NOTE if fsync == "no" else Level.OK

@@ -38,8 +38,9 @@ _POLL = 0.01
 class EmbeddedServer:
     """A Valkey server with its data in `folder`; one live server at most uses a folder.
 
-    `port=None` takes a free port. `fsync` is Valkey's `appendfsync`: "everysec" may lose the last second when the
-    machine loses power (nothing when only a process dies), "always" loses nothing and is slower.
+    `port=None` takes a free port. `fsync` is Valkey's `appendfsync`: "everysec" may lose the last second or
+    two when the machine loses power, and as much when the server is killed while the disk is busy; "always" loses nothing
+    and is slower.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, EmbeddedServer(folder) as server:

@@ -14,7 +14,7 @@ from relevo.broker.capabilities import Capabilities
 from relevo.broker.plain_transport import PlainTransport
 from relevo.broker.resp import ELSEWHERE, Argument, Reply, ReplyError, command, pack
 from relevo.broker.scripts import Script
-from relevo.broker.transport import FastTransport, Transport, send, sign_in
+from relevo.broker.transport import FastTransport, Seat, Transport, send, sign_in
 from relevo.errors import ConnectionLost, Redirected, RelevoError, ServerRefused, Unreachable
 
 log = logging.getLogger("relevo.link")
@@ -48,6 +48,7 @@ class Link:
         self.purpose = purpose
         self.capabilities = Capabilities(ack_delete=False, read_claim=False)
         self.client_id = 0
+        self._seat: Seat | None = None
         self._tag = tag
         self._scripts = tuple(scripts)
         self._patience = patience
@@ -232,7 +233,9 @@ class Link:
         node = await self._locate()
         transport = await self._dial(self.address, node)
         try:
-            self.client_id = await sign_in(transport, self.address, f"relevo-{self.purpose}")
+            seat = await sign_in(transport, self.address, f"relevo-{self.purpose}")
+            await self._end_last(transport)
+            self._seat, self.client_id = seat, seat.client_id
             if self.address.kind == "sentinel":
                 (role,) = await send(transport, command("ROLE"), 1)
                 if not isinstance(role, ReplyError) and role[0] != b"master":
@@ -243,6 +246,12 @@ class Link:
             transport.close()
             raise
         self._transport = transport
+
+    async def _end_last(self, transport: Transport) -> None:
+        """Ends what the server still has of our last connection: what we sent on it and nobody has read yet must not happen
+        after we asked what had. A user without the right to do so lives with that chance."""
+        if self._seat is not None and self._seat.client_id:
+            await send(transport, command("CLIENT", "KILL", "ID", self._seat.client_id, "ADDR", self._seat.seen_as), 1)
 
     async def _dial(self, address: Address, node: Node) -> Transport:
         if self._plain:

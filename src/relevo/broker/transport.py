@@ -12,7 +12,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import hiredis
 
@@ -170,8 +170,15 @@ class FastTransport(asyncio.Protocol):
             batch.done(ConnectionLost(address=self.node, reason=reason))
 
 
-async def sign_in(transport: Transport, address: Address, name: str) -> int:
-    """AUTH, SELECT and a name for CLIENT LIST; returns the connection's id, raises `ReplyError` when we are refused."""
+class Seat(NamedTuple):
+    """A connection as the server knows it. Ids begin anew with a server; with the address they mean us and nobody else."""
+
+    client_id: int
+    seen_as: bytes
+
+
+async def sign_in(transport: Transport, address: Address, name: str) -> Seat:
+    """AUTH, SELECT and a name for CLIENT LIST; tells who we are there, raises `ReplyError` when we are refused."""
     username, password = address.username, address.password
     if address.credentials is not None:
         username, password = await address.credentials(str(transport.node))
@@ -181,14 +188,15 @@ async def sign_in(transport: Transport, address: Address, name: str) -> int:
     if address.db:
         commands.append(command("SELECT", address.db))
     needed = len(commands)
-    commands += (command("CLIENT", "SETNAME", name), command("CLIENT", "ID"))
+    commands += (command("CLIENT", "SETNAME", name), command("CLIENT", "INFO"))
     replies = await send(transport, b"".join(commands), len(commands))
     for reply in replies[:needed]:
         if isinstance(reply, ReplyError):
             raise reply
-    refused = replies[-1]
-    if isinstance(refused, ReplyError):
-        if refused.code == "NOAUTH":
-            raise refused
-        return 0  # an ACL that forbids CLIENT ID: we cannot unblock our own read then, closing it must do
-    return int(refused)
+    seat = replies[-1]
+    if isinstance(seat, ReplyError):
+        if seat.code == "NOAUTH":
+            raise seat
+        return Seat(0, b"")  # an ACL that forbids it: we cannot unblock our own read then, closing it must do
+    values = {key: value for key, _, value in (each.partition(b"=") for each in cast("bytes", seat).split())}
+    return Seat(int(values[b"id"]), values[b"addr"])

@@ -135,8 +135,8 @@ class House:
 
 
 def _start_on_a_fixed_port(folder: Path) -> EmbeddedServer:
-    """A port of our own choice, so that the server comes back to it after it was killed."""
+    """A port of our own choice, so that a killed server comes back to it; `always`, so that it comes back with everything."""
     for _ in range(20):
         with contextlib.suppress(PortTaken):
-            return EmbeddedServer(folder, port=random.randrange(20_000, 32_000)).start()
-    return EmbeddedServer(folder).start()
+            return EmbeddedServer(folder, port=random.randrange(20_000, 32_000), fsync="always").start()
+    return EmbeddedServer(folder, fsync="always").start()

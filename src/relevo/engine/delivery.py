@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from typing import Any
+
+from relevo.errors import RelevoError
 from relevo.wire.envelope import Envelope
 from relevo.wire.notes import Notes
 
@@ -9,7 +14,7 @@ from relevo.wire.notes import Notes
 class Delivery:
     """One held entry. The lease keeper writes `leased_at` and `lost` from its own thread; the rest belongs to the loop."""
 
-    __slots__ = ("before", "entry_id", "envelope", "leased_at", "lost", "name", "notes", "started")
+    __slots__ = ("before", "ended_by", "entry_id", "envelope", "leased_at", "lost", "name", "notes", "slot", "started")
 
     def __init__(self, entry_id: bytes, envelope: Envelope, name: str, before: int, leased_at: float) -> None:
         self.entry_id = entry_id
@@ -21,9 +26,18 @@ class Delivery:
         """Monotonic time before which the server cannot have begun to count its idle time."""
         self.lost = False
         """Another worker has taken it over: it must not start any more."""
-        self.started = False
+        self.started = 0.0
+        """When it began to run, by `time.perf_counter`; 0 before."""
+        self.slot: asyncio.Task[Any] | None = None
+        self.ended_by: RelevoError | None = None
+        """Why its run is being ended from outside."""
         self.notes: Notes | None = None
         """What relevo knows beyond the envelope; None for the ordinary job."""
+
+    @property
+    def started_at_ms(self) -> float:
+        """When it began to run, by the wall clock."""
+        return time.time() * 1000 - (time.perf_counter() - self.started) * 1000 if self.started else time.time() * 1000
 
 
 class Holdings(dict[bytes, Delivery]):

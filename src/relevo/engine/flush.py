@@ -30,6 +30,8 @@ FINISH = script("finish")
 SETTLE_NOTED = script("settle_noted")
 PARK = script("park")
 
+SCRIPTS = (RETRY, DEAD_LETTER, FINISH, SETTLE_NOTED, PARK)
+
 _SCRIPT_BATCH = 256
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from relevo.errors import BadArgument, NoQueue
+from relevo.errors import BadArgument, NoQueue, NotRunning
 
 if TYPE_CHECKING:
     from relevo.engine.queue import Queue
+    from relevo.engine.reports import Reports
 
 
 @dataclass  # no slots: handlers and their decorators may put attributes of their own on a job
@@ -27,6 +28,7 @@ class Job:
     attempt: int
     created_at_ms: int
     _queue: Queue | None = field(default=None, repr=False, compare=False)
+    _reports: Reports | None = field(default=None, repr=False, compare=False)
 
     @property
     def attempts_made(self) -> int:
@@ -48,3 +50,16 @@ class Job:
                     argument=argument, value=value, reason="not a positive number", remedy="Pass seconds."
                 )
         return await self._queue.wait_for_result(self.id, timeout=timeout, poll_interval=poll_interval)
+
+    async def update_progress(self, percent: float) -> None:
+        """Says how far the job is, from 0 to 100; anyone can read it, and a `progress` event tells those who listen."""
+        await self._say().update_progress(self.id, self.name, percent)
+
+    async def log(self, line: str) -> int:
+        """Adds a line to the job's log, kept for a while after its end; returns how many lines there are."""
+        return await self._say().log(self.id, line)
+
+    def _say(self) -> Reports:
+        if self._reports is None:
+            raise NotRunning(job_id=self.id)
+        return self._reports

@@ -40,7 +40,14 @@ class LeaseKeeper:
     marked as lost here."""
 
     def __init__(
-        self, make_link: Callable[[], Link], keys: QueueKeys, group: str, consumer: str, holdings: Holdings
+        self,
+        make_link: Callable[[], Link],
+        keys: QueueKeys,
+        group: str,
+        consumer: str,
+        holdings: Holdings,
+        *,
+        keeps_places: bool = False,
     ) -> None:
         self.renewed: Signal[Renewal] = Signal()
         self.last_renewal = time.monotonic()
@@ -50,6 +57,7 @@ class LeaseKeeper:
         self._consumer = consumer
         self._holdings = holdings
         self._every = holdings.idle_s / 3
+        self._hold_ms = int(holdings.idle_s * 1000) if keeps_places else 0
         self._home: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -103,7 +111,12 @@ class LeaseKeeper:
             some = held[at : at + _AT_ONCE]
             sent_at = time.monotonic()
             verdicts: Reply = await link.run(
-                RENEW, [self._keys.stream], self._group, self._consumer, *(delivery.entry_id for delivery in some)
+                RENEW,
+                [self._keys.stream, self._keys.places],
+                self._group,
+                self._consumer,
+                self._hold_ms,
+                *(delivery.entry_id for delivery in some),
             )
             kept, lost = self._note(some, [verdict == 1 for verdict in verdicts], sent_at, kept, lost)
         self.last_renewal = time.monotonic()

@@ -46,6 +46,11 @@ class Signal(Generic[T]):
             except Exception:  # a listener's fault must never stop the duty it listens to
                 log.exception("a listener of a signal failed")
 
+    @property
+    def listened(self) -> bool:
+        """Whether anyone listens: lets a hot path spare itself making the value."""
+        return bool(self._listeners)
+
     def listen(self, listener: Callable[[T], None]) -> Callable[[], None]:
         """Calls `listener` on every emit until the returned function is called."""
         self._listeners.append(listener)

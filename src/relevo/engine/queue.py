@@ -12,6 +12,7 @@ from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import script
 from relevo.engine.backoff import BackoffLike
+from relevo.engine.cancellation import Cancellations
 from relevo.engine.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
 from relevo.engine.dedup import Dedup
 from relevo.engine.delays import DelayMsLike
@@ -198,6 +199,12 @@ class Queue(QueueAdmin):
         for parcel in parcels:
             parcel.job._queue = self  # pyright: ignore[reportPrivateUsage]
         return [each.job for each in parcels]
+
+    async def cancel(self, job_id: str) -> None:
+        """Cancels a job wherever it is: a delayed one is taken back, a waiting one will not start, and the handler of a
+        running one is cancelled within a moment (code on a thread runs on, but its outcome no longer counts)."""
+        if not await self.cancel_delayed(checked_job_id(job_id)):
+            await Cancellations(self._open().link, self._keys).cancel(job_id)
 
     async def cancel_delayed(self, job_id: str) -> bool:
         """Takes back a delayed job that was added with this `job_id`; False when it is not there (any more)."""

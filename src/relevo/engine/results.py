@@ -90,7 +90,11 @@ class Results:
         async with self._opening:
             if self._events is None:
                 events = self._subscribe()
-                await events.ready()
+                try:
+                    await events.ready()
+                except BaseException:  # also a wait whose time is up: nobody else knows of this subscription
+                    await events.close()
+                    raise
                 self._events = events
                 self._listener = asyncio.create_task(self._dispatch(events), name="relevo-results")
 

@@ -6,35 +6,23 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
+from relevo.broker.resp import command
+from relevo.engine.admission import Admission
 from relevo.engine.delivery import Delivery, Holdings
-from relevo.engine.events import EventLog
+from relevo.engine.handlers import Handler
 from relevo.engine.job import Job
-from relevo.engine.loop import Signal
 from relevo.engine.reader import Demand
-from relevo.engine.settler import Settler
-from relevo.errors import NotEncodable, RateLimited, Undecodable, UnrecoverableError
-from relevo.wire.dead import DeadLetterFields, Reason
-from relevo.wire.delayed import DelayedMember
+from relevo.engine.reports import Reports
+from relevo.engine.verdicts import Verdicts
+from relevo.errors import JobCancelled, JobTimedOut, RateLimited, RelevoError, Undecodable
+from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
-from relevo.wire.retry import RetryDefaults
 
 log = logging.getLogger("relevo.runner")
 
-Handler = Callable[[Job], Awaitable[Any]]
-
 _TURN_S = 0.005
-
-
-class Outcome(NamedTuple):
-    """How one run ended: `kind` is ok, error, unrecoverable or undecodable; `attempt` counts from 1."""
-
-    kind: str
-    name: str
-    attempt: int
-    duration_s: float
 
 
 class Runner:
@@ -44,24 +32,24 @@ class Runner:
         self,
         handler: Handler,
         concurrency: int,
+        keys: QueueKeys,
         holdings: Holdings,
-        settler: Settler,
-        events: EventLog,
+        verdicts: Verdicts,
         *,
-        max_attempts: int,
-        retry: RetryDefaults,
         store_results: bool,
         codec: Codec = MSGPACK,
     ) -> None:
-        self.outcomes: Signal[Outcome] = Signal()
         self.running: dict[bytes, Delivery] = {}
+        self.cancelled: frozenset[str] = frozenset()
+        """Ids of jobs that are not to run."""
+        self.admission: Admission | None = None
+        self.reports: Reports | None = None
+        self.on_free: Callable[[], None] = lambda: None
         self._handler = handler
         self._concurrency = concurrency
+        self._keys = keys
         self._holdings = holdings
-        self._settler = settler
-        self._log = events
-        self._max_attempts = max_attempts
-        self._retry_defaults = retry
+        self._verdicts = verdicts
         self._store_results = store_results
         self._encode, self._decode = codec
         self._line: deque[Delivery] = deque()
@@ -72,7 +60,6 @@ class Runner:
         self._rate = 0.0
         self._rate_at = time.monotonic()
         self._rate_from = 0
-        self.on_free: Callable[[], None] = lambda: None
 
     # --- the line ------------------------------------------------------------------------------------------------------
 
@@ -83,9 +70,17 @@ class Runner:
             latest = (self._finished - self._rate_from) / since
             self._rate = latest if latest > self._rate else (self._rate + latest) / 2
             self._rate_at, self._rate_from = now, self._finished
-        return Demand(self._concurrency - len(self.running), len(self._line), self._rate)
+        waiting = len(self._line) + (0 if self.admission is None else self.admission.waiting)
+        return Demand(self._concurrency - len(self.running), waiting, self._rate)
 
     def deliver(self, deliveries: list[Delivery]) -> None:
+        """Takes deliveries that may start; where the queue has limits they ask for leave first."""
+        if self.admission is not None:
+            self.admission.deliver(deliveries)
+        else:
+            self.accept(deliveries)
+
+    def accept(self, deliveries: list[Delivery]) -> None:
         self._line.extend(deliveries)
         wake = min(len(deliveries), self._concurrency)
         while wake and self._parked:
@@ -101,7 +96,7 @@ class Runner:
         """Empties the line; the caller hands these back."""
         unstarted = list(self._line)
         self._line.clear()
-        return unstarted
+        return unstarted if self.admission is None else unstarted + self.admission.take_unstarted()
 
     # --- the end -------------------------------------------------------------------------------------------------------
 
@@ -158,83 +153,74 @@ class Runner:
             await self._run(delivery)
 
     async def _run(self, delivery: Delivery) -> None:
-        envelope, name = delivery.envelope, delivery.name
-        attempt = envelope.attempt + 1
+        envelope, verdicts = delivery.envelope, self._verdicts
         try:
             data = self._decode(envelope.payload)
         except Undecodable as error:
-            self._bury(delivery, Reason.DECODE_FAILED, error.reason)
-            self.outcomes.emit(Outcome("undecodable", name, attempt, 0.0))
+            verdicts.undecodable(delivery, error.reason)
             return
-        limit = self._limit(delivery)
-        if attempt > limit:
-            self._bury(
-                delivery, Reason.RETRIES_EXHAUSTED, f"{envelope.attempt} runs, {limit} allowed", envelope.attempt
-            )
+        if envelope.attempt >= verdicts.attempts_allowed(delivery):
+            verdicts.exhausted(delivery)
             return
-        events = self._log.enabled
-        if events:
-            self._settler.event(self._log.active(envelope.id, name, attempt))
-        job = Job(envelope.id, name, data, envelope.attempt, envelope.created_at_ms)
-        delivery.started = True
+        if envelope.id in self.cancelled:
+            verdicts.cancelled(delivery, self._forget(envelope.id), 0.0)
+            return
+        verdicts.started(delivery)
+        job = Job(envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self.reports)
+        delivery.slot = asyncio.current_task()
+        delivery.started = started = time.perf_counter()
         self.running[delivery.entry_id] = delivery
-        started = time.perf_counter()
         try:
             value = await self._handler(job)
-            result = self._encode(value, name) if value is not None and self._store_results else b""
+            result = self._encode(value, delivery.name) if value is not None and self._store_results else b""
         except asyncio.CancelledError as cancelled:
-            task = asyncio.current_task()
-            if self._stopping or (task is not None and task.cancelling()):
+            if not self._stop_of_one(delivery, cancelled, time.perf_counter() - started):
                 raise  # we are leaving: the delivery stays in `running` and is handed back
-            self._failed(delivery, cancelled, time.perf_counter() - started)
         except RateLimited as limited:
-            member = DelayedMember(name, envelope.encode()).encode()
-            self._settler.park(delivery, limited.wait_ms, member)
-            if events:
-                self._settler.event(self._log.event("rate-limited", envelope.id, name, wait_ms=limited.wait_ms))
-            self.outcomes.emit(Outcome("parked", name, attempt, time.perf_counter() - started))
+            verdicts.parked(delivery, limited, time.perf_counter() - started)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its outcome
-            self._failed(delivery, error, time.perf_counter() - started)
+            verdicts.failed(delivery, error, time.perf_counter() - started)
         else:
-            duration = time.perf_counter() - started
-            if events:
-                self._settler.event(self._log.completed(envelope.id, name, attempt, int(duration * 1e6)))
-            self._settler.done(delivery, result)
-            self.outcomes.emit(Outcome("ok", name, attempt, duration))
+            verdicts.done(delivery, result, time.perf_counter() - started)
         del self.running[delivery.entry_id]
         self._finished += 1
 
-    def _limit(self, delivery: Delivery) -> int:
-        retry = delivery.envelope.retry
-        return self._max_attempts if retry is None or retry.max_attempts is None else retry.max_attempts
+    # --- ending one run --------------------------------------------------------------------------------------------------
 
-    def _failed(self, delivery: Delivery, error: BaseException, duration: float) -> None:
-        envelope, name = delivery.envelope, delivery.name
-        attempt = envelope.attempt + 1
-        reason = _reason(error)
-        unrecoverable = isinstance(error, UnrecoverableError)
-        log.debug("job %s (%s) failed, attempt %d: %s", envelope.id, name, attempt, reason)
-        if self._log.enabled:
-            self._settler.event(self._log.failed(envelope.id, name, attempt, reason, int(duration * 1e6)))
-        if unrecoverable:
-            self._bury(delivery, Reason.UNRECOVERABLE, reason)
-        elif attempt >= self._limit(delivery):
-            self._bury(delivery, Reason.RETRIES_EXHAUSTED, reason)
-        else:
-            backoff = envelope.retry.backoff if envelope.retry is not None else None
-            defaults = self._retry_defaults
-            wait_ms = defaults.wait_ms(attempt) if backoff is None else backoff.wait_ms(attempt, defaults)
-            member = DelayedMember(name, envelope.with_attempt(attempt).encode()).encode()
-            self._settler.retry(delivery, wait_ms, member)
-        self.outcomes.emit(Outcome("unrecoverable" if unrecoverable else "error", name, attempt, duration))
+    def cancel(self, ids: frozenset[str]) -> None:
+        """Cancels what runs among `ids`, and whatever of them comes to run from now on."""
+        self.cancelled = ids
+        for delivery in list(self.running.values()):
+            if delivery.envelope.id in ids:
+                self._end(delivery, JobCancelled(job_id=delivery.envelope.id))
 
-    def _bury(self, delivery: Delivery, reason: Reason, detail: str, attempt: int | None = None) -> None:
-        envelope = delivery.envelope
-        letter = DeadLetterFields(envelope.encode(), delivery.name, delivery.entry_id.decode(), reason, detail)
-        self._settler.bury(delivery, letter, envelope.attempt + 1 if attempt is None else attempt)
+    def expire(self, before: float, timeout_s: float) -> int:
+        """Fails what has been running since before `before`; the number of runs ended."""
+        late = [delivery for delivery in self.running.values() if delivery.started and delivery.started < before]
+        return sum(self._end(each, JobTimedOut(job_id=each.envelope.id, timeout_s=timeout_s)) for each in late)
 
+    @staticmethod
+    def _end(delivery: Delivery, why: RelevoError) -> bool:
+        if delivery.ended_by is not None or delivery.slot is None:
+            return False
+        delivery.ended_by = why
+        return delivery.slot.cancel()
 
-def _reason(error: BaseException) -> str:
-    if isinstance(error, NotEncodable):
-        return f"the handler's result cannot be stored: {error}"
-    return str(error) or type(error).__name__
+    def _stop_of_one(self, delivery: Delivery, cancelled: asyncio.CancelledError, duration: float) -> bool:
+        """Judges a run that was cancelled; False when not the run but the whole worker is being stopped."""
+        why, task = delivery.ended_by, delivery.slot
+        if why is not None:
+            if task is not None:
+                task.uncancel()  # the slot lives on
+            if isinstance(why, JobCancelled):
+                self._verdicts.cancelled(delivery, self._forget(delivery.envelope.id), duration)
+            else:
+                self._verdicts.failed(delivery, why, duration)
+            return True
+        if self._stopping or (task is not None and task.cancelling()):
+            return False
+        self._verdicts.failed(delivery, cancelled, duration)  # the handler's own doing
+        return True
+
+    def _forget(self, job_id: str) -> bytes:
+        return command("ZREM", self._keys.cancelled, job_id)

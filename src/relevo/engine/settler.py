@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from relevo.engine.admission import Admission
 from relevo.engine.delivery import Delivery
 from relevo.engine.flush import Burial, Desk, Done, Flush, Outcomes, Parking, Retry, Settlement
 from relevo.engine.loop import Signal
@@ -25,6 +26,7 @@ class Settler:
     def __init__(self, desk: Desk) -> None:
         self.settled: Signal[Settlement] = Signal()
         self.on_freed: Callable[[], None] = lambda: None
+        self.admission: Admission | None = None
         self._desk = desk
         self._outcomes = Outcomes()
         self._work = asyncio.Event()
@@ -94,8 +96,11 @@ class Settler:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)
         flush.read(replies)
-        for delivery in outcomes.deliveries():
+        settled = outcomes.deliveries()
+        for delivery in settled:
             self._desk.holdings.pop(delivery.entry_id, None)
+        if settled and self.admission is not None and self.admission.at_once:
+            self._outcomes.events.append(self.admission.freed([delivery.entry_id for delivery in settled]))
         self._outcomes.events.extend(flush.follow_ups)
         self.on_freed()
         self.settled.emit(flush.settlement)

@@ -7,40 +7,58 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply
-from relevo.broker.scripts import Script, script
+from relevo.broker.scripts import Script
+from relevo.engine.admission import ACQUIRE, Admission
+from relevo.engine.cancellation import CancelWatch
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
 from relevo.engine.exit_signals import catch_exit_signals
-from relevo.engine.flush import DEAD_LETTER, FINISH, PARK, RETRY, SETTLE_NOTED, Desk, Settlement
+from relevo.engine.flush import SCRIPTS as FLUSH_SCRIPTS
+from relevo.engine.flush import Desk, Settlement
+from relevo.engine.handlers import AnyHandler, as_handler, lifespan_of
 from relevo.engine.lanes import DISPATCH_LANES, FREE_LANE, LaneKeeper
 from relevo.engine.lease import RENEW, LeaseKeeper
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.loop import Loop, Signal
+from relevo.engine.membership import HAND_BACK, LEAVE, Membership
 from relevo.engine.pause import PauseWatch
 from relevo.engine.promoter import PROMOTE, Promoter
 from relevo.engine.reader import RECLAIM, TAKE_UP, Reader
-from relevo.engine.runner import Handler, Runner
+from relevo.engine.reports import Reports
+from relevo.engine.runner import Runner
 from relevo.engine.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
 from relevo.engine.scheduler import ScheduleLoop
+from relevo.engine.settings import WorkerSettings
 from relevo.engine.settler import Settler
 from relevo.engine.stalled import STALLED, SWEEP_CONSUMERS, StalledDetector
-from relevo.engine.validation import checked_queue_name, positive
-from relevo.errors import RelevoError, WrongType
+from relevo.engine.timeouts import TimeoutSweep
+from relevo.engine.validation import checked_queue_name
+from relevo.engine.verdicts import Verdicts
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 from relevo.wire.retry import RetryDefaults
 
 log = logging.getLogger("relevo.worker")
 
-HAND_BACK = script("hand_back")
-LEAVE = script("leave")
+CONTROL_SCRIPTS = (
+    ACQUIRE,
+    DISPATCH_LANES,
+    FREE_LANE,
+    HAND_BACK,
+    HOLD_LOCK,
+    LEAVE,
+    PROMOTE,
+    RELEASE_LOCK,
+    STALLED,
+    SWEEP_CONSUMERS,
+    *SCHEDULER_SCRIPTS,
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,7 @@ class Worker:
     def __init__(
         self,
         queue_name: str,
-        handler: Handler,
+        handler: AnyHandler,
         *,
         redis_url: str = "redis://127.0.0.1:6379",
         tls: bool = False,
@@ -118,119 +136,128 @@ class Worker:
         shutdown_deadline_s: float = 30.0,
         promote_every_ms: int = 100,
         pause_poll_ms: int = 250,
+        rate_limit_max: int | None = None,
+        rate_limit_duration_ms: int = 1000,
+        max_running: int | None = None,
+        job_timeout_s: float | None = None,
         plain_transport: bool = False,
     ) -> None:
-        if not callable(handler):
-            remedy = "pass an async function that takes a Job."
-            raise WrongType(argument="handler", value=handler, kind=type(handler).__name__, remedy=remedy)
         self._keys = QueueKeys(checked_queue_name(queue_name))
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
-        self._handler = handler
-        self._concurrency = max(1, concurrency)
-        self._max_attempts = positive("max_attempts", max_attempts, zero=True)
-        self._group = group
-        self._consumer = consumer_id or f"c-{uuid.uuid4()}"
-        self._block_ms = positive("read_block_ms", 5000 if read_block_ms is None else read_block_ms)
-        self._count = None if read_count is None else positive("read_count", read_count)
-        self._idle_s = positive("claim_min_idle_ms", claim_min_idle_ms or 30_000) / 1000
-        self._max_payload = positive("max_payload_bytes", max_payload_bytes or 1_048_576)
-        self._dlq_cap = positive("dlq_max_stream_len", dlq_max_stream_len or 100_000)
-        self._events_enabled = events_enabled
-        self._delayed_enabled = delayed_enabled
-        self._run_scheduler = run_scheduler
-        self._scheduler_tick_s = positive("scheduler_tick_ms", scheduler_tick_ms or 1000) / 1000
-        self._store_results = store_results
-        ttl_ms = positive("result_ttl_ms", 3_600_000 if result_ttl_ms is None else result_ttl_ms)
-        self._result_ttl_s = -(-ttl_ms // 1000)
-        self._retry = retry or RetryDefaults()
-        self._max_stalled = positive("max_stalled_attempts", max_stalled_attempts)
-        self._stalled_enabled = stalled_detector_enabled
-        self._deadline_s = shutdown_deadline_s
-        self._promote_s = positive("promote_every_ms", promote_every_ms) / 1000
-        self._pause_s = positive("pause_poll_ms", pause_poll_ms) / 1000
-        self._plain = plain_transport
+        self._settings = settings = WorkerSettings(
+            concurrency=concurrency,
+            max_attempts=max_attempts,
+            group=group,
+            consumer_id=consumer_id,
+            read_block_ms=read_block_ms,
+            read_count=read_count,
+            claim_min_idle_ms=claim_min_idle_ms,
+            max_payload_bytes=max_payload_bytes,
+            dlq_max_stream_len=dlq_max_stream_len,
+            events_enabled=events_enabled,
+            delayed_enabled=delayed_enabled,
+            run_scheduler=run_scheduler,
+            scheduler_tick_ms=scheduler_tick_ms,
+            store_results=store_results,
+            result_ttl_ms=result_ttl_ms,
+            retry=retry or RetryDefaults(),
+            max_stalled_attempts=max_stalled_attempts,
+            stalled_detector_enabled=stalled_detector_enabled,
+            shutdown_deadline_s=shutdown_deadline_s,
+            promote_every_ms=promote_every_ms,
+            pause_poll_ms=pause_poll_ms,
+            rate_limit_max=rate_limit_max,
+            rate_limit_duration_ms=rate_limit_duration_ms,
+            max_running=max_running,
+            job_timeout_s=job_timeout_s,
+            plain_transport=plain_transport,
+        )
+        self._handler = as_handler(handler, settings.slots)
         self._closing = threading.Event()
         self._closing_signal: asyncio.Event | None = None
         self._stop_now = False
         self._running: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
         self.started: Signal[None] = Signal()
         """Emitted once the group exists and the reader reads."""
         self.settled: Signal[Settlement] = Signal()
         """Emitted after each flush that Redis answered."""
-        self._build()
+        self._build(settings)
 
-    def _build(self) -> None:
+    def _build(self, settings: WorkerSettings) -> None:
         """The parts, wired. Nothing connects before `run`."""
-        self.holdings = Holdings(idle_s=self._idle_s)
-        self._log = EventLog(self._keys, enabled=self._events_enabled)
-        keys, group, consumer = self._keys, self._group, self._consumer
-        self._settle_link = self._link("settle", [RETRY, DEAD_LETTER, FINISH, SETTLE_NOTED, PARK])
-        self._control_link = self._link(
-            "control",
-            [
-                HOLD_LOCK,
-                RELEASE_LOCK,
-                PROMOTE,
-                STALLED,
-                SWEEP_CONSUMERS,
-                HAND_BACK,
-                LEAVE,
-                *SCHEDULER_SCRIPTS,
-                DISPATCH_LANES,
-                FREE_LANE,
-            ],
-        )
-        self._read_link = self._link("read", [RECLAIM, TAKE_UP], patience=self._block_ms / 1000 + 15)
+        keys, group, consumer = self._keys, settings.group, settings.consumer
+        self.holdings = holdings = Holdings(idle_s=settings.idle_s)
+        events = EventLog(keys, enabled=settings.events_enabled)
+        self._settle_link = self._link("settle", FLUSH_SCRIPTS)
+        self._control_link = control = self._link("control", CONTROL_SCRIPTS)
+        self._read_link = self._link("read", (RECLAIM, TAKE_UP), patience=settings.block_ms / 1000 + 15)
+        self.membership = Membership(control, keys, group, consumer, holdings)
         self.settler = Settler(
             Desk(
-                self._settle_link, keys, group, consumer, self.holdings, self._log,
-                result_ttl_s=self._result_ttl_s, dlq_cap=self._dlq_cap,
+                self._settle_link, keys, group, consumer, holdings, events,
+                result_ttl_s=settings.result_ttl_s, dlq_cap=settings.dlq_cap,
             )
         )  # fmt: skip
+        self.verdicts = Verdicts(self.settler, events, max_attempts=settings.max_attempts, retry=settings.retry)
         self.runner = Runner(
-            self._handler, self._concurrency, self.holdings, self.settler, self._log,
-            max_attempts=self._max_attempts, retry=self._retry, store_results=self._store_results,
-            codec=self._codec,
+            self._handler, settings.slots, keys, holdings, self.verdicts,
+            store_results=settings.store_results, codec=self._codec,
         )  # fmt: skip
+        self.runner.reports = Reports(self._settle_link, keys, ttl_s=settings.result_ttl_s, events=events)
         self.reader = Reader(
-            self._read_link, keys, group, consumer, self.holdings, self.settler, self._log,
-            demand=self.runner.demand, deliver=self._deliver, count=self._count, block_ms=self._block_ms,
-            max_payload=self._max_payload, max_stalled=self._max_stalled,
+            self._read_link, keys, group, consumer, holdings, self.settler, events,
+            demand=self.runner.demand, deliver=self._deliver, count=settings.read_count, block_ms=settings.block_ms,
+            max_payload=settings.max_payload, max_stalled=settings.max_stalled_attempts,
         )  # fmt: skip
-        self.pausing = PauseWatch(
-            self._control_link, keys, self.reader, self.runner,
-            hand_back=self._hand_back, wake_read=lambda: self.reader.wake_read(self._unblock), every=self._pause_s,
+        self.admission = None
+        if settings.rate_limit_max or settings.max_running:
+            self.admission = Admission(
+                control, keys, self.runner.accept, rate=settings.rate_limit_max or 0,
+                per_ms=settings.rate_limit_duration_ms, at_once=settings.max_running or 0, hold_s=settings.idle_s,
+            )  # fmt: skip
+        self.runner.admission = self.settler.admission = self.admission
+        self.leases = LeaseKeeper(
+            lambda: self._link("lease", (RENEW,)), keys, group, consumer, holdings,
+            keeps_places=settings.max_running is not None,
         )  # fmt: skip
-        self.leases = LeaseKeeper(lambda: self._link("lease", [RENEW]), keys, group, consumer, self.holdings)
-        self.runner.on_free = self.reader.freed
-        self.settler.on_freed = self.reader.freed
+        self.runner.on_free = self.settler.on_freed = self.reader.freed
         self.settler.settled.listen(self.settled.emit)
         self.reader.joined.listen(lambda _: self.started.emit(None) if self.started.count == 0 else None)
-        self.duties: list[Loop] = [self.pausing]
-        if self._delayed_enabled:
-            self.promoter = Promoter(
-                self._control_link, keys, consumer,
-                every=self._promote_s, dlq_cap=self._dlq_cap, events=self._events_enabled,
-            )  # fmt: skip
-            self.duties.append(self.promoter)
-        self.lane_keeper = LaneKeeper(self._control_link, keys, group, consumer)
-        self.duties.append(self.lane_keeper)
-        if self._run_scheduler:
-            self.scheduler = ScheduleLoop(self._control_link, keys, f"s-{uuid.uuid4()}", every=self._scheduler_tick_s)
-            self.duties.append(self.scheduler)
-        if self._stalled_enabled:
-            self.stalled_detector = StalledDetector(
-                self._control_link, keys, group, f"sd-{uuid.uuid4()}", self.settler, self._log,
-                idle_s=self._idle_s, max_stalled=self._max_stalled, dlq_cap=self._dlq_cap,
-            )  # fmt: skip
-            self.duties.append(self.stalled_detector)
+        self.duties = self._duties(settings, events)
 
-    def _link(self, purpose: str, scripts: list[Script], *, patience: float = 15.0) -> Link:
-        return Link(
-            self._address, self._keys.tag, purpose=purpose, scripts=scripts, patience=patience, plain=self._plain
-        )
+    def _duties(self, settings: WorkerSettings, events: EventLog) -> list[Loop]:
+        keys, control = self._keys, self._control_link
+        self.pausing = PauseWatch(
+            control, keys, self.reader, self.runner, hand_back=self.membership.hand_back,
+            wake_read=lambda: self.reader.wake_read(self.membership.unblock), every=settings.pause_poll_ms / 1000,
+        )  # fmt: skip
+        self.lane_keeper = LaneKeeper(control, keys, settings.group, settings.consumer)
+        self.cancel_watch = CancelWatch(control, keys, self.runner)
+        duties: list[Loop] = [self.pausing, self.lane_keeper, self.cancel_watch]
+        if settings.delayed_enabled:
+            self.promoter = Promoter(
+                control, keys, settings.consumer,
+                every=settings.promote_every_ms / 1000, dlq_cap=settings.dlq_cap, events=settings.events_enabled,
+            )  # fmt: skip
+            duties.append(self.promoter)
+        if settings.run_scheduler:
+            self.scheduler = ScheduleLoop(control, keys, f"s-{uuid.uuid4()}", every=settings.scheduler_tick_s)
+            duties.append(self.scheduler)
+        if settings.stalled_detector_enabled:
+            self.stalled_detector = StalledDetector(
+                control, keys, settings.group, f"sd-{uuid.uuid4()}", self.settler, events,
+                idle_s=settings.idle_s, max_stalled=settings.max_stalled_attempts, dlq_cap=settings.dlq_cap,
+            )  # fmt: skip
+            duties.append(self.stalled_detector)
+        if settings.job_timeout_s is not None:
+            self.timeouts = TimeoutSweep(self.runner, timeout_s=settings.job_timeout_s)
+            duties.append(self.timeouts)
+        return duties
+
+    def _link(self, purpose: str, scripts: Iterable[Script], *, patience: float = 15.0) -> Link:
+        plain = self._settings.plain_transport
+        return Link(self._address, self._keys.tag, purpose=purpose, scripts=scripts, patience=patience, plain=plain)
 
     # --- what users see ------------------------------------------------------------------------------------------------
 
@@ -241,7 +268,7 @@ class Worker:
 
     @property
     def consumer_id(self) -> str:
-        return self._consumer
+        return self._settings.consumer
 
     @property
     def is_running(self) -> bool:
@@ -278,7 +305,7 @@ class Worker:
             reason = f"cannot read: {self.reader.trouble}"
         elif not (self._read_link.up and self._settle_link.up):
             reason = f"no connection to Redis for {max(self._read_link.down_for, self._settle_link.down_for):.0f} s"
-        elif now - self.leases.last_renewal > self._idle_s and self.holdings:
+        elif now - self.leases.last_renewal > self._settings.idle_s and self.holdings:
             reason = "leases cannot be renewed"
         paused = self.is_paused()
         return WorkerHealth(
@@ -335,18 +362,20 @@ class Worker:
             return
         restore = catch_exit_signals(self._signalled) if handle_signals else lambda: None
         try:
-            self._settle_link.open_soon()  # an idle worker that could not settle must not say that it can claim
-            self.settler.start()
-            self.reader.start()
-            self.leases.start()
-            for duty in self.duties:
-                duty.start()
-            await self._closing_signal.wait()
-            await self._leave()
+            async with lifespan_of(self._handler):
+                self._settle_link.open_soon()  # an idle worker that could not settle must not say that it can claim
+                self.settler.start()
+                self.reader.start()
+                self.leases.start()
+                if self.admission is not None:
+                    self.admission.start()
+                for duty in self.duties:
+                    duty.start()
+                await self._closing_signal.wait()
+                await self._leave()
         finally:
             restore()
             await asyncio.gather(*(link.close() for link in (self._read_link, self._settle_link, self._control_link)))
-            self._closed = True
 
     def _signalled(self, name: str) -> None:
         if not self._closing.is_set():
@@ -360,12 +389,14 @@ class Worker:
 
     async def _leave(self) -> None:
         """Stop reading, give back, finish, settle, leave the group: in this order nothing is lost and nothing waits."""
-        await self.reader.stop(self._unblock)
-        await self._hand_back(self.runner.take_unstarted())
-        unfinished = await self.runner.finish(0 if self._stop_now else self._deadline_s)
+        await self.reader.stop(self.membership.unblock)
+        if self.admission is not None:
+            await self.admission.stop()
+        await self.membership.hand_back(self.runner.take_unstarted())
+        unfinished = await self.runner.finish(0 if self._stop_now else self._settings.shutdown_deadline_s)
         if unfinished:
             log.warning("queue %s: %d jobs did not finish in time and were handed back", self.name, len(unfinished))
-            await self._hand_back(unfinished)
+            await self.membership.hand_back(unfinished)
         wait_s = 2.0 if self._stop_now else 10.0
         if not await self.settler.stop(wait_s=wait_s):
             log.warning(
@@ -373,7 +404,7 @@ class Worker:
             )
         await asyncio.gather(*(duty.stop() for duty in self.duties)) if self._control_link.up else self._cancel_duties()
         await self.leases.stop()
-        await self._leave_group()
+        await self.membership.leave()
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         self.pausing.deliver(deliveries)
@@ -386,38 +417,3 @@ class Worker:
     def _cancel_duties(self) -> None:
         for duty in self.duties:
             duty.cancel()
-
-    def _unblock(self, client_id: int) -> asyncio.Future[None]:
-        async def unblock() -> None:
-            await self._control_link.call("CLIENT", "UNBLOCK", client_id, "TIMEOUT")
-
-        return asyncio.ensure_future(unblock())
-
-    async def _hand_back(self, deliveries: list[Delivery]) -> None:
-        """Gives deliveries to whoever reads next, at once and without counting a delivery."""
-        for at in range(0, len(deliveries), 500):
-            some = deliveries[at : at + 500]
-            arguments = [part for each in some for part in (each.entry_id, each.before)]
-            try:
-                await asyncio.wait_for(
-                    self._control_link.run(HAND_BACK, [self._keys.stream], self._group, self._consumer, *arguments), 5
-                )
-            except (RelevoError, OSError, TimeoutError) as error:
-                log.warning("queue %s: %d jobs could not be handed back (%s)", self.name, len(some), error)
-            for each in some:
-                self.holdings.pop(each.entry_id, None)
-
-    async def _leave_group(self) -> None:
-        """Removes our consumer; what is still pending for it (a read that was answered too late) is handed back first."""
-        try:
-            async with asyncio.timeout(3):
-                while await self._control_link.run(LEAVE, [self._keys.stream], self._group, self._consumer):
-                    pending: Reply = await self._control_link.call(
-                        "XPENDING", self._keys.stream, self._group, "-", "+", 500, self._consumer
-                    )
-                    arguments = [part for entry in pending for part in (entry[0], max(0, entry[3] - 1))]
-                    await self._control_link.run(
-                        HAND_BACK, [self._keys.stream], self._group, self._consumer, *arguments
-                    )
-        except (RelevoError, OSError, TimeoutError) as error:
-            log.debug("queue %s: the consumer stays in the group until it is swept (%s)", self.name, error)

@@ -56,6 +56,16 @@ class QueueKeys:
         return self.tag + b":stalled:lock"
 
     @cached_property
+    def places(self) -> bytes:
+        """Entries that run within the queue's concurrency limit, by when their place is free again (ours alone)."""
+        return self.tag + b":places"
+
+    @cached_property
+    def cancelled(self) -> bytes:
+        """Ids of jobs that are to be cancelled, by when the mark is forgotten (ours alone)."""
+        return self.tag + b":cancelled"
+
+    @cached_property
     def notes(self) -> bytes:
         """What relevo knows about a job beyond its envelope (ours alone), by job id."""
         return self.tag + b":notes"

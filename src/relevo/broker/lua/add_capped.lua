@@ -4,6 +4,9 @@
 -- connection broke can learn what became of this write.
 local length = redis.call('XLEN', KEYS[1])
 local cap = tonumber(ARGV[1])
+-- A write that comes late, after its producer had given it up and sent it again, finds its own number or a higher one.
+local number, verdicts = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+):?(.*)$')
+if number and tonumber(number) >= tonumber(ARGV[2]) then return {length, verdicts} end
 local taken, at = {}, 4
 while at <= #ARGV do
   local jobs = tonumber(ARGV[at])
