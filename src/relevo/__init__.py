@@ -9,12 +9,15 @@ from relevo.engine.dependencies import Depends, TaskContext
 from relevo.engine.events import QueueEvent, QueueEvents
 from relevo.engine.handlers import Handler
 from relevo.engine.introspection import FoundJob, JobPage
+from relevo.engine.introspection import FoundJob, JobPage
 from relevo.engine.job import Job
 from relevo.engine.lanes import LaneLimit, Lanes, LaneState
+from relevo.engine.maintenance import Removal
 from relevo.engine.maintenance import Removal
 from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from relevo.engine.producer import Producer
 from relevo.engine.queue import Queue
+from relevo.engine.snapshot import QueueSnapshot
 from relevo.engine.snapshot import QueueSnapshot
 from relevo.engine.standalone import PromoterProcess, Scheduler
 from relevo.engine.tasks import Task, Tasks
@@ -39,8 +42,10 @@ __all__ = [
     "Dedup",
     "Depends",
     "FoundJob",
+    "FoundJob",
     "Handler",
     "Job",
+    "JobPage",
     "JobPage",
     "LaneLimit",
     "LaneState",
@@ -51,13 +56,16 @@ __all__ = [
     "PromoterProcess",
     "Queue",
     "QueueBusy",
+    "QueueBusy",
     "QueueEvent",
     "QueueEvents",
     "QueueFull",
     "QueueSnapshot",
+    "QueueSnapshot",
     "RateLimited",
     "RawJob",
     "RelevoError",
+    "Removal",
     "Removal",
     "RepeatPattern",
     "RepeatableMeta",
