@@ -1,5 +1,6 @@
 """Every example of the README and of docs/ runs, and prints what the page says it prints."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from relevo import Queue, Worker
 from tests.acceptance.page import ROOT, WRITTEN_URL, Block, blocks_of, pages
 from tests.servers.server import Server
 
@@ -60,6 +62,18 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_the_option_tables_of_the_readme_are_true() -> None:
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    options = {**inspect.signature(Worker).parameters, **inspect.signature(Queue).parameters}
+    told = {name: default.strip() for names, default in rows for name in re.findall(r"`(\w+)`", names)}
+    assert set(told) <= set(options)
+    assert {"max_stream_len", "claim_min_idle_ms", "max_stalled_attempts"} <= set(told)
+    for name, default in told.items():
+        actual = options[name].default
+        if actual is not None:  # None stands for a default that the engine fills in; the tests of the engine know it
+            assert default.strip("`").replace(" ", "") == str(actual), f"README says {name} is {default}"
 
 
 def test_every_test_named_in_the_guarantees_exists() -> None:
