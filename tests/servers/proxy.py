@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+LATE_S = 0.15
+
 
 class Fate(Enum):
     """What happens to one piece of data from a client (as read from its socket: usually one write of it)."""
@@ -17,6 +19,7 @@ class Fate(Enum):
     CUT_BEFORE = "the server never sees it, and the connection ends"
     CUT_MIDWAY = "the server sees half of it, and the connection ends"
     CUT_AFTER = "the server answers, and the connection ends before the answer is delivered"
+    CUT_LATE = "the connection ends, and a moment later the server sees it all the same"
 
 
 class Proxy:
@@ -85,11 +88,12 @@ class Proxy:
             await asyncio.wait(self._tasks)
         await self._server.wait_closed()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         if self._refusing:
             writer.transport.abort()
@@ -158,6 +162,13 @@ class _Pair:
             self.far_writer.write(data)
             await self.far_writer.drain()
             with contextlib.suppress(TimeoutError):  # a blocking read answers when it likes
+                await asyncio.wait_for(self.answered.wait(), 1)
+        elif fate is Fate.CUT_LATE:
+            self.writer.transport.abort()
+            await asyncio.sleep(LATE_S)  # what a buffer on the way does; the client has long connected anew
+            self.far_writer.write(data)
+            await self.far_writer.drain()
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.answered.wait(), 1)
         self.abort()
 
