@@ -132,5 +132,6 @@ class LeaseKeeper:
                 delivery.lost = True
                 lost += 1
         if lost:
-            log.warning("queue %s: %d jobs were taken over by another worker", self._keys.queue, lost)
+            # After a server's death it may also be our own settle, whose answer never came.
+            log.warning("queue %s: %d jobs are no longer ours: taken over, or settled already", self._keys.queue, lost)
         return kept, lost
