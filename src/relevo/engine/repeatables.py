@@ -69,9 +69,8 @@ class Repeatables:
             MissedFiresPolicy.of(missed_fires).to_wire(),
             retry_override(attempts, backoff),
         )
-        size = len(
-            Envelope("0" * 26, spec.payload, 1 << 40, 0, spec.retry).encode()
-        )  # of each fire, as workers measure it
+        fire = Envelope("0" * 26, spec.payload, 1 << 40, 0, spec.retry)  # workers measure the whole envelope
+        size = len(fire.encode())
         if size > self._max_payload:
             raise PayloadTooLarge(job=name, size=size, limit=self._max_payload)
         timetable = Timetable.of(spec)
