@@ -193,7 +193,11 @@ class QueueEvents:
             self._link = None
 
     async def __aenter__(self) -> QueueEvents:
-        await self.ready()
+        try:
+            await self.ready()
+        except BaseException:  # `__aexit__` will not be called: the connection must not outlive us
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
