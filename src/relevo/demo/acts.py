@@ -51,6 +51,10 @@ async def produce(house: House, size: Size) -> str:
         some = range(first, min(first + _BULK, size.parcels))
         added = await queue.add_bulk([{"name": "deliver", "data": {"parcel": number}} for number in some])
         house.ids[PARCELS] += [job.id for job in added]
+        if len(house.ids[PARCELS]) % (size.parcels // 4) == 0:
+            house.stage.news(
+                f"{_count(len(house.ids[PARCELS]))} parcels are in the queue, {_BULK} in one write", "cyan"
+            )
         if size.pause_s:
             await asyncio.sleep(0.04)  # only so that the eye can follow
     waiting = (await house.snapshot(PARCELS)).waiting
@@ -65,6 +69,8 @@ async def run(house: House, size: Size) -> str:
     async def deliver(worker: str) -> None:
         await asyncio.sleep(size.handling_s)
         by[worker] += 1
+        if by.total() % (size.parcels // 4) == 0:
+            house.stage.news(f"{_count(by.total())} parcels delivered", "green")
 
     async with (
         house.worker(PARCELS, lambda _: deliver("first"), concurrency=50),
