@@ -1,0 +1,126 @@
+"""The server did what it was asked, and its answer was lost on the way: nothing is done twice, nothing is forgotten."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from relevo import Job, Queue
+from relevo.wire.keys import QueueKeys
+from tests.conformance.runs import Runs
+from tests.integration.staff import Staff
+from tests.servers.proxy import Fate, Proxy
+from tests.servers.server import Server
+
+LONG_IDLE_MS = 30_000
+QUIET = {"delayed_enabled": False, "stalled_detector_enabled": False, "run_scheduler": False, "events_enabled": False}
+
+
+@pytest.mark.parametrize("fate", [Fate.CUT_BEFORE, Fate.CUT_AFTER], ids=lambda fate: fate.name)
+@pytest.mark.parametrize(
+    ("queue_options", "add_options"),
+    [
+        ({}, {}),
+        ({"max_stream_len": 100}, {}),
+        ({}, {"job_id": "mine"}),
+        ({}, {"delay_ms": 600_000}),
+        ({}, {"delay_ms": 600_000, "job_id": "mine"}),
+    ],
+    ids=["single", "capped", "unique", "delayed", "delayed unique"],
+)
+async def test_an_add_is_done_once(
+    fate: Fate, queue_options: dict[str, Any], add_options: dict[str, Any], redis86: Server, queue_name: str
+) -> None:
+    keys = QueueKeys(queue_name)
+    async with Proxy(redis86.url) as proxy, Queue(queue_name, redis_url=proxy.url, **queue_options) as queue:
+        await queue.add("first", {})  # connected, and far from the cap as it knows
+        proxy.fates.append(fate)
+        await queue.add("second", {}, **add_options)
+        assert proxy.cuts == 1
+    delayed = "delay_ms" in add_options
+    assert redis86.call("XLEN", keys.stream) == (1 if delayed else 2)
+    assert redis86.call("ZCARD", keys.delayed) == (1 if delayed else 0)
+
+
+@pytest.mark.parametrize("fate", [Fate.CUT_BEFORE, Fate.CUT_AFTER], ids=lambda fate: fate.name)
+async def test_a_bulk_of_all_sorts_is_added_once(fate: Fate, redis86: Server, queue_name: str) -> None:
+    keys = QueueKeys(queue_name)
+    jobs: list[dict[str, Any]] = [{"name": "plain", "data": at} for at in range(50)]
+    jobs += [{"name": "by id", "data": at, "job_id": f"id-{at}"} for at in range(50)]
+    jobs += [{"name": "delayed", "data": at, "delay_ms": 600_000} for at in range(50)]
+    async with Proxy(redis86.url) as proxy, Queue(queue_name, redis_url=proxy.url) as queue:
+        await queue.add("first", {})
+        proxy.fates.append(fate)
+        await queue.add_bulk(jobs)
+        assert proxy.cuts == 1
+    assert redis86.call("XLEN", keys.stream) == 101
+    assert redis86.call("ZCARD", keys.delayed) == 50
+
+
+async def lose_the_next_answer(proxy: Proxy) -> None:
+    """To the next read of an idle worker; it is sent when the one under way ends, and waits for a job when we return."""
+    proxy.fates.append(Fate.CUT_AFTER)
+    while proxy.fates:  # noqa: ASYNC110 - the proxy has no signal
+        await asyncio.sleep(0.01)
+
+
+async def test_jobs_in_a_lost_answer_to_a_read_are_taken_up_at_once(redis86: Server, staff: Staff) -> None:
+    """They are ours by the group's books: nobody would give them to us, or to others, before the idle limit."""
+    queue, runs = await staff.queue(redis86.url), Runs()
+    async with Proxy(redis86.url) as proxy:
+        worker = await staff.worker(proxy.url, runs, claim_min_idle_ms=LONG_IDLE_MS, read_block_ms=400, **QUIET)
+        await lose_the_next_answer(proxy)
+        began = time.monotonic()
+        job = await queue.add("job", {})
+        await worker.until(done=1)
+        assert time.monotonic() - began < 10
+        assert runs.ids == [job.id]
+        assert proxy.cuts == 1
+        await staff.close()
+    assert redis86.call("XLEN", QueueKeys(staff.name).stream) == 0
+
+
+async def test_a_lost_answer_to_a_read_is_not_counted_as_a_death(redis86: Server, staff: Staff) -> None:
+    queue = await staff.queue(redis86.url)
+    stream, seen = QueueKeys(staff.name).stream, list[int]()
+
+    async def look(job: Job) -> None:
+        seen.append(redis86.call("XPENDING", stream, "default", "-", "+", 1)[0][3])
+
+    async with Proxy(redis86.url) as proxy:
+        worker = await staff.worker(proxy.url, look, claim_min_idle_ms=LONG_IDLE_MS, read_block_ms=400, **QUIET)
+        await lose_the_next_answer(proxy)
+        await queue.add("job", {})
+        await worker.until(done=1)
+        assert proxy.cuts == 1
+        await staff.close()
+    assert seen == [1]
+
+
+async def test_a_flush_whose_answer_was_lost_is_settled_once(redis86: Server, staff: Staff) -> None:
+    queue, runs = await staff.queue(redis86.url), Runs()
+    keys = QueueKeys(staff.name)
+    async with Proxy(redis86.url) as proxy:
+
+        async def handler(job: Job) -> str:
+            await runs(job)
+            # What leaves next are the settle and the next read, in either order: both answers are lost.
+            proxy.fates.extend([Fate.CUT_AFTER, Fate.CUT_AFTER])
+            if job.name == "fails":
+                raise RuntimeError("again")
+            return "an answer"
+
+        options = {**QUIET, "claim_min_idle_ms": LONG_IDLE_MS, "concurrency": 1, "store_results": True}
+        worker = await staff.worker(proxy.url, handler, **options)
+        job = await queue.add("job", {})
+        await worker.settled.wait_for(timeout=20)
+        await queue.add("fails", {}, backoff=600_000)
+        await worker.settled.wait_for(timeout=20)
+        assert proxy.cuts >= 2
+        proxy.fates.clear()
+        await staff.close()
+    assert runs.names == ["job", "fails"]
+    assert redis86.call("XLEN", keys.stream) == 0
+    assert redis86.call("ZCARD", keys.delayed) == 1
+    assert redis86.call("EXISTS", keys.result(job.id)) == 1
