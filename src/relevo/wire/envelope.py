@@ -75,6 +75,8 @@ def _decode_leniently(data: bytes) -> Envelope:
             items[1] = bytes(cast("list[int]", items[1]))
         except (TypeError, ValueError) as error:
             raise Undecodable(size=len(data), what="job envelope", reason="a payload that is not bytes") from error
+    if len(items) > 1 and isinstance(items[1], str):  # msgspec would read text as base64
+        raise Undecodable(size=len(data), what="job envelope", reason="a payload that is text")
     try:
         envelope = msgspec.convert(items, Envelope)
     except msgspec.ValidationError as error:
