@@ -2,6 +2,7 @@
 -- dead_letter.lua: takes entries out of the group and writes them to the DLQ.
 -- KEYS stream, dlq   ARGV group, owner ('': not asked), cap, then for each: entry id, number of fields and values, these
 -- -> for each 1 moved, 0 no longer ours (nothing was done)
+redis.call('XLEN', KEYS[2]) -- a key of another type fails here, before anything is taken out of the group
 local done, at = {}, 4
 while at <= #ARGV do
   local id, count = ARGV[at], tonumber(ARGV[at + 1])

@@ -30,11 +30,11 @@ if limit > 0 then
     local name, envelope = split(member)
     if envelope and envelope ~= '' then
       local id = id_of(envelope)
-      if ARGV[5] ~= '0' then
+      if ARGV[5] ~= '0' then -- pcall: an events key that cannot be written must not hold up the jobs
         if name == '' then
-          redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[5], '*', 'e', 'waiting', 'id', id or '', 'ts', now)
+          redis.pcall('XADD', KEYS[5], 'MAXLEN', '~', ARGV[5], '*', 'e', 'waiting', 'id', id or '', 'ts', now)
         else
-          redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[5], '*', 'e', 'waiting', 'id', id or '', 'ts', now, 'n', name)
+          redis.pcall('XADD', KEYS[5], 'MAXLEN', '~', ARGV[5], '*', 'e', 'waiting', 'id', id or '', 'ts', now, 'n', name)
         end
       end
       local lane = id and noted and lane_of(id)

@@ -3,6 +3,7 @@
 -- KEYS lock, stream, dlq   ARGV holder, group, idle ms, deliveries allowed, limit, dlq cap
 -- -> {abandoned entries seen, {{entry id, deliveries, envelope, name} of each one moved}}, or {-1} without the lock
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {-1} end
+redis.call('XLEN', KEYS[3]) -- a key of another type fails here, before anything is taken out of the group
 local pending = redis.call('XPENDING', KEYS[2], ARGV[2], 'IDLE', ARGV[3], '-', '+', ARGV[5])
 local moved = {}
 for _, each in ipairs(pending) do
