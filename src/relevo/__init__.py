@@ -7,17 +7,15 @@ from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
 from relevo.engine.dedup import Dedup
 from relevo.engine.dependencies import Depends, TaskContext
 from relevo.engine.events import QueueEvent, QueueEvents
+from relevo.engine.flows import After, Flow, FlowRun, FlowState, ParentResult
 from relevo.engine.handlers import Handler
-from relevo.engine.introspection import FoundJob, JobPage
 from relevo.engine.introspection import FoundJob, JobPage
 from relevo.engine.job import Job
 from relevo.engine.lanes import LaneLimit, Lanes, LaneState
 from relevo.engine.maintenance import Removal
-from relevo.engine.maintenance import Removal
 from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from relevo.engine.producer import Producer
 from relevo.engine.queue import Queue
-from relevo.engine.snapshot import QueueSnapshot
 from relevo.engine.snapshot import QueueSnapshot
 from relevo.engine.standalone import PromoterProcess, Scheduler
 from relevo.engine.tasks import Task, Tasks
@@ -34,6 +32,7 @@ def version() -> str:
 
 
 __all__ = [
+    "After",
     "BackoffSpec",
     "Batch",
     "Consumer",
@@ -41,31 +40,30 @@ __all__ = [
     "DeadLetterFilter",
     "Dedup",
     "Depends",
-    "FoundJob",
+    "Flow",
+    "FlowRun",
+    "FlowState",
     "FoundJob",
     "Handler",
     "Job",
-    "JobPage",
     "JobPage",
     "LaneLimit",
     "LaneState",
     "Lanes",
     "MissedFiresPolicy",
     "NotSupportedError",
+    "ParentResult",
     "Producer",
     "PromoterProcess",
     "Queue",
-    "QueueBusy",
     "QueueBusy",
     "QueueEvent",
     "QueueEvents",
     "QueueFull",
     "QueueSnapshot",
-    "QueueSnapshot",
     "RateLimited",
     "RawJob",
     "RelevoError",
-    "Removal",
     "Removal",
     "RepeatPattern",
     "RepeatableMeta",

@@ -146,6 +146,10 @@ class BadTask(RelevoError, ValueError):
     """The function {task!r} cannot be a task: {reason}. {remedy}"""
 
 
+class BadFlow(RelevoError, ValueError):
+    """The flow cannot be used: {reason}. {remedy}"""
+
+
 class BadBatchOutcome(RelevoError):
     """The batch handler returned {given} outcomes for {wanted} jobs: return one for each, in their order, or None."""
 

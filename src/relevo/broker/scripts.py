@@ -52,6 +52,7 @@ def _whole(text: str, native: bool) -> str:
         "--!gate": _read("gate_native") if native else _read("gate_plain"),
         "--!member": _read("member"),
         "--!lane": _read("lane"),
+        "--!flow": _read("flow"),
         "--!forget": _read("forget"),
     }
     lines = text.split("\n")

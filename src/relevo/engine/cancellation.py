@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply, command
-from relevo.engine.loop import Loop, Signal
-from relevo.engine.runner import Runner
+from relevo.broker.resp import command
 from relevo.wire.keys import QueueKeys
 
 _KEPT_MS = 24 * 3600 * 1000
@@ -28,24 +26,3 @@ class Cancellations:
             + command("PEXPIRE", self._keys.cancelled, 2 * _KEPT_MS),
             3,
         )
-
-
-class CancelWatch(Loop):
-    """Tells the runner which jobs are marked."""
-
-    def __init__(self, link: Link, keys: QueueKeys, runner: Runner, *, every: float = 0.25) -> None:
-        super().__init__("cancel-watch", every=every)
-        self.seen: Signal[frozenset[str]] = Signal()
-        self._link = link
-        self._keys = keys
-        self._runner = runner
-
-    async def tick(self) -> float | None:
-        marked: Reply = await self._link.call(
-            "ZRANGEBYSCORE", self._keys.cancelled, time.time_ns() // 1_000_000, "+inf", "LIMIT", 0, 10_000
-        )
-        ids = frozenset(each.decode(errors="replace") for each in marked)
-        if ids or self._runner.cancelled:
-            self._runner.cancel(ids)
-            self.seen.emit(ids)
-        return None

@@ -40,6 +40,9 @@ class Done(NamedTuple):
 
     delivery: Delivery
     result: bytes
+    cancelled: bool = False
+    by_script: bool = False
+    """A full server refused the plain commands: it still lets a script free an entry and then write."""
 
 
 class Retry(NamedTuple):
@@ -120,6 +123,7 @@ class Desk:
     log: EventLog
     result_ttl_s: int
     dlq_cap: int
+    store_results: bool = True
 
 
 class Flush:
@@ -151,9 +155,9 @@ class Flush:
     def _pack(self, outcomes: Outcomes, now: float) -> None:
         trusted = self._desk.holdings.trusted
         plain = [item for item in outcomes.done if item.delivery.notes is None]
-        safe = [item for item in plain if trusted(item.delivery, now)]
+        safe = [item for item in plain if trusted(item.delivery, now) and not item.by_script]
         if len(safe) != len(plain):
-            self._finish([item for item in plain if not trusted(item.delivery, now)])
+            self._finish([item for item in plain if not trusted(item.delivery, now) or item.by_script])
         if safe:
             self._acknowledge(safe)
         if outcomes.retries or outcomes.burials or outcomes.parkings or len(plain) != len(outcomes.done):
@@ -181,29 +185,38 @@ class Flush:
 
     def _acknowledge(self, items: list[Done]) -> None:
         desk = self._desk
-        for item in items:
-            if item.result:
-                key = desk.keys.result(item.delivery.envelope.id)
-                self._add(command("SET", key, item.result, "EX", desk.result_ttl_s), _ignore)
         stream, group = desk.keys.stream, desk.group
         ids = [item.delivery.entry_id for item in items]
+        results = [
+            command("SET", desk.keys.result(item.delivery.envelope.id), item.result, "EX", desk.result_ttl_s)
+            for item in items
+            if item.result
+        ]
 
         def count(reply: Reply) -> None:
             if isinstance(reply, ReplyError):
                 log.error("acks of queue %s refused: %s", desk.keys.queue, reply)
+                if reply.code in ("OOM", "EXECABORT"):  # a full server takes nothing into a MULTI
+                    self.kept.extend(item._replace(by_script=True) for item in items)
                 return
             gone = cast("list[int]", reply).count(1) if isinstance(reply, list) else int(reply)
             self.settlement.done += gone
             self.settlement.lost += len(ids) - gone
 
-        if desk.link.capabilities.ack_delete:
-            self._add(pack((b"XACKDEL", stream, group, b"IDS", len(ids), *ids)), count)
+        native = desk.link.capabilities.ack_delete
+        acks = [pack((b"XACKDEL", stream, group, b"IDS", len(ids), *ids))]
+        if not native:
+            acks = [pack((b"XACK", stream, group, *ids)), pack((b"XDEL", stream, *ids))]
+        if native and not results:
+            self._add(acks[0], count)
             return
-        # No XACKDEL here: both halves in one MULTI, so that a crash never leaves an acked entry in the stream for ever.
-        for packed in (command("MULTI"), pack((b"XACK", stream, group, *ids)), pack((b"XDEL", stream, *ids))):
+        # In one MULTI: a crash never leaves an acked entry in the stream for ever, nor a finished job without its result.
+        for packed in (command("MULTI"), *results, *acks):
             self._add(packed, _ignore)
+        place = len(results)
         self._add(
-            command("EXEC"), lambda reply: count(cast("list[Reply]", reply)[0] if isinstance(reply, list) else reply)
+            command("EXEC"),
+            lambda reply: count(cast("list[Reply]", reply)[place] if isinstance(reply, list) else reply),
         )
 
     def _finish(self, items: list[Done]) -> None:
@@ -260,14 +273,17 @@ class Flush:
         desk = self._desk
         for chunk in _chunks(items):
             arguments: list[Argument] = [
-                desk.keys.tag, desk.group, owner, LANE_WINDOW, desk.dlq_cap, desk.result_ttl_s
+                desk.keys.tag, desk.group, owner, LANE_WINDOW, desk.dlq_cap,
+                desk.result_ttl_s if desk.store_results else 0,
             ]  # fmt: skip
             for item in chunk:
                 delivery, notes = item.delivery, item.delivery.notes or Notes()
-                result = item.result if isinstance(item, Done) else b""
-                fields = item.letter.encode() if isinstance(item, Burial) else []
-                place = (notes.lane or "", notes.dedup or "")
-                arguments += (delivery.entry_id, delivery.envelope.id, *place, result, len(fields), *fields)
+                if isinstance(item, Done):
+                    state, said, fields = "cancelled" if item.cancelled else "done", item.result, list[bytes]()
+                else:
+                    state, said, fields = "failed", item.letter.detail.encode(errors="replace"), item.letter.encode()
+                held = (notes.lane or "", notes.dedup or "", *notes.node)
+                arguments += (delivery.entry_id, delivery.envelope.id, *held, state, said, len(fields), *fields)
 
             def count(reply: Reply, chunk: list[Done | Burial] = chunk) -> None:
                 for item in self._ours(reply, chunk):

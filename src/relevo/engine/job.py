@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from relevo.errors import BadArgument, NoQueue, NotRunning
 
 if TYPE_CHECKING:
+    from relevo.engine.flows import ParentResult
     from relevo.engine.queue import Queue
     from relevo.engine.reports import Reports
 
@@ -29,6 +30,8 @@ class Job:
     created_at_ms: int
     _queue: Queue | None = field(default=None, repr=False, compare=False)
     _reports: Reports | None = field(default=None, repr=False, compare=False)
+    flow: str | None = field(default=None, repr=False, compare=False)
+    """Which place of which flow this job has, if any."""
 
     @property
     def attempts_made(self) -> int:
@@ -58,6 +61,10 @@ class Job:
     async def log(self, line: str) -> int:
         """Adds a line to the job's log, kept for a while after its end; returns how many lines there are."""
         return await self._say().log(self.id, line)
+
+    async def parent_results(self) -> dict[str, ParentResult]:
+        """What the jobs before this one in its flow returned, by their keys; empty for a job of no flow."""
+        return {} if self.flow is None else await self._say().flows.parent_results(self.flow)
 
     def _say(self) -> Reports:
         if self._reports is None:

@@ -8,7 +8,7 @@ ordinary entry of the stream; any worker runs it, a relevo worker frees its plac
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from relevo.wire.notes import Notes
 log = logging.getLogger("relevo.lanes")
 
 DISPATCH_LANES = script("dispatch_lanes")
-FREE_LANE = script("free_lane")
+RELEASE_GONE = script("release_gone")
 
 WINDOW = 256
 """How many laned jobs may wait in the stream: enough to keep workers busy, few enough that turns mean something."""
@@ -114,7 +114,7 @@ class LaneKeeper(Loop):
         self._keys = keys
         self._group = group
         self._quiet_ticks = 0
-        self._suspects: set[tuple[str, str]] = set()
+        self._suspects: set[str] = set()
 
     async def tick(self) -> float | None:
         await self._link.ready()
@@ -144,29 +144,25 @@ class LaneKeeper(Loop):
         await self.lock.release_lock()
 
     async def audit(self) -> int:
-        """Frees the places of jobs that are gone: removed by hand, or finished by a worker that knows no lanes. A job must
-        be missing in two audits, since one on its way between two keys may be seen in neither."""
-        noted: Reply = await self._link.call("HGETALL", self._keys.notes)
-        laned = {
-            (noted[at].decode(errors="replace"), lane)
-            for at in range(0, len(noted), 2)
-            if (lane := Notes.decode(noted[at + 1]).lane) is not None
-        }
-        if not laned:
+        """Releases what jobs hold that are gone: removed by hand, or finished by a worker that knows no notes. A job must be
+        missing in two audits, since one on its way between two keys may be seen in neither."""
+        stored: Reply = await self._link.call("HGETALL", self._keys.notes)
+        noted = {stored[at].decode(errors="replace"): Notes.decode(stored[at + 1]) for at in range(0, len(stored), 2)}
+        if not noted:
             self._suspects = set()
             return 0
-        alive = await self._alive(laned)
+        alive = await self._alive({notes.lane for notes in noted.values() if notes.lane})
         if alive is None:
             return 0
-        missing = {(job_id, lane) for job_id, lane in laned if job_id not in alive}
-        gone, self._suspects = missing & self._suspects, missing
+        missing = noted.keys() - alive
+        gone, self._suspects = missing & self._suspects, set(missing)
         if gone:
-            await free_lanes(self._link, self._keys, gone)
-            log.warning("queue %s: freed the places of %d laned jobs that are gone", self._keys.queue, len(gone))
+            await release_gone(self._link, self._keys, {job_id: noted[job_id] for job_id in gone}, "the job is gone")
+            log.warning("queue %s: released what %d jobs held that are gone", self._keys.queue, len(gone))
             self.freed.emit(len(gone))
         return len(gone)
 
-    async def _alive(self, laned: set[tuple[str, str]]) -> set[str] | None:
+    async def _alive(self, lanes: set[str]) -> set[str] | None:
         """Ids of jobs in the stream, the delayed set and the lanes; None when there are too many to look through."""
         ids: set[str] = set()
         after = b"-"
@@ -179,7 +175,7 @@ class LaneKeeper(Loop):
         else:
             return None
         members: Reply = await self._link.call("ZRANGE", self._keys.delayed, 0, _PAGE * _AUDIT_PAGES)
-        for lane in {lane for _, lane in laned}:
+        for lane in lanes:
             members += await self._link.call("LRANGE", self._keys.lane(lane), 0, _PAGE * _AUDIT_PAGES)
         for member in members:
             try:
@@ -189,12 +185,12 @@ class LaneKeeper(Loop):
         return ids
 
 
-async def free_lanes(link: Link, keys: QueueKeys, gone: Iterable[tuple[str, str]]) -> None:
-    """Gives up the places of jobs (id, lane) that ended without being settled by a worker of ours."""
+async def release_gone(link: Link, keys: QueueKeys, gone: Mapping[str, Notes], why: str) -> None:
+    """Gives up what jobs held that ended without being settled by a worker of ours."""
     arguments: list[Argument] = [keys.tag]
-    for job_id, lane in gone:
-        arguments += (job_id, lane)
-    await link.run(FREE_LANE, [keys.notes], *arguments)
+    for job_id, notes in gone.items():
+        arguments += (job_id, notes.lane or "", notes.dedup or "", *notes.node, why)
+    await link.run(RELEASE_GONE, [keys.stream, keys.notes], *arguments)
 
 
 def checked_lane(lane: object, *, all_allowed: bool = False) -> str:

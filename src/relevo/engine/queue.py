@@ -17,6 +17,8 @@ from relevo.engine.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
 from relevo.engine.dedup import Dedup
 from relevo.engine.delays import DelayMsLike
 from relevo.engine.events import QueueEvents
+from relevo.engine.flows import SCRIPTS as FLOW_SCRIPTS
+from relevo.engine.flows import Flow, FlowRun, Flows
 from relevo.engine.job import Job
 from relevo.engine.lanes import Lanes
 from relevo.engine.parcel import Packing
@@ -272,6 +274,11 @@ class Queue(QueueAdmin):
         await self._open().sender.add(((envelope.encode(), spec.job_name.encode()),))
         return Job(envelope.id, spec.job_name, self._codec.decode(spec.payload), 0, now_ms, self)
 
+    async def start_flow(self, flow: Flow) -> FlowRun:
+        """Starts jobs that wait for each other; the returned run tells where they are and can be waited for or cancelled."""
+        opened = self._open()
+        return await Flows(opened.link, self._keys).start_flow(flow, self._packing, opened.mint, cap=self._cap)
+
     @property
     def lanes(self) -> Lanes:
         """The lanes and their limits."""
@@ -367,7 +374,7 @@ class Queue(QueueAdmin):
                 self._opened.pop(ended, None)
             keys, scripts = (
                 self._keys,
-                (ADD_CAPPED, CANCEL_DELAYED, REPLAY, *POST_SCRIPTS, *REPEATABLE_SCRIPTS, *ADMIN_SCRIPTS),
+                (ADD_CAPPED, CANCEL_DELAYED, REPLAY, *POST_SCRIPTS, *FLOW_SCRIPTS, *REPEATABLE_SCRIPTS, *ADMIN_SCRIPTS),
             )
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
             sender = Sender(link, keys, cap=self._cap)

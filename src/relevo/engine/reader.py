@@ -189,12 +189,16 @@ class Reader:
         # comes to us like any other worker's.
         while self.joined.count:
             sent_at = time.monotonic()
+            held = frozenset(
+                self._holdings
+            )  # what is settled while the answer travels is in it, and must not run again
             entries: Reply = await self._link.run(
                 TAKE_UP, [self._keys.stream], self._group, self._consumer, after, _MOST_AT_ONCE
             )
             if not entries:
                 break
-            await self._take([entry for entry in entries if entry[0] not in self._holdings], sent_at)
+            held |= self._holdings.keys()
+            await self._take([entry for entry in entries if entry[0] not in held], sent_at)
             after = b"(" + entries[-1][0]
         self._recheck = False
         self.joined.emit(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, command
 from relevo.engine.events import EventLog
+from relevo.engine.flows import Flows
 from relevo.errors import BadArgument
 from relevo.wire.keys import QueueKeys
 
@@ -18,6 +19,7 @@ class Reports:
     def __init__(self, link: Link, keys: QueueKeys, *, ttl_s: int = 3600, events: EventLog | None = None) -> None:
         self._link = link
         self._keys = keys
+        self.flows = Flows(link, keys)
         self._ttl_s = ttl_s
         self._log = events
 

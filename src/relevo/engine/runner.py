@@ -167,12 +167,15 @@ class Runner:
             return
         verdicts.started(delivery)
         job = Job(envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self.reports)
+        if delivery.notes is not None:
+            job.flow = delivery.notes.flow
         delivery.slot = asyncio.current_task()
         delivery.started = started = time.perf_counter()
         self.running[delivery.entry_id] = delivery
         try:
             value = await self._handler(job)
-            result = self._encode(value, delivery.name) if value is not None and self._store_results else b""
+            wanted = self._store_results or (delivery.notes is not None and delivery.notes.flow is not None)
+            result = self._encode(value, delivery.name) if wanted and value is not None else b""
         except asyncio.CancelledError as cancelled:
             if not self._stop_of_one(delivery, cancelled, time.perf_counter() - started):
                 raise  # we are leaving: the delivery stays in `running` and is handed back

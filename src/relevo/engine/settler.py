@@ -35,8 +35,8 @@ class Settler:
 
     # --- handed in by the runner and the reader ------------------------------------------------------------------------
 
-    def done(self, delivery: Delivery, result: bytes) -> None:
-        self._outcomes.done.append(Done(delivery, result))
+    def done(self, delivery: Delivery, result: bytes, *, cancelled: bool = False) -> None:
+        self._outcomes.done.append(Done(delivery, result, cancelled))
         self._work.set()
 
     def retry(self, delivery: Delivery, wait_ms: int, member: bytes) -> None:

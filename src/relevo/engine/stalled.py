@@ -9,7 +9,7 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
 from relevo.engine.events import EventLog
-from relevo.engine.lanes import free_lanes
+from relevo.engine.lanes import release_gone
 from relevo.engine.lock import Lock
 from relevo.engine.loop import AGAIN, Loop, Signal
 from relevo.engine.settler import Settler
@@ -79,20 +79,21 @@ class StalledDetector(Loop):
         for entry_id, deliveries, data, name in reply[1]:
             self._report(entry_id.decode(), deliveries, data, name.decode(errors="replace"))
         if reply[1]:
-            await self._free_lanes([data for _, _, data, _ in reply[1]])
+            await self._release([data for _, _, data, _ in reply[1]])
         gone: Reply = await self._link.run(SWEEP_CONSUMERS, [self._keys.stream], self._group, self._forget_ms)
         if gone:
             log.info("queue %s: removed %d consumers nobody runs", self._keys.queue, len(gone))
         self.scanned.emit(StalledTick(reply[0], len(reply[1]), len(gone)))
         return AGAIN if len(reply[1]) == self._batch else None
 
-    async def _free_lanes(self, envelopes: list[bytes]) -> None:
-        """A laned job that was dead-lettered here was not settled by a worker: its place has to be given up."""
+    async def _release(self, envelopes: list[bytes]) -> None:
+        """A job that was dead-lettered here was not settled by a worker: what it held has to be given up."""
         ids = [envelope.id for envelope in map(_readable, envelopes) if envelope.id]
         if ids:
             noted: Reply = await self._link.call("HMGET", self._keys.notes, *ids)
-            lanes = {job_id: Notes.decode(notes).lane for job_id, notes in zip(ids, noted, strict=True) if notes}
-            await free_lanes(self._link, self._keys, [(job_id, lane) for job_id, lane in lanes.items() if lane])
+            held = {job_id: Notes.decode(notes) for job_id, notes in zip(ids, noted, strict=True) if notes}
+            if held:
+                await release_gone(self._link, self._keys, held, Reason.STALLED)
 
     def _report(self, entry_id: str, deliveries: int, data: bytes, name: str) -> None:
         envelope = _readable(data)

@@ -85,7 +85,7 @@ class Verdicts:
 
     def cancelled(self, delivery: Delivery, forget: bytes, duration: float) -> None:
         """`forget` is the packed command that takes the mark away, now that it has done its work."""
-        self._settler.done(delivery, b"")
+        self._settler.done(delivery, b"", cancelled=True)
         self._settler.event(forget)
         if self._log.enabled:
             envelope = delivery.envelope

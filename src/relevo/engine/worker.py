@@ -15,14 +15,14 @@ from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import Script
 from relevo.engine.admission import ACQUIRE, Admission
-from relevo.engine.cancellation import CancelWatch
+from relevo.engine.cancel_watch import CancelWatch
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
 from relevo.engine.exit_signals import catch_exit_signals
 from relevo.engine.flush import SCRIPTS as FLUSH_SCRIPTS
 from relevo.engine.flush import Desk, Settlement
 from relevo.engine.handlers import AnyHandler, as_handler, lifespan_of
-from relevo.engine.lanes import DISPATCH_LANES, FREE_LANE, LaneKeeper
+from relevo.engine.lanes import DISPATCH_LANES, RELEASE_GONE, LaneKeeper
 from relevo.engine.lease import RENEW, LeaseKeeper
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.loop import Loop, Signal
@@ -49,11 +49,11 @@ log = logging.getLogger("relevo.worker")
 CONTROL_SCRIPTS = (
     ACQUIRE,
     DISPATCH_LANES,
-    FREE_LANE,
     HAND_BACK,
     HOLD_LOCK,
     LEAVE,
     PROMOTE,
+    RELEASE_GONE,
     RELEASE_LOCK,
     STALLED,
     SWEEP_CONSUMERS,
@@ -196,7 +196,7 @@ class Worker:
         self.settler = Settler(
             Desk(
                 self._settle_link, keys, group, consumer, holdings, events,
-                result_ttl_s=settings.result_ttl_s, dlq_cap=settings.dlq_cap,
+                result_ttl_s=settings.result_ttl_s, dlq_cap=settings.dlq_cap, store_results=settings.store_results,
             )
         )  # fmt: skip
         self.verdicts = Verdicts(self.settler, events, max_attempts=settings.max_attempts, retry=settings.retry)

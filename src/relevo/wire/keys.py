@@ -96,6 +96,10 @@ class QueueKeys:
         """Ids of the jobs of one lane that have left it and are not finished."""
         return self.tag + b":lane:" + lane.encode() + b":flying"
 
+    def flow(self, flow_id: str) -> bytes:
+        """The state of one flow (ours alone); expires some time after the flow has ended."""
+        return self.tag + b":flow:" + flow_id.encode()
+
     def dedup(self, key: str) -> bytes:
         return self.tag + b":dedup:" + key.encode()
 

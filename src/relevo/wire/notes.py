@@ -19,7 +19,14 @@ class Notes(msgspec.Struct, omit_defaults=True, frozen=True):
     lane: str | None = None
     dedup: str | None = None
     flow: str | None = None
+    """`<flow id>/<number of the node>`."""
     trace: dict[str, str] | None = None
+
+    @property
+    def node(self) -> tuple[str, str]:
+        """The flow's id and the node's number; empty for a job of no flow."""
+        flow, _, number = (self.flow or "").rpartition("/")
+        return flow, number if flow else ""
 
     def encode(self) -> bytes:
         return msgspec.msgpack.encode(self)
