@@ -40,6 +40,7 @@ class Done(NamedTuple):
 
     delivery: Delivery
     result: bytes
+    cancelled: bool = False
     by_script: bool = False
     """A full server refused the plain commands: it still lets a script free an entry and then write."""
 
@@ -122,6 +123,7 @@ class Desk:
     log: EventLog
     result_ttl_s: int
     dlq_cap: int
+    store_results: bool = True
 
 
 class Flush:
@@ -271,14 +273,17 @@ class Flush:
         desk = self._desk
         for chunk in _chunks(items):
             arguments: list[Argument] = [
-                desk.keys.tag, desk.group, owner, LANE_WINDOW, desk.dlq_cap, desk.result_ttl_s
+                desk.keys.tag, desk.group, owner, LANE_WINDOW, desk.dlq_cap,
+                desk.result_ttl_s if desk.store_results else 0,
             ]  # fmt: skip
             for item in chunk:
                 delivery, notes = item.delivery, item.delivery.notes or Notes()
-                result = item.result if isinstance(item, Done) else b""
-                fields = item.letter.encode() if isinstance(item, Burial) else []
-                place = (notes.lane or "", notes.dedup or "")
-                arguments += (delivery.entry_id, delivery.envelope.id, *place, result, len(fields), *fields)
+                if isinstance(item, Done):
+                    state, said, fields = "cancelled" if item.cancelled else "done", item.result, list[bytes]()
+                else:
+                    state, said, fields = "failed", item.letter.detail.encode(errors="replace"), item.letter.encode()
+                held = (notes.lane or "", notes.dedup or "", *notes.node)
+                arguments += (delivery.entry_id, delivery.envelope.id, *held, state, said, len(fields), *fields)
 
             def count(reply: Reply, chunk: list[Done | Burial] = chunk) -> None:
                 for item in self._ours(reply, chunk):
