@@ -1,11 +1,13 @@
 """`relevo doctor`: names each danger with its remedy, and passes a server that is fit."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from relevo import Job, Queue, Worker
 from relevo.broker.checkup import Facts, Finding, Level, check_up
-from tests.acceptance.conftest import Cli, relevo
+from tests.acceptance.conftest import Cli, Said, relevo
 from tests.conftest import Launch
 from tests.servers.cluster import RedisCluster
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server
@@ -65,6 +67,26 @@ def test_a_queue_without_workers_is_a_danger(valkey: Server, cli: Cli, queue_nam
     cli("add", queue_name, "lonely")
     found = _findings(cli("doctor", queue_name, "--json").data)
     assert (found["waiting"]["level"], found["waiting"]["remedy"]) == ("danger", "Start a worker for this queue.")
+
+
+def test_a_queue_with_a_worker_is_well_however_many_wait(valkey: Server, queue_name: str) -> None:
+    async def story() -> Said:
+        running, release = asyncio.Event(), asyncio.Event()
+
+        async def hold(_: Job) -> None:
+            running.set()
+            await release.wait()
+
+        async with Queue(queue_name, redis_url=valkey.url) as queue:
+            await queue.add_bulk([{"name": "slow", "data": None}] * 5)
+            async with Worker(queue_name, hold, redis_url=valkey.url, concurrency=1):
+                await asyncio.wait_for(running.wait(), 20)
+                said = await asyncio.to_thread(relevo, "doctor", queue_name, "--json", url=valkey.url)
+                release.set()
+        return said
+
+    found = _findings(asyncio.run(story()).data)["waiting"]
+    assert (found["level"], found["found"].partition(",")[0]) == ("ok", "4")
 
 
 def test_a_queue_whose_delayed_jobs_nobody_promotes_is_a_danger(valkey: Server, cli: Cli, queue_name: str) -> None:

@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 import sys
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 from relevo import Queue, Worker
+from relevo.wire.keys import QueueKeys
 from tests.acceptance.page import ROOT, WRITTEN_URL, Block, blocks_of, pages
 from tests.servers.server import Server
 
@@ -74,6 +76,19 @@ def test_the_option_tables_of_the_readme_are_true() -> None:
         actual = options[name].default
         if actual is not None:  # None stands for a default that the engine fills in; the tests of the engine know it
             assert default.strip("`").replace(" ", "") == str(actual), f"README says {name} is {default}"
+
+
+def test_every_key_of_a_queue_stands_in_the_page_about_the_wire() -> None:
+    page = (ROOT / "docs/wire.md").read_text()
+    told = {re.sub(r"<[^>]+>", "X", key) for key in re.findall(r"`(:[\w:<> -]+)`", page)}
+    keys, written = QueueKeys("q"), set[bytes]()
+    for name, member in vars(QueueKeys).items():
+        if isinstance(member, cached_property):
+            written.add(getattr(keys, name))
+        elif inspect.isfunction(member) and not name.startswith("_"):
+            written.add(member(keys, "X"))
+    assert len(written) > 15
+    assert sorted({key.decode().removeprefix("{chasqui:q}") for key in written} - told) == []
 
 
 def test_every_test_named_in_the_guarantees_exists() -> None:

@@ -10,15 +10,16 @@ import typer
 from relevo.broker.address import Address, Node
 from relevo.broker.checkup import Facts, Finding, Level, check_up
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply
+from relevo.broker.resp import Reply, pairs
 from relevo.cli.screen import Json, console, count, print_json, say, span, table
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.snapshot import QueueSnapshot
+from relevo.engine.snapshot import HANDED_BACK, QueueSnapshot
 from relevo.engine.validation import checked_queue_name
 from relevo.wire.keys import QueueKeys
 
 _DLQ_CAP = 100_000
 _LATE_MS = 10_000
+_SILENT_MS = 60_000
 _STYLES = {Level.OK: "green", Level.NOTE: "yellow", Level.DANGER: "bold red"}
 
 
@@ -49,7 +50,8 @@ async def _examine(server: Server, queue: str | None) -> list[tuple[str, Finding
     if queue is not None:
         async with server.link(keys) as link:
             snapshot = await QueueSnapshot.take(link, keys)
-        found += [(f"queue {queue}", finding) for finding in _queue_findings(snapshot)]
+            workers = await _workers(link, keys) if snapshot.group_exists else 0
+        found += [(f"queue {queue}", finding) for finding in _queue_findings(snapshot, workers)]
     return found
 
 
@@ -68,10 +70,20 @@ async def _masters(link: Link) -> list[Node]:
     return list(dict.fromkeys(Node((master[0] or b"").decode() or here, master[1]) for _, _, master, *_ in ranges))
 
 
-def _queue_findings(snapshot: QueueSnapshot) -> list[Finding]:
+async def _workers(link: Link, keys: QueueKeys, group: str = "default") -> int:
+    """Consumers that have asked for work or renewed a lease lately: one that died stays in the group for a while."""
+    consumers: Reply = await link.call("XINFO", "CONSUMERS", keys.stream, group)
+    seen = (pairs(each) for each in consumers)
+    return sum(each[b"name"] != HANDED_BACK and int(each[b"idle"]) < _SILENT_MS for each in seen)
+
+
+def _queue_findings(snapshot: QueueSnapshot, workers: int) -> list[Finding]:
     found: list[Finding] = []
     waiting = f"{count(snapshot.waiting)}, the oldest for {span(snapshot.oldest_waiting_ms)}"
-    if snapshot.waiting and snapshot.consumers == 0:
+    if snapshot.paused:
+        remedy = "`Queue.resume` lets workers go on."
+        found.append(Finding(Level.NOTE, "paused", "the queue is paused: nothing of it runs", remedy))
+    if snapshot.waiting and workers == 0:
         found.append(Finding(Level.DANGER, "waiting", f"{waiting}; no worker", "Start a worker for this queue."))
     else:
         found.append(Finding(Level.OK, "waiting", waiting if snapshot.waiting else "none"))

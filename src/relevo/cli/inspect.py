@@ -40,11 +40,13 @@ def rows(snapshot: QueueSnapshot) -> list[tuple[str, str]]:
     pending = count(snapshot.pending) if snapshot.group_exists else "- (group not created)"
     return [
         ("stream depth", count(snapshot.stream)),
+        ("paused", "yes" if snapshot.paused else "no"),
         ("waiting", count(snapshot.waiting)),
         ("oldest waiting", span(snapshot.oldest_waiting_ms)),
         ("pending (with workers)", pending),
-        ("workers in the group", count(snapshot.consumers)),
+        ("consumers in the group", count(snapshot.consumers)),
         ("delayed depth", count(snapshot.delayed)),
+        ("due, not promoted yet", count(snapshot.due)),
         ("oldest delayed lag", span(snapshot.overdue_ms)),
         ("next delayed due in", span(snapshot.next_due_ms)),
         ("DLQ depth", count(snapshot.dead)),
