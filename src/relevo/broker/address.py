@@ -67,6 +67,10 @@ class Address:
             url = "redis://" + url
         parts = urlsplit(url)
         scheme = parts.scheme.lower()
+        if scheme != "unix" and "@" in parts.path + parts.query.partition("=")[0] + parts.fragment:
+            # A bare / ? or # has cut the password in two: no part of this URL may be shown.
+            reason = "its password holds a / ? or #: percent-encode it (%2F %3F %23)"
+            raise BadUrl(url=f"{scheme}://...", reason=reason)
         shown = f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         kind = _KINDS.get(scheme)
         if kind is None:
