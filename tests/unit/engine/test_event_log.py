@@ -1,0 +1,64 @@
+"""The hand-packed events are, byte for byte, what the wire and the packer make of the same fields."""
+
+import pytest
+
+from relevo.broker.resp import command
+from relevo.engine import events
+from relevo.engine.events import EventLog
+from relevo.wire.events import EventFields
+from relevo.wire.keys import QueueKeys
+
+KEYS = QueueKeys("größe")
+TEXTS = ["", "a", "send", "größe", "\U0001f98a", "a\r\nb", "$5", "\x00", "x" * 3000]
+
+
+@pytest.fixture(autouse=True)
+def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        @staticmethod
+        def time_ns() -> int:
+            return 1_700_000_000_123_999_999
+
+    monkeypatch.setattr(events, "time", Clock)
+
+
+def by_the_wire(event: str, job_id: str, name: str, extras: dict[str, int | str], cap: int = 100_000) -> bytes:
+    fields = EventFields(event, job_id, 1_700_000_000_123, name, extras).encode()
+    return command("XADD", KEYS.events, "MAXLEN", "~", cap, "*", *fields)
+
+
+@pytest.mark.parametrize("job_id", ["01J9", *TEXTS])
+@pytest.mark.parametrize("name", TEXTS)
+def test_ids_and_names_of_any_text_are_packed_as_the_wire_says(job_id: str, name: str) -> None:
+    log = EventLog(KEYS)
+    for _ in range(2):  # the second time from the log's own memory
+        assert log.active(job_id, name, 1) == by_the_wire("active", job_id, name, {"attempt": 1})
+        completed = by_the_wire("completed", job_id, name, {"attempt": 12, "duration_us": 0})
+        assert log.completed(job_id, name, 12, 0) == completed
+
+
+@pytest.mark.parametrize("reason", [*TEXTS, "\ud800 alone"])
+def test_reasons_of_any_text_are_packed_as_the_wire_says(reason: str) -> None:
+    log = EventLog(KEYS)
+    failed = by_the_wire("failed", "a", "n", {"attempt": 1, "reason": reason, "duration_us": 10**12})
+    assert log.failed("a", "n", 1, reason, 10**12) == failed
+    assert log.dead("a", "n", 2, reason) == by_the_wire("dlq", "a", "n", {"attempt": 2, "reason": reason})
+
+
+def test_every_event_is_packed_as_the_wire_says() -> None:
+    log = EventLog(KEYS, max_len=7)
+    assert log.drained() == by_the_wire("drained", "", "", {}, cap=7)
+    assert log.stalled("a", "", 2) == by_the_wire("stalled", "a", "", {"attempt": 2, "prev": "active"}, cap=7)
+    assert log.event("delayed", "a", "n", delay_ms=5, colour="röt") == by_the_wire(
+        "delayed", "a", "n", {"delay_ms": 5, "colour": "röt"}, cap=7
+    )
+    assert log.retry_scheduled("a", "n", 2, 99) == by_the_wire(
+        "retry-scheduled", "a", "n", {"attempt": 2, "backoff_ms": 99}, cap=7
+    )
+
+
+def test_names_made_up_for_every_job_do_not_fill_the_memory() -> None:
+    log = EventLog(KEYS)
+    for number in range(3000):
+        assert log.active("a", f"name-{number}", 1) == by_the_wire("active", "a", f"name-{number}", {"attempt": 1})
+    assert len(log._names) <= 1001  # pyright: ignore[reportPrivateUsage]
