@@ -84,6 +84,8 @@ class Packing:
 
     def bulk_parcel(self, mint: Callable[[int], str], at: int, job: Mapping[str, Any]) -> Parcel:
         """One entry of `add_bulk`; errors say which."""
+        if isinstance(job, dict) and len(job) == 2 and "name" in job and "data" in job:
+            return self.parcel(mint, job["name"], job["data"])  # the usual entry, without a look at options
         if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(argument=f"jobs[{at}]", value=job, kind=type(job).__name__, remedy="pass a dict.")
         unknown = set(job) - _BULK_KEYS

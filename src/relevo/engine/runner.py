@@ -127,7 +127,7 @@ class Runner:
 
     async def _slot(self) -> None:
         line, parked = self._line, self._parked
-        loop = asyncio.get_running_loop()
+        loop, me = asyncio.get_running_loop(), asyncio.current_task()
         turn_ends = 0.0
         while True:
             if not line:
@@ -150,6 +150,7 @@ class Runner:
                 self._holdings.pop(delivery.entry_id, None)
                 log.warning("job %s was taken over before it started here", delivery.envelope.id)
                 continue
+            delivery.slot = me
             await self._run(delivery)
 
     async def _run(self, delivery: Delivery) -> None:
@@ -169,7 +170,6 @@ class Runner:
         job = Job(envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self.reports)
         if delivery.notes is not None:
             job.flow = delivery.notes.flow
-        delivery.slot = asyncio.current_task()
         delivery.started = started = time.perf_counter()
         self.running[delivery.entry_id] = delivery
         try:
