@@ -269,7 +269,14 @@ class Reader:
         if not ready:
             return
         if noted != 0:  # asked for with the read itself: a job with notes is never taken for one without
-            await self._fetch_notes(ready)
+            try:
+                await self._fetch_notes(ready)
+            except BaseException:
+                for (
+                    delivery
+                ) in ready:  # held here and given to nobody they would wait for ever: the next join takes them up
+                    holdings.pop(delivery.entry_id, None)
+                raise
         self._deliver(ready)
 
     async def _fetch_notes(self, deliveries: list[Delivery]) -> None:
