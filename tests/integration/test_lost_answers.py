@@ -98,6 +98,27 @@ async def test_a_lost_answer_to_a_read_is_not_counted_as_a_death(redis86: Server
     assert seen == [1]
 
 
+def blocked_clients(server: Server) -> bytes:
+    return b"\n".join(line for line in server.call("CLIENT", "LIST").splitlines() if b" flags=b " in line)
+
+
+async def test_jobs_whose_notes_could_not_be_fetched_are_taken_up_again(redis86: Server, staff: Staff) -> None:
+    """Between the read and the notes the connection breaks: the jobs must not be held for ever by a worker that forgot."""
+    queue, runs, keys = await staff.queue(redis86.url), Runs(), QueueKeys(staff.name)
+    redis86.call("HSET", keys.notes, "of another job", b"\x80")
+    async with Proxy(redis86.url) as proxy:
+        worker = await staff.worker(proxy.url, runs, claim_min_idle_ms=LONG_IDLE_MS, read_block_ms=3000, **QUIET)
+        while b"name=relevo-read" not in blocked_clients(redis86):  # noqa: ASYNC110 - only the server knows
+            await asyncio.sleep(0.01)
+        proxy.fates.append(Fate.CUT_BEFORE)  # the read is under way: next are the notes of what it finds
+        job = await queue.add("job", {})
+        await worker.until(done=1)
+        assert proxy.cuts == 1
+        assert runs.ids == [job.id]
+        await staff.close()
+    redis86.call("DEL", keys.notes)
+
+
 async def test_a_flush_whose_answer_was_lost_is_settled_once(redis86: Server, staff: Staff) -> None:
     queue, runs = await staff.queue(redis86.url), Runs()
     keys = QueueKeys(staff.name)
