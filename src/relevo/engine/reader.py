@@ -189,9 +189,7 @@ class Reader:
         # comes to us like any other worker's.
         while self.joined.count:
             sent_at = time.monotonic()
-            held = frozenset(
-                self._holdings
-            )  # what is settled while the answer travels is in it, and must not run again
+            held = frozenset(self._holdings)  # what is settled while the answer travels must not run again
             entries: Reply = await self._link.run(
                 TAKE_UP, [self._keys.stream], self._group, self._consumer, after, _MOST_AT_ONCE
             )
@@ -253,18 +251,14 @@ class Reader:
             if before:
                 reclaimed += 1
                 held = holdings.get(entry_id)
-                if (
-                    held is not None
-                ):  # our own, read again: the lease keeper was late, it is still ours and still running
+                if held is not None:
+                    # Our own, read again: the lease keeper was late, it is still ours and still running.
                     held.leased_at, held.lost = sent_at, False
                     continue
             delivery = self._delivery(entry_id, entry[1] or [], before, sent_at)
-            if delivery is None:
-                continue
-            holdings[entry_id] = delivery
-            if before and not self._survived(delivery):
-                continue
-            ready.append(delivery)
+            if delivery is not None:
+                holdings[entry_id] = delivery
+                ready.append(delivery)
         self.batches.emit(Batch(len(entries), reclaimed))
         if not ready:
             return
@@ -272,12 +266,14 @@ class Reader:
             try:
                 await self._fetch_notes(ready)
             except BaseException:
-                for (
-                    delivery
-                ) in ready:  # held here and given to nobody they would wait for ever: the next join takes them up
+                # Held here and given to nobody they would wait for ever: the next join takes them up.
+                for delivery in ready:
                     holdings.pop(delivery.entry_id, None)
                 raise
-        self._deliver(ready)
+        if reclaimed:
+            ready = [delivery for delivery in ready if not delivery.before or self._survived(delivery)]
+        if ready:
+            self._deliver(ready)
 
     async def _fetch_notes(self, deliveries: list[Delivery]) -> None:
         ids = [delivery.envelope.id for delivery in deliveries]
