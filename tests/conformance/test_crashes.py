@@ -20,37 +20,9 @@ from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import GROUP, Group
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
 from tests.servers.server import Client, Server
 
 IDLE_MS = 200
-
-
-@pytest.mark.parametrize(("deaths", "runs_wanted"), [(1, 1), (2, 1), (3, 0), (4, 0)])
-async def test_a_job_whose_workers_died_as_often_as_allowed_does_not_run_again(
-    deaths: int, runs_wanted: int, queue: Queue, worker_of: WorkerOf, group: Group
-) -> None:
-    """Defect 1: the guard was one late, and an entry delivered three times of three ran a fourth time."""
-    await group.make()
-    job = await queue.add("job", {})
-    await group.die_with(1, times=deaths)
-    runs = Runs()
-    async with worker_of(runs, claim_min_idle_ms=IDLE_MS, max_stalled_attempts=3) as worker:
-        if runs_wanted:
-            await worker.until(done=1)
-        else:
-            await first_dead_letter(queue, worker)
-            (letter,) = await queue.peek_dlq()
-            assert (letter["reason"], letter["detail"]) == ("stalled", f"its worker died {deaths} times")
-    assert runs.ids == [job.id] * runs_wanted
-    assert await group.length() == 0
-
-
-async def first_dead_letter(queue: Queue, worker: WatchedWorker) -> None:
-    """Reader or detector, whichever finds it first."""
-    async with asyncio.timeout(20):
-        while not await queue.peek_dlq(1):
-            await worker.stalled_detector.scanned.wait_for()
 
 
 async def test_deaths_are_counted_apart_from_retries(queue: Queue, worker_of: WorkerOf, group: Group) -> None:

@@ -16,20 +16,6 @@ IDLE_MS = 400
 LONG_S = 3 * IDLE_MS / 1000
 
 
-async def test_a_handler_longer_than_the_idle_limit_runs_once(queue: Queue, worker_of: WorkerOf) -> None:
-    runs = Runs()
-
-    async def slow(job: Job) -> None:
-        await runs(job)
-        await asyncio.sleep(LONG_S)
-
-    async with worker_of(slow, claim_min_idle_ms=IDLE_MS) as worker:
-        await queue.add("report", {})
-        total = await worker.until(done=1)
-    assert len(runs.jobs) == 1
-    assert total.lost == 0
-
-
 async def test_a_long_handler_is_not_taken_over_by_a_second_worker(queue: Queue, worker_of: WorkerOf) -> None:
     held, other = HeldRuns(), Runs()
     idle_ms = 1000

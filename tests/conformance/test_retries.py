@@ -7,7 +7,6 @@ import time
 import pytest
 
 from relevo import BackoffSpec, Job, Queue, RetryDefaults, UnrecoverableError
-from relevo.wire.dead import decode_raw
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
@@ -15,7 +14,6 @@ from tests.conformance.group import Group
 from tests.conformance.runs import Runs
 from tests.servers.server import Client
 
-ENVELOPE = Envelope("id", b"\xc0", 1_700_000_000_000).encode()
 QUICK = RetryDefaults(initial_ms=1, jitter_ms=0)
 
 
@@ -167,53 +165,6 @@ async def test_a_cancelled_error_of_the_handlers_own_is_a_failure(queue: Queue, 
         total = await worker.until(done=1)
     assert [run.attempt for run in runs.jobs] == [0, 1]
     assert total.retried == 1
-
-
-async def test_a_payload_that_is_no_msgpack_inside_is_dead_at_once(
-    worker_of: WorkerOf, queue: Queue, group: Group, raw: Client, keys: QueueKeys
-) -> None:
-    """Defect 17: it burnt all its retries instead."""
-    await group.make()
-    envelope = Envelope("bad", b"\xc1\xff", 1_700_000_000_000).encode()
-    await raw.xadd(keys.stream, {"d": envelope, "n": "import"})
-    runs = Runs()
-    async with worker_of(runs, retry=QUICK) as worker:
-        total = await worker.until(dead=1)
-        (letter,) = await queue.peek_dlq()
-    assert (runs.jobs, total.retried) == ([], 0)
-    assert (letter["reason"], letter["name"], letter["payload"]) == ("decode_failed", "import", envelope)
-
-
-async def test_an_envelope_that_cannot_be_read_keeps_its_bytes_and_its_name(
-    worker_of: WorkerOf, queue: Queue, group: Group, raw: Client, keys: QueueKeys
-) -> None:
-    """Defect 11: `decode_failed` lost the name."""
-    await group.make()
-    await raw.xadd(keys.stream, {"d": b"\xc1 not msgpack", "n": "import"})
-    async with worker_of(Runs()) as worker:
-        await worker.until(dead=1)
-        (letter,) = await queue.peek_dlq()
-    assert (letter["reason"], letter["name"], letter["payload"]) == ("decode_failed", "import", b"\xc1 not msgpack")
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"x": b"1", "y": b"2"}, {"n": b"named", "body": b"\xff"}, {"d": ENVELOPE, "n": b"\xff\xfe"}],
-    ids=["strange fields", "a name and no envelope", "a name that is no text"],
-)
-async def test_a_malformed_entry_keeps_all_its_fields(
-    fields: dict[str, bytes], worker_of: WorkerOf, queue: Queue, group: Group, raw: Client, keys: QueueKeys
-) -> None:
-    """Defect 11: its fields were lost on the way to the DLQ."""
-    await group.make()
-    source = await raw.xadd(keys.stream, fields)
-    async with worker_of(Runs()) as worker:
-        await worker.until(dead=1)
-        (letter,) = await queue.dead_letters.peek(10)
-    assert letter.source_id == source.decode()
-    assert letter.reason == "malformed"
-    flat = decode_raw(letter.raw)
-    assert dict(zip(flat[::2], flat[1::2], strict=True)) == {name.encode(): value for name, value in fields.items()}
 
 
 async def test_poison_does_not_stop_its_neighbours(

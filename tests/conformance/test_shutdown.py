@@ -139,20 +139,6 @@ async def test_a_handler_that_ends_in_its_cancellation_is_settled_and_not_handed
     assert await group.length() == 0
 
 
-async def test_a_worker_that_left_takes_no_later_job_with_it(queue: Queue, worker_of: WorkerOf, group: Group) -> None:
-    """Defect 3: the blocked read of a closed worker lived on, and swallowed the next job until the idle limit."""
-    async with worker_of(Runs(), read_block_ms=5000, claim_min_idle_ms=LONG_IDLE_MS) as worker:
-        began = time.monotonic()
-    assert time.monotonic() - began < 4, "the blocked read was waited for"
-    job = await queue.add("job", {})
-    assert await group.pending() == []
-    other = Runs()
-    async with worker_of(other, claim_min_idle_ms=LONG_IDLE_MS):
-        await other.until(1)
-    assert other.ids == [job.id]
-    assert worker.consumer_id not in await group.consumers()
-
-
 async def test_the_consumer_leaves_the_group(queue: Queue, worker_of: WorkerOf, group: Group) -> None:
     async with worker_of(Runs()) as worker:
         await queue.add("job", {})
