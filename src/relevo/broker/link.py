@@ -105,7 +105,8 @@ class Link:
             self._start_opening()
             left = None if limit is None else limit - (time.monotonic() - started)
             try:
-                await asyncio.wait_for(self._opened.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._opened.wait()
             except TimeoutError:
                 reason = str(self._failure) if self._failure else "no answer"
                 raise Unreachable(address=self.address, waited_s=limit, reason=reason) from self._failure
@@ -210,7 +211,10 @@ class Link:
         pause = _FIRST_PAUSE
         while True:
             try:
-                await asyncio.wait_for(self._open_once(), timeout=10)
+                # Not `wait_for`: before Python 3.12 it swallows a cancellation that meets the end of what it waits for, and
+                # `close` would wait for ever.
+                async with asyncio.timeout(10):
+                    await self._open_once()
             except (OSError, RelevoError, ReplyError, TimeoutError) as error:
                 self._failure = error
                 if isinstance(error, ReplyError) and error.code in _REFUSALS:

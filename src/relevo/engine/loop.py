@@ -136,7 +136,8 @@ class Loop:
             await asyncio.sleep(0)
             return
         try:
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):  # `wait_for` loses a cancellation that comes with the wake-up
+                await self._wake.wait()
         except TimeoutError:
             return
         self._wake.clear()
