@@ -210,6 +210,8 @@ class Reader:
                 RECLAIM, [self._keys.stream], self._group, self._consumer, self._idle_ms, wanted
             )
             if found:
+                if len(found) >= wanted:  # more may have been left behind: ask again with the next read
+                    self._reclaim_due = 0.0
                 await self._take(found, sent_at)
                 self._had_work = True
                 return
