@@ -155,26 +155,6 @@ async def test_a_live_worker_that_was_swept_gets_its_next_job_all_the_same(
         await worker.until(done=1)
 
 
-async def test_a_worker_under_a_dead_workers_name_does_not_hide_its_death(
-    queue: Queue, worker_of: WorkerOf, group: Group
-) -> None:
-    """Trap 10: with a name that is used again, the dead worker's jobs must still come back, and count as a death."""
-    await group.make()
-    job = await queue.add("job", {})
-    await group.die_with(1, consumer="pod-1")
-    runs = Runs()
-    async with (
-        queue.events(last_event_id="0") as events,
-        worker_of(runs, claim_min_idle_ms=IDLE_MS, consumer_id="pod-1") as worker,
-    ):
-        await worker.until(done=1)
-        async for event in events:
-            if event.name in ("stalled", "completed"):
-                assert event.name == "stalled"
-                break
-    assert runs.ids == [job.id]
-
-
 async def test_a_namesake_that_lives_keeps_its_jobs(queue: Queue, worker_of: WorkerOf) -> None:
     """Two workers by one name are a mistake, and still no job runs twice."""
     held, other = HeldRuns(), Runs()

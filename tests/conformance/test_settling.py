@@ -56,19 +56,6 @@ async def test_what_a_flush_says_is_true_when_its_event_is_heard(queue: Queue, w
                 break
 
 
-async def test_a_settled_job_is_gone_from_the_stream_and_from_the_group(
-    queue: Queue, worker_of: WorkerOf, group: Group
-) -> None:
-    """Trap 1: XACK alone frees nothing."""
-    outcomes = Outcomes()
-    outcomes.gate.set()
-    async with worker_of(outcomes) as worker:
-        for name in ("ok", "again", "never"):
-            await queue.add(name, {}, backoff=60_000)
-        await worker.until(done=1, retried=1, dead=1)
-        assert (await group.length(), await group.pending()) == (0, [])
-
-
 @pytest.mark.parametrize("lane", ["redis86"], indirect=True)
 async def test_a_young_lease_is_settled_by_the_plain_command(queue: Queue, worker_of: WorkerOf, server: Server) -> None:
     assert await owner_checks(queue, worker_of, server, aged=False) == 0
