@@ -154,6 +154,10 @@ class BadBatchOutcome(RelevoError):
     """The batch handler returned {given} outcomes for {wanted} jobs: return one for each, in their order, or None."""
 
 
+class DependencyMissing(RelevoError, ImportError):
+    """{what} needs the package {package!r}, which is not installed: `pip install '{extra}'`."""
+
+
 # --- what the wire held -------------------------------------------------------------------------------------------
 
 

@@ -7,10 +7,27 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from relevo.engine.job import Job
+from relevo.engine.job_context import DELIVERY
+from relevo.engine.tracing import without_span
 from relevo.engine.validation import positive
 from relevo.errors import BadBatchOutcome
 
 BatchHandler = Callable[[list[Job]], Awaitable[Sequence[Any] | None]]
+
+
+class _Waiting:
+    """One job of a batch, and who waits for its outcome."""
+
+    def __init__(self, job: Job, future: asyncio.Future[Any]) -> None:
+        self.job = job
+        self.future = future
+        self.batch: list[_Waiting] = []
+        self.run: asyncio.Task[None] | None = None
+
+    def give_up(self) -> None:
+        """Nobody waits for this one any more; a run that nobody at all waits for is ended: its jobs run elsewhere."""
+        if self.run is not None and all(each.future.done() for each in self.batch):
+            self.run.cancel()
 
 
 class Batch:
@@ -31,46 +48,56 @@ class Batch:
         self.size = positive("size", size)
         self._handler = handler
         self._linger_s = positive("linger_ms", linger_ms, zero=True) / 1000
-        self._jobs: list[Job] = []
-        self._futures: list[asyncio.Future[Any]] = []
+        self._waiting: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, job: Job) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._jobs.append(job)
-        self._futures.append(future)
-        if len(self._jobs) >= self.size:
+        waiting = _Waiting(job, future)
+        self._waiting.append(waiting)
+        if len(self._waiting) >= self.size:
             self._go()
         elif self._timer is None:
             self._timer = loop.call_later(self._linger_s, self._go)
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            waiting.give_up()
+            raise
 
     def _go(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        jobs, futures = self._jobs, self._futures
-        self._jobs, self._futures = [], []
-        if jobs:
-            task = asyncio.get_running_loop().create_task(self._run(jobs, futures), name="relevo-batch")
+        # Without those that were cancelled while they waited for company.
+        batch = [each for each in self._waiting if not each.future.done()]
+        self._waiting = []
+        if batch:
+            task = asyncio.get_running_loop().create_task(self._run(batch), name="relevo-batch")
             self._running.add(task)
             task.add_done_callback(self._running.discard)
+            for each in batch:
+                each.batch, each.run = batch, task
 
-    async def _run(self, jobs: list[Job], futures: list[asyncio.Future[Any]]) -> None:
+    async def _run(self, batch: list[_Waiting]) -> None:
+        DELIVERY.set(None)  # this task was begun by one of the jobs and works for all
+        without_span()
         try:
-            outcomes = await self._handler(jobs)
+            outcomes = await self._handler([each.job for each in batch])
             if outcomes is None:
-                outcomes = [None] * len(jobs)
-            elif len(outcomes) != len(jobs):
-                raise BadBatchOutcome(given=len(outcomes), wanted=len(jobs))
-        except Exception as error:  # noqa: BLE001 - whatever the handler raises is the outcome of all its jobs
-            outcomes = [error] * len(jobs)
-        for future, outcome in zip(futures, outcomes, strict=True):
+                outcomes = [None] * len(batch)
+            elif len(outcomes) != len(batch):
+                raise BadBatchOutcome(given=len(outcomes), wanted=len(batch))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - is the outcome of all its jobs
+            outcomes = [error] * len(batch)
+        for (future, outcome) in zip((each.future for each in batch), outcomes, strict=True):
             if future.done():  # its slot was cancelled: shutdown, or the job was
                 continue
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, asyncio.CancelledError):
+                future.cancel()
+            elif isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)

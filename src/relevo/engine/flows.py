@@ -87,6 +87,9 @@ class Flow:
         self._nodes[chosen] = _Node(chosen, name, data, waits_for, options)
         return chosen
 
+    def __len__(self) -> int:
+        return len(self._nodes)
+
     def in_order(self) -> list[_Node]:
         """The jobs, each behind those it waits for; refuses a circle and a job that nobody added."""
         if not self._nodes:
@@ -120,7 +123,9 @@ class Flows:
         self._link = link
         self._keys = keys
 
-    async def start_flow(self, flow: Flow, packing: Packing, mint: IdMint, *, cap: int) -> FlowRun:
+    async def start_flow(
+        self, flow: Flow, packing: Packing, mint: IdMint, *, cap: int, trace: dict[str, str] | None = None
+    ) -> FlowRun:
         """Stores the flow and queues the jobs that wait for nobody; the rest follows by itself, whoever runs them."""
         nodes = flow.in_order()
         numbers = {node.key: number for number, node in enumerate(nodes)}
@@ -134,7 +139,7 @@ class Flows:
         for number, node in enumerate(nodes):
             parcel = packing.parcel(mint, node.name, node.data, job_id=f"{flow_id}.{number}.{node.key}", **node.options)
             member = DelayedMember(node.name, parcel.envelope).encode()
-            notes = Notes(flow=f"{flow_id}/{number}").encode()
+            notes = Notes(flow=f"{flow_id}/{number}", trace=trace).encode()
             arguments += (member, len(node.after), ",".join(children[node.key]), notes)
         verdict: Reply = await self._link.run(START_FLOW, [self._keys.flow(flow_id), self._keys.stream], *arguments)
         if verdict == -1:

@@ -109,6 +109,10 @@ class Settlement:
     parked: int = 0
     lost: int = 0
     """Deliveries that another worker had taken over, or that were settled before: nothing was written for them."""
+    retries: list[Retry] = field(default_factory=list[Retry])
+    """What `retried` counts."""
+    burials: list[Burial] = field(default_factory=list[Burial])
+    """What `dead` counts."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +248,7 @@ class Flush:
             def count(reply: Reply, chunk: list[Retry] = chunk) -> None:
                 ours = self._ours(reply, chunk)
                 self.settlement.retried += len(ours)
+                self.settlement.retries += ours
                 if desk.log.enabled:
                     for delivery, wait_ms, _ in ours:
                         envelope = delivery.envelope
@@ -311,6 +316,7 @@ class Flush:
 
     def _buried(self, item: Burial) -> None:
         self.settlement.dead += 1
+        self.settlement.burials.append(item)
         if self._desk.log.enabled:
             letter = item.letter
             job_id = item.delivery.envelope.id

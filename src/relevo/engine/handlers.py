@@ -7,9 +7,11 @@ import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, cast
 
 from relevo.engine.job import Job
+from relevo.engine.job_context import here
 from relevo.errors import WrongType
 
 Handler = Callable[[Job], Awaitable[Any]]
@@ -35,7 +37,8 @@ class ThreadedHandler:
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="relevo-handler")
 
     async def __call__(self, job: Job) -> Any:
-        value: Any = await asyncio.get_running_loop().run_in_executor(self._pool, self._function, job)
+        call: Callable[[], Any] = here(partial(self._function, job))
+        value = await asyncio.get_running_loop().run_in_executor(self._pool, call)
         return await value if inspect.isawaitable(value) else value
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:

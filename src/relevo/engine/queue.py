@@ -21,7 +21,7 @@ from relevo.engine.flows import SCRIPTS as FLOW_SCRIPTS
 from relevo.engine.flows import Flow, FlowRun, Flows
 from relevo.engine.job import Job
 from relevo.engine.lanes import Lanes
-from relevo.engine.parcel import Packing
+from relevo.engine.parcel import Packing, Parcel
 from relevo.engine.patterns import RepeatableMeta
 from relevo.engine.post import SCRIPTS as POST_SCRIPTS
 from relevo.engine.post import Post
@@ -31,6 +31,7 @@ from relevo.engine.repeatables import SCRIPTS as REPEATABLE_SCRIPTS
 from relevo.engine.repeatables import MissedFiresLike, Repeatables, RepeatLike
 from relevo.engine.results import Results
 from relevo.engine.sender import ADD_CAPPED, Sender
+from relevo.engine.tracing import ProducerSpans, carrying
 from relevo.engine.validation import checked_job_id, checked_queue_name, positive
 from relevo.errors import BadArgument, NotSupportedError
 from relevo.wire.envelope import Envelope
@@ -52,6 +53,18 @@ class _Open(NamedTuple):
     repeatables: Repeatables
     lanes: Lanes
     mint: IdMint
+
+    async def send(self, parcels: Sequence[Parcel]) -> None:
+        # Beside ids of the caller the plain ones travel by their ids too: one script then decides for all.
+        by_id = any(each.by_id and each.run_at is None for each in parcels)
+        plain = [] if by_id else [(each.envelope, each.name) for each in parcels if each.plain]
+        special = [each for each in parcels if by_id or not each.plain]
+        if plain and special:
+            await asyncio.gather(self.sender.add(plain), self.post.send(special))
+        elif plain:
+            await self.sender.add(plain)
+        elif special:
+            await self.post.send(special)
 
     async def close(self) -> None:
         await self.sender.close()
@@ -84,6 +97,7 @@ class Queue(QueueAdmin):
         max_payload_bytes: int | None = None,
         wait_s: float = 30.0,
         consumer_group: str = "default",
+        tracing: bool | None = None,
         plain_transport: bool = False,
     ) -> None:
         self._keys = QueueKeys(checked_queue_name(name))
@@ -96,6 +110,7 @@ class Queue(QueueAdmin):
         self._wait_s = wait_s
         self._group = consumer_group
         self._plain = plain_transport
+        self._spans = ProducerSpans(name, tracing)
         self._opened: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._closed = False
 
@@ -149,7 +164,10 @@ class Queue(QueueAdmin):
             lane=lane,
             dedup=dedup,
         )
-        if parcel.plain:
+        if self._spans.wanted():
+            with self._spans.sending(parcel.job) as context:
+                await opened.send([carrying(parcel, context)])
+        elif parcel.plain:
             await opened.sender.add(((parcel.envelope, parcel.name),))
         else:
             await opened.post.send([parcel])
@@ -188,16 +206,11 @@ class Queue(QueueAdmin):
         """
         opened = self._open()
         parcels = [self._packing.bulk_parcel(opened.mint, at, job) for at, job in enumerate(jobs)]
-        # Beside ids of the caller the plain ones travel by their ids too: one script then decides for all.
-        by_id = any(each.by_id and each.run_at is None for each in parcels)
-        plain = [] if by_id else [(each.envelope, each.name) for each in parcels if each.plain]
-        special = [each for each in parcels if by_id or not each.plain]
-        if plain and special:
-            await asyncio.gather(opened.sender.add(plain), opened.post.send(special))
-        elif plain:
-            await opened.sender.add(plain)
-        elif special:
-            await opened.post.send(special)
+        if parcels and self._spans.wanted_for_many():
+            with self._spans.sending(None, len(parcels)) as context:
+                await opened.send([carrying(each, context) for each in parcels])
+        else:
+            await opened.send(parcels)
         for parcel in parcels:
             parcel.job._queue = self  # pyright: ignore[reportPrivateUsage]
         return [each.job for each in parcels]
@@ -277,7 +290,11 @@ class Queue(QueueAdmin):
     async def start_flow(self, flow: Flow) -> FlowRun:
         """Starts jobs that wait for each other; the returned run tells where they are and can be waited for or cancelled."""
         opened = self._open()
-        return await Flows(opened.link, self._keys).start_flow(flow, self._packing, opened.mint, cap=self._cap)
+        flows, packing = Flows(opened.link, self._keys), self._packing
+        if not self._spans.wanted():
+            return await flows.start_flow(flow, packing, opened.mint, cap=self._cap)
+        with self._spans.sending(None, len(flow)) as context:
+            return await flows.start_flow(flow, packing, opened.mint, cap=self._cap, trace=context)
 
     @property
     def lanes(self) -> Lanes:

@@ -13,8 +13,10 @@ from relevo.engine.admission import Admission
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.handlers import Handler
 from relevo.engine.job import Job
+from relevo.engine.job_context import DELIVERY, QUEUE
 from relevo.engine.reader import Demand
 from relevo.engine.reports import Reports
+from relevo.engine.tracing import HandlerSpans
 from relevo.engine.verdicts import Verdicts
 from relevo.errors import JobCancelled, JobTimedOut, RateLimited, RelevoError, Undecodable
 from relevo.wire.keys import QueueKeys
@@ -37,6 +39,7 @@ class Runner:
         verdicts: Verdicts,
         *,
         store_results: bool,
+        spans: HandlerSpans,
         codec: Codec = MSGPACK,
     ) -> None:
         self.running: dict[bytes, Delivery] = {}
@@ -51,6 +54,7 @@ class Runner:
         self._holdings = holdings
         self._verdicts = verdicts
         self._store_results = store_results
+        self._spans = spans
         self._encode, self._decode = codec
         self._line: deque[Delivery] = deque()
         self._parked: deque[asyncio.Future[None]] = deque()
@@ -129,6 +133,7 @@ class Runner:
         line, parked = self._line, self._parked
         loop, me = asyncio.get_running_loop(), asyncio.current_task()
         turn_ends = 0.0
+        QUEUE.set(self._keys.queue)
         while True:
             if not line:
                 if self._stopping:
@@ -146,6 +151,7 @@ class Runner:
                 await asyncio.sleep(0)
                 continue
             delivery = line.popleft()
+            DELIVERY.set(delivery)
             if delivery.lost:
                 self._holdings.pop(delivery.entry_id, None)
                 log.warning("job %s was taken over before it started here", delivery.envelope.id)
@@ -168,23 +174,32 @@ class Runner:
             return
         verdicts.started(delivery)
         job = Job(envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self.reports)
+        traced = self._spans.always
         if delivery.notes is not None:
             job.flow = delivery.notes.flow
+            traced = self._spans.wanted(delivery.notes)
         delivery.started = started = time.perf_counter()
         self.running[delivery.entry_id] = delivery
         try:
-            value = await self._handler(job)
+            value = await (self._handler(job) if not traced else self._spans.run(self._handler, job, delivery.notes))
             wanted = self._store_results or (delivery.notes is not None and delivery.notes.flow is not None)
             result = self._encode(value, delivery.name) if wanted and value is not None else b""
         except asyncio.CancelledError as cancelled:
             if not self._stop_of_one(delivery, cancelled, time.perf_counter() - started):
                 raise  # we are leaving: the delivery stays in `running` and is handed back
-        except RateLimited as limited:
-            verdicts.parked(delivery, limited, time.perf_counter() - started)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its outcome
-            verdicts.failed(delivery, error, time.perf_counter() - started)
+            duration = time.perf_counter() - started
+            if delivery.ended_by is not None:
+                self._ended(delivery, delivery.ended_by, duration)
+            elif isinstance(error, RateLimited):
+                verdicts.parked(delivery, error, duration)
+            else:
+                verdicts.failed(delivery, error, duration)
         else:
-            verdicts.done(delivery, result, time.perf_counter() - started)
+            if delivery.ended_by is not None:  # the handler would not stop: what it returned no longer counts
+                self._ended(delivery, delivery.ended_by, time.perf_counter() - started)
+            else:
+                verdicts.done(delivery, result, time.perf_counter() - started)
         del self.running[delivery.entry_id]
         self._finished += 1
 
@@ -213,17 +228,20 @@ class Runner:
         """Judges a run that was cancelled; False when not the run but the whole worker is being stopped."""
         why, task = delivery.ended_by, delivery.slot
         if why is not None:
-            if task is not None:
-                task.uncancel()  # the slot lives on
-            if isinstance(why, JobCancelled):
-                self._verdicts.cancelled(delivery, self._forget(delivery.envelope.id), duration)
-            else:
-                self._verdicts.failed(delivery, why, duration)
+            self._ended(delivery, why, duration)
             return True
         if self._stopping or (task is not None and task.cancelling()):
             return False
         self._verdicts.failed(delivery, cancelled, duration)  # the handler's own doing
         return True
+
+    def _ended(self, delivery: Delivery, why: RelevoError, duration: float) -> None:
+        if delivery.slot is not None:
+            delivery.slot.uncancel()  # the slot lives on
+        if isinstance(why, JobCancelled):
+            self._verdicts.cancelled(delivery, self._forget(delivery.envelope.id), duration)
+        else:
+            self._verdicts.failed(delivery, why, duration)
 
     def _forget(self, job_id: str) -> bytes:
         return command("ZREM", self._keys.cancelled, job_id)

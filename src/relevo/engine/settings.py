@@ -43,6 +43,7 @@ class WorkerSettings:
     rate_limit_duration_ms: int = 1000
     max_running: int | None = None
     job_timeout_s: float | None = None
+    tracing: bool | None = None
     plain_transport: bool = False
 
     def __post_init__(self) -> None:

@@ -31,6 +31,8 @@ class StalledTick(NamedTuple):
     scanned: int
     relocated: int
     swept: int
+    names: tuple[str, ...] = ()
+    """Of those dead-lettered."""
 
 
 class StalledDetector(Loop):
@@ -83,7 +85,8 @@ class StalledDetector(Loop):
         gone: Reply = await self._link.run(SWEEP_CONSUMERS, [self._keys.stream], self._group, self._forget_ms)
         if gone:
             log.info("queue %s: removed %d consumers nobody runs", self._keys.queue, len(gone))
-        self.scanned.emit(StalledTick(reply[0], len(reply[1]), len(gone)))
+        names = tuple(name.decode(errors="replace") for _, _, _, name in reply[1])
+        self.scanned.emit(StalledTick(reply[0], len(names), len(gone), names))
         return AGAIN if len(reply[1]) == self._batch else None
 
     async def _release(self, envelopes: list[bytes]) -> None:

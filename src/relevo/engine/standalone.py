@@ -42,6 +42,11 @@ class Standalone:
         self._running: asyncio.Task[None] | None = None
 
     @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._queue
+
+    @property
     def is_running(self) -> bool:
         return self._running is not None and not self._running.done()
 

@@ -27,6 +27,7 @@ from relevo.engine.dedup import Dedup
 from relevo.engine.delays import DelayMsLike
 from relevo.engine.dependencies import Injection, TaskContext
 from relevo.engine.job import Job
+from relevo.engine.job_context import here
 from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, BadTask, BadTaskData, TaskTimedOut, UnknownTask
 
@@ -227,6 +228,8 @@ class Tasks(Generic[R]):
     async def _call(self, task: Task[Any, Any], call: Callable[[], Any]) -> Any:
         if task.run_on == "loop":
             return await cast("Callable[[], Awaitable[Any]]", call)()
+        if task.run_on == "thread":  # another process has no use for our context
+            call = here(call)
         return await asyncio.get_running_loop().run_in_executor(self._executor(task.run_on), call)
 
     def _executor(self, run_on: RunOn) -> Executor:

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ from relevo.engine.settings import WorkerSettings
 from relevo.engine.settler import Settler
 from relevo.engine.stalled import STALLED, SWEEP_CONSUMERS, StalledDetector
 from relevo.engine.timeouts import TimeoutSweep
+from relevo.engine.tracing import HandlerSpans
 from relevo.engine.validation import checked_queue_name
 from relevo.engine.verdicts import Verdicts
 from relevo.wire.keys import QueueKeys
@@ -140,6 +141,7 @@ class Worker:
         rate_limit_duration_ms: int = 1000,
         max_running: int | None = None,
         job_timeout_s: float | None = None,
+        tracing: bool | None = None,
         plain_transport: bool = False,
     ) -> None:
         self._keys = QueueKeys(checked_queue_name(queue_name))
@@ -170,6 +172,7 @@ class Worker:
             rate_limit_duration_ms=rate_limit_duration_ms,
             max_running=max_running,
             job_timeout_s=job_timeout_s,
+            tracing=tracing,
             plain_transport=plain_transport,
         )
         self._handler = as_handler(handler, settings.slots)
@@ -203,6 +206,7 @@ class Worker:
         self.runner = Runner(
             self._handler, settings.slots, keys, holdings, self.verdicts,
             store_results=settings.store_results, codec=self._codec,
+            spans=HandlerSpans(keys.queue, group, consumer, settings.tracing),
         )  # fmt: skip
         self.runner.reports = Reports(self._settle_link, keys, ttl_s=settings.result_ttl_s, events=events)
         self.reader = Reader(
@@ -317,6 +321,14 @@ class Worker:
             last_read_s=now - self.reader.last_read if self.reader.last_read else -1.0,
             last_renewal_s=now - self.leases.last_renewal,
         )
+
+    def take_on(self, make: Callable[[Link, QueueKeys, str], Loop]) -> None:
+        """Gives the worker one more duty, which begins and ends with it; `make` is given a connection, the queue's keys
+        and the group."""
+        duty = make(self._control_link, self._keys, self._settings.group)
+        self.duties.append(duty)
+        if self.is_running and not self._closing.is_set():
+            duty.start()
 
     async def run(self, *, handle_signals: bool = True) -> None:
         """Works until closed. A second call waits for the first."""
