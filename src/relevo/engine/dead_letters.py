@@ -132,15 +132,15 @@ class DeadLetters:
             if letter.envelope is not None:
                 batch.append(letter)
             if len(batch) == _PAGE:
-                sent = await self._send_back(batch)
+                sent, room = await self._send_back(batch)
                 moved += sent
                 if progress is not None:
                     progress(moved)
-                if sent == 0:
+                if room <= 0:
                     return moved
                 batch = []
         if batch:
-            moved += await self._send_back(batch)
+            moved += (await self._send_back(batch))[0]
             if progress is not None:
                 progress(moved)
         return moved
@@ -171,13 +171,15 @@ class DeadLetters:
     async def count(self) -> int:
         return int(await self._link.call("XLEN", self._keys.dead))
 
-    async def _send_back(self, letters: list[DeadLetter]) -> int:
+    async def _send_back(self, letters: list[DeadLetter]) -> tuple[int, int]:
+        """How many went back (another replay may have taken some), and how much room the queue has left."""
         arguments: list[Argument] = [self._stream_cap]
         for letter in letters:
             envelope = letter.envelope
             assert envelope is not None
             arguments += (letter.dlq_id, envelope.with_attempt(0).encode(), letter.name)
-        return int(await self._link.run(REPLAY, [self._keys.dead, self._keys.stream], *arguments))
+        moved, room = await self._link.run(REPLAY, [self._keys.dead, self._keys.stream], *arguments)
+        return int(moved), int(room)
 
 
 def _letter(entry_id: bytes, flat: list[bytes]) -> DeadLetter:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from relevo.broker.address import Address
+from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, head
 from relevo.errors import ConnectionLost, EventsTrimmed, Unreachable
@@ -134,9 +134,10 @@ class QueueEvents:
         last_event_id: str = "$",
         block_ms: int = 5_000,
         count: int = 100,
+        credential_provider: CredentialProvider | None = None,
     ) -> None:
         self._keys = QueueKeys(queue_name)
-        self._address = Address.parse(redis_url, tls=tls)
+        self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
         self._last = last_event_id
         self._block_ms = block_ms
         self._count = count

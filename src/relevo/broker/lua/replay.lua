@@ -1,5 +1,5 @@
 -- replay.lua: moves dead letters back into the stream, each only if it is still there, as long as the stream has room.
--- KEYS dlq, stream   ARGV cap, then for each: dlq entry id, envelope, name   -> number moved
+-- KEYS dlq, stream   ARGV cap, then for each: dlq entry id, envelope, name   -> {number moved, room left}
 local room = tonumber(ARGV[1]) - redis.call('XLEN', KEYS[2])
 local moved = 0
 for at = 2, #ARGV, 3 do
@@ -13,4 +13,4 @@ for at = 2, #ARGV, 3 do
     moved = moved + 1
   end
 end
-return moved
+return {moved, room - moved}

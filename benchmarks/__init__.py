@@ -1,0 +1,1 @@
+"""Measures relevo beside its rivals and beside the server's own ceiling, in one interleaved run. Ratios count."""
