@@ -23,6 +23,12 @@ async def ended(value: Any) -> None:
         await value
 
 
+def held_mb() -> float:
+    """Memory of this process now; not getrusage's maximum, which is inherited from whoever started us."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
 class Bench:
     """The cases, by the public API of `library` only."""
 
@@ -187,13 +193,10 @@ class Bench:
         worker = self.library.Worker(QUEUE, handler, redis_url=self.url, concurrency=100)
         running = asyncio.ensure_future(worker.run())
         await asyncio.sleep(1.5)
-        status = Path(
-            "/proc/self/status"
-        ).read_text()  # not getrusage: its maximum is inherited from whoever started us
-        held_kb = int(status.partition("VmRSS:")[2].split()[0])
+        held = held_mb()
         await ended(worker.close())
         await running
-        return {"memory_idle": held_kb / 1024}
+        return {"memory_idle": held}
 
 
 def main() -> None:
