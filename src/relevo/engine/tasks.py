@@ -12,9 +12,10 @@ await Worker("emails", tasks).run()
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -63,8 +64,13 @@ class Task(Generic[P, T]):
         self.timeout_s = timeout_s
         self.takes_context = _takes_context(function)
         self.injection = Injection(function)
+        self.signature = inspect.signature(function)
         self._options = options
         self.__doc__ = function.__doc__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By name, as functions are: the name now stands for the task, and another process finds the task there too.
+        return find_task, (self.function.__module__, self.function.__qualname__)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The plain call, here and now."""
@@ -132,6 +138,9 @@ class Tasks(Generic[R]):
         self._threads: ThreadPoolExecutor | None = None
         self._processes: ProcessPoolExecutor | None = None
         self._most_processes = processes
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._users = 0
 
     # --- making tasks ----------------------------------------------------------------------------------------------------
 
@@ -187,6 +196,9 @@ class Tasks(Generic[R]):
         if chosen == "process" and "<locals>" in getattr(function, "__qualname__", "<locals>"):
             remedy = "Define it at the top of a module that can be imported."
             raise BadTask(task=called, reason="another process cannot import it", remedy=remedy)
+        if chosen == "process" and _takes_context(function):
+            remedy = "Pass what it needs as arguments, or use a thread."
+            raise BadTask(task=called, reason="the context cannot travel to another process", remedy=remedy)
         if timeout_s is not None and not timeout_s > 0:
             raise BadArgument(argument="timeout_s", value=timeout_s, reason="no time at all", remedy="Pass seconds.")
         if called in self._tasks:
@@ -217,20 +229,31 @@ class Tasks(Generic[R]):
             raise
 
     async def _run(self, task: Task[Any, Any], job: Job, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if not task.takes_context and not task.injection:
-            return await self._call(task, partial(task.function, *args, **kwargs))
         context: TaskContext[Any] = TaskContext(job, self._resources)
+        leading = (context,) if task.takes_context else ()
+        try:
+            task.signature.bind(*leading, *args, **kwargs)
+        except TypeError as error:  # no retry will make the arguments fit
+            raise BadTaskData(task=task.name, reason=str(error)) from error
+        called = task if task.run_on == "process" else task.function
+        if not task.injection:
+            return await self._call(task, partial(called, *leading, *args, **kwargs))
         async with AsyncExitStack() as stack:
             kwargs = kwargs | await task.injection.fill(context, stack, kwargs)
-            leading = (context,) if task.takes_context else ()
-            return await self._call(task, partial(task.function, *leading, *args, **kwargs))
+            return await self._call(task, partial(called, *leading, *args, **kwargs))
 
     async def _call(self, task: Task[Any, Any], call: Callable[[], Any]) -> Any:
         if task.run_on == "loop":
             return await cast("Callable[[], Awaitable[Any]]", call)()
         if task.run_on == "thread":  # another process has no use for our context
             call = here(call)
-        return await asyncio.get_running_loop().run_in_executor(self._executor(task.run_on), call)
+        executor = self._executor(task.run_on)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(executor, call)
+        except BrokenExecutor:
+            if executor is self._processes:  # a process died: this run failed, and the next gets a pool of living ones
+                self._processes = None
+            raise
 
     def _executor(self, run_on: RunOn) -> Executor:
         """Pools of our own: a library that fills asyncio's default pool must not hold up jobs."""
@@ -249,22 +272,30 @@ class Tasks(Generic[R]):
 
 
 class _Lifespan(AbstractAsyncContextManager[None]):
+    """Workers of several queues may share one registry: the first to come opens its resources, the last to go closes them."""
+
     def __init__(self, tasks: Tasks[Any]) -> None:
         self._tasks = tasks
-        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> None:
         tasks = self._tasks
-        if tasks._lifespan is not None:  # pyright: ignore[reportPrivateUsage]
-            tasks._resources = await self._stack.enter_async_context(tasks._lifespan())  # pyright: ignore[reportPrivateUsage]
+        async with tasks._opening:  # pyright: ignore[reportPrivateUsage]
+            if tasks._users == 0 and tasks._lifespan is not None:  # pyright: ignore[reportPrivateUsage]
+                tasks._resources = await tasks._stack.enter_async_context(tasks._lifespan())  # pyright: ignore[reportPrivateUsage]
+            tasks._users += 1  # pyright: ignore[reportPrivateUsage]
 
     async def __aexit__(self, *error: Any) -> None:
         tasks = self._tasks
-        for pool in (tasks._threads, tasks._processes):  # pyright: ignore[reportPrivateUsage]
-            if pool is not None:
-                await asyncio.to_thread(pool.shutdown, wait=False, cancel_futures=True)
-        tasks._threads = tasks._processes = None  # pyright: ignore[reportPrivateUsage]
-        await self._stack.__aexit__(*error)
+        async with tasks._opening:  # pyright: ignore[reportPrivateUsage]
+            tasks._users -= 1  # pyright: ignore[reportPrivateUsage]
+            if tasks._users > 0:  # pyright: ignore[reportPrivateUsage]
+                return
+            for pool in (tasks._threads, tasks._processes):  # pyright: ignore[reportPrivateUsage]
+                if pool is not None:
+                    await asyncio.to_thread(pool.shutdown, wait=False, cancel_futures=True)
+            tasks._threads = tasks._processes = None  # pyright: ignore[reportPrivateUsage]
+            stack, tasks._stack = tasks._stack, AsyncExitStack()  # pyright: ignore[reportPrivateUsage]
+            await stack.__aexit__(*error)
 
 
 class _TaskMaker(Generic[R]):
@@ -276,6 +307,14 @@ class _TaskMaker(Generic[R]):
     def __call__(self, function: Callable[P, T]) -> Task[P, T]: ...
     def __call__(self, function: Any) -> Any:
         return function
+
+
+def find_task(module: str, name: str) -> Any:
+    """The task (or plain function) of that name, in whatever process asks."""
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def call_data(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -302,6 +341,6 @@ def _takes_context(function: Callable[..., Any]) -> bool:
         return False
     try:
         hint = get_type_hints(function).get(parameters[0].name)
-    except NameError:  # an annotation that only the type checker can resolve
+    except (NameError, AttributeError, TypeError):  # an annotation that only the type checker can resolve
         hint = parameters[0].annotation
     return hint is TaskContext or getattr(hint, "__origin__", None) is TaskContext or "TaskContext" in str(hint)
