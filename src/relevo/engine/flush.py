@@ -107,6 +107,8 @@ class Settlement:
     retried: int = 0
     dead: int = 0
     parked: int = 0
+    due_in_ms: int | None = None
+    """When the first of those tried again is due."""
     lost: int = 0
     """Deliveries that another worker had taken over, or that were settled before: nothing was written for them."""
     retries: list[Retry] = field(default_factory=list[Retry])
@@ -248,6 +250,10 @@ class Flush:
             def count(reply: Reply, chunk: list[Retry] = chunk) -> None:
                 ours = self._ours(reply, chunk)
                 self.settlement.retried += len(ours)
+                soonest = min((item.wait_ms for item in ours), default=None)
+                if soonest is not None:
+                    known = self.settlement.due_in_ms
+                    self.settlement.due_in_ms = soonest if known is None else min(known, soonest)
                 self.settlement.retries += ours
                 if desk.log.enabled:
                     for delivery, wait_ms, _ in ours:

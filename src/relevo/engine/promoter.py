@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from relevo.broker.link import Link
@@ -66,6 +67,11 @@ class Promoter(Loop):
         if reply[0] == self._batch:
             return AGAIN
         return self.every if reply[3] < 0 else min(self.every, max(reply[3], 1) / 1000)
+
+    def wake_in(self, ms: int) -> None:
+        """Told of a job that will be due: the leader need not wait for its next tick to learn of it."""
+        if self.lock.held and ms < self.every * 1000:
+            asyncio.get_running_loop().call_later(ms / 1000, self.wake)
 
     async def finish(self) -> None:
         await self.lock.release_lock()

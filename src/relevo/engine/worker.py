@@ -245,6 +245,7 @@ class Worker:
                 every=settings.promote_every_ms / 1000, dlq_cap=settings.dlq_cap, events=settings.events_enabled,
             )  # fmt: skip
             duties.append(self.promoter)
+            self.settler.settled.listen(self._promote_soon)
         if settings.run_scheduler:
             self.scheduler = ScheduleLoop(control, keys, f"s-{uuid.uuid4()}", every=settings.scheduler_tick_s)
             duties.append(self.scheduler)
@@ -417,6 +418,10 @@ class Worker:
         await asyncio.gather(*(duty.stop() for duty in self.duties)) if self._control_link.up else self._cancel_duties()
         await self.leases.stop()
         await self.membership.leave()
+
+    def _promote_soon(self, settlement: Settlement) -> None:
+        if settlement.due_in_ms is not None:
+            self.promoter.wake_in(settlement.due_in_ms)
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         self.pausing.deliver(deliveries)

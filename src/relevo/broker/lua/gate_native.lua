@@ -9,3 +9,19 @@ local function mine(stream, group, owner, id)
   local pending = redis.call('XPENDING', stream, group, id, id, 1)
   return pending[1] ~= nil and pending[1][2] == owner
 end
+
+-- gate_all: the gate for every `step`th argument from `first` on, in one command; true or false for each.
+local function gate_all(stream, group, owner, first, step)
+  local ids, asked, verdicts = {}, {}, {}
+  for at = first, #ARGV, step do
+    asked[#asked + 1] = mine(stream, group, owner, ARGV[at])
+    if asked[#asked] then ids[#ids + 1] = ARGV[at] end
+  end
+  local gone = #ids > 0 and redis.call('XACKDEL', stream, group, 'IDS', #ids, unpack(ids)) or {}
+  local at = 0
+  for number, ours in ipairs(asked) do
+    if ours then at = at + 1 end
+    verdicts[number] = ours and gone[at] == 1
+  end
+  return verdicts
+end

@@ -11,3 +11,13 @@ local function mine(stream, group, owner, id)
   local pending = redis.call('XPENDING', stream, group, id, id, 1)
   return pending[1] ~= nil and pending[1][2] == owner
 end
+
+-- gate_all: the gate for every `step`th argument from `first` on; true or false for each. XACK counts, it does not tell which:
+-- so one by one.
+local function gate_all(stream, group, owner, first, step)
+  local verdicts = {}
+  for at = first, #ARGV, step do
+    verdicts[#verdicts + 1] = mine(stream, group, owner, ARGV[at]) and gate(stream, group, ARGV[at])
+  end
+  return verdicts
+end
