@@ -50,6 +50,7 @@ class Admission:
         self._line: deque[Delivery] = deque()
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._stopping = False
 
     @property
     def waiting(self) -> int:
@@ -59,9 +60,14 @@ class Admission:
         self._task = asyncio.create_task(self._run(), name="relevo-admission")
 
     async def stop(self) -> None:
+        """Lets the present question be answered: leave that was given and not noticed would be lost to the others."""
+        self._stopping = True
+        self._work.set()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            _, late = await asyncio.wait([self._task], timeout=2)
+            for task in late:
+                task.cancel()
+                await asyncio.wait([task])
 
     def deliver(self, deliveries: list[Delivery]) -> None:
         self._line.extend(deliveries)
@@ -78,10 +84,10 @@ class Admission:
         return command("ZREM", self._keys.places, *entry_ids)
 
     async def _run(self) -> None:
-        while True:
+        while not self._stopping:
             await self._work.wait()
             self._work.clear()
-            while self._line:
+            while self._line and not self._stopping:
                 try:
                     wait_ms = await self._admit()
                 except (RelevoError, OSError) as error:
@@ -97,13 +103,21 @@ class Admission:
             ACQUIRE, [self._keys.limiter, self._keys.places], *self._limits, *(each.entry_id for each in some)
         )
         granted, wait_ms = reply
-        let_in = [self._line.popleft() for _ in range(min(granted, len(self._line)))]
+        leave = {each.entry_id for each in some[:granted]}
+        let_in: list[Delivery] = []
+        while self._line and self._line[0].entry_id in leave:
+            let_in.append(self._line.popleft())
         if let_in:
             self._deliver(let_in)
+        if self.at_once and len(let_in) < granted:  # the line was handed back meanwhile: others may have these places
+            gone = leave - {each.entry_id for each in let_in}
+            await self._link.call("ZREM", self._keys.places, *gone)
         return 0 if granted else wait_ms
 
     async def _pause(self, seconds: float) -> None:
         """Until the time, or (when places are what is missing) until one of our own jobs has ended."""
+        if self._stopping:
+            return
         self._work.clear()
         try:
             await asyncio.wait_for(self._work.wait(), seconds)

@@ -29,6 +29,7 @@ class Membership:
         self._group = group
         self._consumer = consumer
         self._holdings = holdings
+        self._places = [keys.stream, keys.places]
 
     def unblock(self, client_id: int) -> asyncio.Future[None]:
         """Wakes a blocked read of ours, so that it takes nothing with it."""
@@ -45,7 +46,7 @@ class Membership:
             arguments = [part for each in some for part in (each.entry_id, each.before)]
             try:
                 await asyncio.wait_for(
-                    self._link.run(HAND_BACK, [self._keys.stream], self._group, self._consumer, *arguments), 5
+                    self._link.run(HAND_BACK, self._places, self._group, self._consumer, *arguments), 5
                 )
             except (RelevoError, OSError, TimeoutError) as error:
                 queue = self._keys.queue
@@ -62,7 +63,7 @@ class Membership:
                         "XPENDING", self._keys.stream, self._group, "-", "+", _AT_ONCE, self._consumer
                     )
                     arguments = [part for entry in pending for part in (entry[0], max(0, entry[3] - 1))]
-                    await self._link.run(HAND_BACK, [self._keys.stream], self._group, self._consumer, *arguments)
+                    await self._link.run(HAND_BACK, self._places, self._group, self._consumer, *arguments)
         except (RelevoError, OSError, TimeoutError) as error:
             queue = self._keys.queue
             log.debug("queue %s: the consumer stays in the group until it is swept (%s)", queue, error)

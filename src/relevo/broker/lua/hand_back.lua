@@ -1,6 +1,6 @@
 --!gate
 -- hand_back.lua: gives entries that this consumer will not run to whoever reads next, without counting a delivery.
--- KEYS stream   ARGV group, consumer, then for each: entry id, deliveries before ours   -> number handed back
+-- KEYS stream, places   ARGV group, consumer, then for each: entry id, deliveries before ours   -> number handed back
 -- With work waiting, readers are not blocked and take abandoned entries first: the entry is marked as abandoned under a
 -- consumer that nobody runs. With nothing waiting, readers sleep until something is added: the entry is added again.
 local function group_is_drained()
@@ -21,6 +21,7 @@ local back = 0
 for at = 3, #ARGV, 2 do
   local id, before = ARGV[at], tonumber(ARGV[at + 1])
   if mine(KEYS[1], ARGV[1], ARGV[2], id) then
+    redis.call('ZREM', KEYS[2], id) -- whoever runs it next asks for a place of its own
     local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
     if entry == nil then
       gate(KEYS[1], ARGV[1], id)
