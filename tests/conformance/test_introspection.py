@@ -45,7 +45,7 @@ async def test_an_unused_queue_counts_nothing(queue: Queue) -> None:
     assert (await queue.stats()).as_dict() | {"queue": ""} == {
         "queue": "", "group": "default", "group_exists": False, "stream": 0, "pending": 0, "handed_back": 0, "consumers": 0,
         "dead": 0, "delayed": 0, "overdue_ms": None, "next_due_ms": None, "repeatable": 0, "oldest_waiting_ms": None,
-        "due": 0, "paused": False, "active": 0, "waiting": 0, "backlog": 0,
+        "due": 0, "paused": False, "laned": 0, "active": 0, "waiting": 0, "backlog": 0,
     }  # fmt: skip
 
 

@@ -26,3 +26,6 @@ class Cancellations:
             + command("PEXPIRE", self._keys.cancelled, 2 * _KEPT_MS),
             3,
         )
+
+    async def forget_mark(self, job_id: str) -> None:
+        await self._link.call("ZREM", self._keys.cancelled, job_id)

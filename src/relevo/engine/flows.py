@@ -14,7 +14,7 @@ from relevo.broker.resp import Argument, Reply, pairs
 from relevo.broker.scripts import script
 from relevo.engine.cancellation import Cancellations
 from relevo.engine.parcel import Packing
-from relevo.errors import BadFlow, QueueFull
+from relevo.errors import BadFlow, ConnectionLost, QueueFull
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.ids import IdMint
 from relevo.wire.keys import QueueKeys
@@ -124,7 +124,14 @@ class Flows:
         self._keys = keys
 
     async def start_flow(
-        self, flow: Flow, packing: Packing, mint: IdMint, *, cap: int, trace: dict[str, str] | None = None
+        self,
+        flow: Flow,
+        packing: Packing,
+        mint: IdMint,
+        *,
+        cap: int,
+        wait_s: float = 30.0,
+        trace: dict[str, str] | None = None,
     ) -> FlowRun:
         """Stores the flow and queues the jobs that wait for nobody; the rest follows by itself, whoever runs them."""
         nodes = flow.in_order()
@@ -141,10 +148,21 @@ class Flows:
             member = DelayedMember(node.name, parcel.envelope).encode()
             notes = Notes(flow=f"{flow_id}/{number}", trace=trace).encode()
             arguments += (member, len(node.after), ",".join(children[node.key]), notes)
-        verdict: Reply = await self._link.run(START_FLOW, [self._keys.flow(flow_id), self._keys.stream], *arguments)
+        verdict = await self._start(flow_id, arguments, wait_s)
         if verdict == -1:
             raise QueueFull(queue=self._keys.queue, length=cap, cap=cap)
         return FlowRun(self, flow_id)
+
+    async def _start(self, flow_id: str, arguments: list[Argument], wait_s: float) -> Reply:
+        """Sent again after a lost connection: a flow of that id starts once."""
+        given_up = time.monotonic() + wait_s
+        while True:
+            try:
+                await self._link.ready(wait=max(0.001, given_up - time.monotonic()))
+                return await self._link.run(START_FLOW, [self._keys.flow(flow_id), self._keys.stream], *arguments)
+            except ConnectionLost:
+                if self._link.closed:
+                    raise
 
     async def state(self, flow_id: str) -> FlowState:
         stored = pairs(await self._link.call("HGETALL", self._keys.flow(flow_id)))

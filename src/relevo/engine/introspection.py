@@ -17,6 +17,7 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, command, pairs
 from relevo.broker.scripts import Script, script
 from relevo.engine.job import Job
+from relevo.engine.laned_page import LanedPage
 from relevo.engine.snapshot import HANDED_BACK, held
 from relevo.errors import BadArgument, Undecodable
 from relevo.wire.delayed import DelayedMember
@@ -120,7 +121,8 @@ class Jobs:
 
         Pages that follow each other show every job that is there all the time exactly once, also delayed ones of the same
         millisecond. Completed jobs are those with a stored result: they come in no order, with nothing but their id, a page
-        of them may be longer than `limit`, and one may come twice while Redis rearranges its keys.
+        of them may be longer than `limit`, and one may come twice while Redis rearranges its keys. Waiting jobs of lanes come
+        last, lane by lane; while a lane moves up, a later page may miss some of it.
         """
         _checked_state(state)
         for argument, value in (("limit", limit), ("offset", offset)):
@@ -132,7 +134,35 @@ class Jobs:
             return await self._delayed(limit, cursor, offset)
         if state == "completed":
             return await self._completed(limit, cursor, offset, most)
+        if state == "waiting":
+            return await self._waiting(limit, cursor, offset, most)
         return await self._entries(state, limit, cursor, offset, most)
+
+    async def _waiting(self, limit: int, cursor: str | None, offset: int, most: int) -> JobPage:
+        """The stream's, and behind them those in lanes."""
+        laned = cursor is not None and cursor.startswith(LanedPage.MARK)
+        page = JobPage([], None) if laned else await self._entries("waiting", limit, cursor, offset, most)
+        if page.cursor is not None:
+            return page
+        # What is left of the offset is known only if the stream ran out before it.
+        skipped = 0 if laned or not offset else min(offset, await self._unheld())
+        lanes = LanedPage(self._link, self._keys, cursor if laned else None)
+        jobs, unreadable = list(page.jobs), page.unreadable
+        async for member in lanes.members(offset - skipped):
+            if len(jobs) >= limit:
+                return JobPage(jobs, lanes.cursor, unreadable)
+            job = _member_job(member, self._queue)
+            unreadable += job is None
+            if job is not None:
+                jobs.append(job)
+        return JobPage(jobs, None, unreadable)
+
+    async def _unheld(self) -> int:
+        replies = await self._link.send(
+            command("XLEN", self._keys.stream) + command("XPENDING", self._keys.stream, self._group), 2
+        )
+        there = held(replies[1])
+        return max(0, int(self._link.checked(replies[0], "XLEN")) - (there.all - there.handed_back))
 
     async def _entries(self, state: str, limit: int, cursor: str | None, offset: int, most: int) -> JobPage:
         if cursor is not None and not re.fullmatch(r"[0-9]{1,20}-[0-9]{1,20}", cursor):
@@ -208,8 +238,8 @@ class Jobs:
     async def counts(self, *types: str, most: int = MOST * 10) -> dict[str, int]:
         """How many jobs are in each state (`paused` is 1 for a paused queue), all of one moment.
 
-        Jobs that wait in a lane for their turn are not counted: `Queue.lanes.state` tells of each lane.
-        Waiting is what the stream holds and no worker does: never the stream's length alone, which counts what runs, nor
+        Waiting is what the stream holds and no worker does, and what waits in lanes (`Queue.lanes` tells of each): never
+        the stream's length alone, which counts what runs, nor
         what is pending alone, which is 0 for a queue without workers. Completed is the number of stored results, found by
         looking at up to `most` keys of the server; when that was not all, the log says so and the count is a lower bound.
         """
@@ -222,14 +252,16 @@ class Jobs:
         keys = self._keys
         asked = (
             command("MULTI"), command("XLEN", keys.stream), command("XPENDING", keys.stream, self._group),
-            command("ZCARD", keys.delayed), command("XLEN", keys.dead), command("EXISTS", keys.paused), command("EXEC"),
+            command("ZCARD", keys.delayed), command("XLEN", keys.dead), command("EXISTS", keys.paused),
+            command("HGET", keys.lane_sizes, ""), command("EXEC"),
         )  # fmt: skip
         replies = await self._link.send(b"".join(asked), len(asked))
-        stream, pending, delayed, dead, paused = self._link.checked(replies[-1], "the counts")
+        stream, pending, delayed, dead, paused, laned = self._link.checked(replies[-1], "the counts")
         there = held(pending)
         active = there.all - there.handed_back
         numbers = {
-            "waiting": max(0, self._link.checked(stream, "XLEN") - active),
+            "waiting": max(0, self._link.checked(stream, "XLEN") - active)
+            + int(self._link.checked(laned, "HGET") or 0),
             "active": active,
             "delayed": self._link.checked(delayed, "ZCARD"),
             "failed": self._link.checked(dead, "XLEN"),

@@ -8,6 +8,7 @@ ordinary entry of the stream; any worker runs it, a relevo worker frees its plac
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,6 +29,7 @@ log = logging.getLogger("relevo.lanes")
 
 DISPATCH_LANES = script("dispatch_lanes")
 RELEASE_GONE = script("release_gone")
+LIMIT_LANE = script("limit_lane")
 
 WINDOW = 256
 """How many laned jobs may wait in the stream: enough to keep workers busy, few enough that turns mean something."""
@@ -36,6 +38,7 @@ ALL = "*"
 
 _PAGE = 1000
 _AUDIT_PAGES = 100
+_AUDIT_EVERY_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,20 @@ class Lanes:
 
     async def limit(self, lane: str, limit: LaneLimit) -> None:
         """Limits one lane, or with `"*"` every lane that has no limit of its own."""
-        await self._link.call("HSET", self._keys.lane_limits, checked_lane(lane, all_allowed=True), limit.text)
+        await self._change(lane, limit.text)
 
     async def unlimit(self, lane: str) -> bool:
-        return await self._link.call("HDEL", self._keys.lane_limits, lane) == 1
+        """Removes a limit; False when there was none."""
+        return await self._change(lane, "") == 1
+
+    async def _change(self, lane: str, text: str) -> Reply:
+        name = checked_lane(lane, all_allowed=True)
+        return await self._link.run(LIMIT_LANE, [self._keys.lane_limits], self._keys.tag, name, text)
+
+    async def waiting(self) -> dict[str, int]:
+        """How many jobs wait for their turn, by lane."""
+        flat: Reply = await self._link.call("HGETALL", self._keys.lane_sizes)
+        return {flat[at].decode(): int(flat[at + 1]) for at in range(0, len(flat), 2) if flat[at]}
 
     async def limits(self) -> dict[str, LaneLimit]:
         flat: Reply = await self._link.call("HGETALL", self._keys.lane_limits)
@@ -113,7 +126,7 @@ class LaneKeeper(Loop):
         self._link = link
         self._keys = keys
         self._group = group
-        self._quiet_ticks = 0
+        self._audit_due = 0.0
         self._suspects: set[str] = set()
 
     async def tick(self) -> float | None:
@@ -129,16 +142,14 @@ class LaneKeeper(Loop):
         moved, lanes, wait_ms = self._link.checked(reply, "dispatch_lanes.lua")
         if moved:
             self.dispatched.emit(moved)
+        if time.monotonic() >= self._audit_due:  # by the clock: busy lanes must not keep a lost place from being found
+            self._audit_due = time.monotonic() + _AUDIT_EVERY_S
+            await self.audit()
         if moved >= WINDOW:
             return AGAIN
         if lanes or wait_ms >= 0:
-            self._quiet_ticks = 0
             return self.every if wait_ms < 0 else min(self.every, max(wait_ms, 1) / 1000)
-        # No lane waits for us; adds and settles dispatch by themselves. Look now and then, and audit once a minute.
-        self._quiet_ticks += 1
-        if self._quiet_ticks % 240 == 1:
-            await self.audit()
-        return self.every * 5
+        return self.every * 5  # no lane waits for us; adds and settles dispatch by themselves
 
     async def finish(self) -> None:
         await self.lock.release_lock()
@@ -163,26 +174,44 @@ class LaneKeeper(Loop):
         return len(gone)
 
     async def _alive(self, lanes: set[str]) -> set[str] | None:
-        """Ids of jobs in the stream, the delayed set and the lanes; None when there are too many to look through."""
+        """Ids of jobs in the stream, the delayed set and the lanes; None when there are too many to look through.
+
+        Jobs move on from the delayed set through the lanes to the stream, and back for a retry: looked through in that
+        order, and once more at the end, one that moves is met somewhere.
+        """
+        before = await self._members(lanes)
+        entries = None if before is None else await self._entries()
+        after = None if entries is None else await self._members(lanes)
+        if before is None or entries is None or after is None:
+            log.warning("queue %s is too long to look for places that are lost", self._keys.queue)
+            return None
+        return before | entries | after
+
+    async def _entries(self) -> set[str] | None:
         ids: set[str] = set()
         after = b"-"
         for _ in range(_AUDIT_PAGES):
             page: Reply = await self._link.call("XRANGE", self._keys.stream, after, "+", "COUNT", _PAGE)
             ids.update(_id_of(dict(zip(fields[::2], fields[1::2], strict=False)).get(b"d", b"")) for _, fields in page)
             if len(page) < _PAGE:
-                break
+                return ids
             after = b"(" + page[-1][0]
-        else:
-            return None
-        members: Reply = await self._link.call("ZRANGE", self._keys.delayed, 0, _PAGE * _AUDIT_PAGES)
+        return None
+
+    async def _members(self, lanes: set[str]) -> set[str] | None:
+        most = _PAGE * _AUDIT_PAGES
+        members: Reply = await self._link.call("ZRANGE", self._keys.delayed, 0, most)
         for lane in lanes:
-            members += await self._link.call("LRANGE", self._keys.lane(lane), 0, _PAGE * _AUDIT_PAGES)
+            members += await self._link.call("LRANGE", self._keys.lane(lane), 0, most)
+            if len(members) > most:
+                return None
+        ids: set[str] = set()
         for member in members:
             try:
                 ids.add(_id_of(DelayedMember.decode(member).envelope))
             except Undecodable:
                 continue
-        return ids
+        return None if len(members) > most else ids
 
 
 async def release_gone(link: Link, keys: QueueKeys, gone: Mapping[str, Notes], why: str) -> None:

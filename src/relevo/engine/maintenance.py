@@ -102,6 +102,17 @@ class Maintenance:
                 break
         return total
 
+    async def take_back(self, job_id: str) -> tuple[bool, bool]:
+        """Removes a job that is delayed or waits in a lane; whether it was, and whether it was anywhere it can still run from
+        (or the search met its bound before that was clear)."""
+        found = await self._jobs.find(job_id)
+        targets = [
+            *(_Target("delayed", job_id, member) for member in found.members),
+            *(_Target("lane", job_id, member) for member in found.laned),
+        ]
+        taken = 1 in await self._remove_jobs(targets) if targets and not found.entries else False
+        return taken, taken or bool(targets or found.entries) or not found.complete
+
     # --- many jobs -----------------------------------------------------------------------------------------------------
 
     async def drain(self, *, delayed: bool = True) -> int:

@@ -34,6 +34,7 @@ class Post:
         self._cap = cap
         self._wait_s = wait_s
         self._group = group
+        self._repeat_s = 60 + int(wait_s)  # longer than we try
 
     async def send(self, parcels: list[Parcel]) -> None:
         """Sent again after a lost connection: every command may be repeated. A job that gave way to another one under its
@@ -82,13 +83,14 @@ class Post:
 
     def _noted_call(self, parcel: Parcel, member: bytes) -> bytes:
         keys, dedup, notes = self._keys, parcel.dedup, parcel.notes or Notes()
-        arguments = (
+        arguments: tuple[Argument, ...] = (
             keys.tag,
             self._group,
             LANE_WINDOW,
             self._cap,
             parcel.job.id,
-            _window_s(parcel) if parcel.by_id else "",
+            _window_s(parcel) if parcel.by_id else self._repeat_s,
+            int(parcel.by_id),
             "" if parcel.run_at is None else parcel.run_at,
             member,
             notes.lane or "",

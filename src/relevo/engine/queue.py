@@ -20,7 +20,7 @@ from relevo.engine.events import QueueEvents
 from relevo.engine.flows import SCRIPTS as FLOW_SCRIPTS
 from relevo.engine.flows import Flow, FlowRun, Flows
 from relevo.engine.job import Job
-from relevo.engine.lanes import Lanes
+from relevo.engine.lanes import LIMIT_LANE, Lanes
 from relevo.engine.parcel import Packing, Parcel
 from relevo.engine.patterns import RepeatableMeta
 from relevo.engine.post import SCRIPTS as POST_SCRIPTS
@@ -215,17 +215,24 @@ class Queue(QueueAdmin):
             parcel.job._queue = self  # pyright: ignore[reportPrivateUsage]
         return [each.job for each in parcels]
 
-    async def cancel(self, job_id: str) -> None:
-        """Cancels a job wherever it is: a delayed one is taken back, a waiting one will not start, and the handler of a
-        running one is cancelled within a moment (code on a thread runs on, but its outcome no longer counts)."""
-        if not await self.cancel_delayed(checked_job_id(job_id)):
-            await Cancellations(self._open().link, self._keys).cancel(job_id)
+    async def cancel(self, job_id: str) -> bool:
+        """Cancels a job wherever it is: one that is delayed or waits in a lane is taken back, a waiting one will not start, and
+        the handler of a running one is cancelled within a moment (code on a thread runs on, but its outcome no longer counts).
+        False when there is nothing to cancel: it is finished, dead, or was never here."""
+        if await self.cancel_delayed(job_id):
+            return True
+        marks = Cancellations(self._open().link, self._keys)
+        await marks.cancel(job_id)  # first the mark: wherever the job goes while we look for it, it is not run
+        taken_back, there = await self.maintenance.take_back(job_id)
+        if taken_back or not there:
+            await marks.forget_mark(job_id)
+        return there
 
     async def cancel_delayed(self, job_id: str) -> bool:
         """Takes back a delayed job that was added with this `job_id`; False when it is not there (any more)."""
         keys = self._keys
-        found = [keys.delayed, keys.member_of(job_id), keys.once(job_id)]
-        return await self._open().link.run(CANCEL_DELAYED, found) == 1
+        places = [keys.delayed, keys.member_of(checked_job_id(job_id))]
+        return await self._open().link.run(CANCEL_DELAYED, places, keys.tag, job_id) == 1
 
     # --- schedules ---------------------------------------------------------------------------------------------------
 
@@ -292,9 +299,9 @@ class Queue(QueueAdmin):
         opened = self._open()
         flows, packing = Flows(opened.link, self._keys), self._packing
         if not self._spans.wanted():
-            return await flows.start_flow(flow, packing, opened.mint, cap=self._cap)
+            return await flows.start_flow(flow, packing, opened.mint, cap=self._cap, wait_s=self._wait_s)
         with self._spans.sending(None, len(flow)) as context:
-            return await flows.start_flow(flow, packing, opened.mint, cap=self._cap, trace=context)
+            return await flows.start_flow(flow, packing, opened.mint, cap=self._cap, wait_s=self._wait_s, trace=context)
 
     @property
     def lanes(self) -> Lanes:
@@ -391,11 +398,20 @@ class Queue(QueueAdmin):
                 self._opened.pop(ended, None)
             keys, scripts = (
                 self._keys,
-                (ADD_CAPPED, CANCEL_DELAYED, REPLAY, *POST_SCRIPTS, *FLOW_SCRIPTS, *REPEATABLE_SCRIPTS, *ADMIN_SCRIPTS),
+                (
+                    ADD_CAPPED,
+                    CANCEL_DELAYED,
+                    LIMIT_LANE,
+                    REPLAY,
+                    *POST_SCRIPTS,
+                    *FLOW_SCRIPTS,
+                    *REPEATABLE_SCRIPTS,
+                    *ADMIN_SCRIPTS,
+                ),
             )
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
             sender = Sender(link, keys, cap=self._cap)
-            post = Post(link, keys, cap=self._cap, wait_s=self._wait_s)
+            post = Post(link, keys, cap=self._cap, wait_s=self._wait_s, group=self._group)
             results = Results(link, keys, self.events, self._codec)
             dead = DeadLetters(link, keys, stream_cap=self._cap)
             repeatables = Repeatables(link, keys, max_payload=self._max_payload, codec=self._codec)

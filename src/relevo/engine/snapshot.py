@@ -35,10 +35,12 @@ class QueueSnapshot:
     """Milliseconds until the first delayed job is due; None when none is delayed."""
     repeatable: int
     oldest_waiting_ms: int | None
-    """Age of the oldest entry that no worker holds; None when none waits."""
+    """Age of the oldest entry of the stream that no worker holds; None when none waits there."""
     due: int = 0
     """Delayed jobs whose time has come. They wait for a promoter, which is part of every worker."""
     paused: bool = False
+    laned: int = 0
+    """Jobs that wait in lanes for their turn."""
 
     @property
     def active(self) -> int:
@@ -47,8 +49,9 @@ class QueueSnapshot:
 
     @property
     def waiting(self) -> int:
-        """Jobs in the stream that no worker holds. Neither the stream's length nor what is pending tells that alone."""
-        return max(0, self.stream - self.active)
+        """Jobs in the stream that no worker holds, and those in lanes. Neither the stream's length nor what is pending tells
+        that alone."""
+        return max(0, self.stream - self.active) + self.laned
 
     @property
     def backlog(self) -> int:
@@ -72,11 +75,12 @@ class QueueSnapshot:
             command("XPENDING", keys.stream, group),
             command("XPENDING", keys.stream, group, "-", "+", 1, HANDED_BACK),
             command("EXISTS", keys.paused),
+            command("HGET", keys.lane_sizes, ""),
         )
         replies = await link.send(b"".join(asked), len(asked))
         groups: Reply = replies[2]
-        time, stream, dead, delayed, first, repeatable, paused = (
-            link.checked(replies[at], "the snapshot") for at in (0, 1, 3, 4, 5, 6, 9)
+        time, stream, dead, delayed, first, repeatable, paused, laned = (
+            link.checked(replies[at], "the snapshot") for at in (0, 1, 3, 4, 5, 6, 9, 10)
         )
         now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
         due_ms = int(float(first[1])) if first else None
@@ -109,6 +113,7 @@ class QueueSnapshot:
             oldest_waiting_ms=None if born is None else max(0, now_ms - born),
             due=link.checked(due, "the snapshot"),
             paused=paused == 1,
+            laned=int(laned or 0),
         )
 
 

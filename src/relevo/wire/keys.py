@@ -94,7 +94,12 @@ class QueueKeys:
 
     def flying(self, lane: str) -> bytes:
         """Ids of the jobs of one lane that have left it and are not finished."""
-        return self.tag + b":lane:" + lane.encode() + b":flying"
+        return self.tag + b":flying:" + lane.encode()
+
+    @cached_property
+    def lane_sizes(self) -> bytes:
+        """How many jobs wait in each lane, and under the empty name in all of them (ours alone)."""
+        return self.tag + b":lanes:sizes"
 
     def flow(self, flow_id: str) -> bytes:
         """The state of one flow (ours alone); expires some time after the flow has ended."""

@@ -1,6 +1,7 @@
 --!gate
 --!member
 --!lane
+--!flow
 --!forget
 -- drain.lua: removes one page of the jobs nobody has begun: of the stream, of the delayed set, or of a lane. What workers
 -- hold stays.
@@ -19,6 +20,7 @@ if ARGV[4] == 'lane' then
   local lane = tag .. ':lane:' .. ARGV[5]
   local members = redis.call('LRANGE', lane, 0, page - 1)
   redis.call('LTRIM', lane, #members, -1)
+  thin_out(tag, ARGV[5], #members)
   for _, member in ipairs(members) do
     local _, envelope = split(member)
     release(envelope)

@@ -1,4 +1,5 @@
--- forget: lets go of all that a removed job held by its id: markers, progress, log, its place in a lane, its dedup key.
+-- forget: lets go of all that a removed job held by its id: markers, progress, log, its place in a lane, its dedup key. A flow
+-- that waits for it hears that it was cancelled.
 local function forget(tag, id)
   redis.call('DEL', tag .. ':didx:' .. id, tag .. ':dlid:' .. id, tag .. ':progress:' .. id, tag .. ':log:' .. id)
   local notes = redis.call('HGET', tag .. ':notes', id)
@@ -9,4 +10,6 @@ local function forget(tag, id)
   local dedup = known['dedup'] and tag .. ':dedup:' .. known['dedup']
   if dedup and redis.call('GET', dedup) == id then redis.call('DEL', dedup) end
   if known['lane'] then leave_lane(tag, known['lane'], id) end
+  local flow, node = string.match(known['flow'] or '', '^(.*)/(%d+)$')
+  if flow then flow_step(tag, tag .. ':stream', flow, node, 'cancelled', 'the job was removed') end
 end

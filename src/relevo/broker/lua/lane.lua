@@ -1,6 +1,7 @@
 -- lane: moving jobs out of their lanes into the stream. Lanes take turns; each keeps its own order and its own limits.
 -- The ring (`:lanes`) holds the lanes that have work and may move it; a lane at its concurrency limit leaves the ring until
--- one of its jobs is finished, a lane without tokens waits in `:lanes:later` for its time.
+-- one of its jobs is finished, a lane without tokens waits in `:lanes:later` for its time. `:lanes:sizes` counts the jobs that
+-- wait in each lane, and under the empty name in all of them.
 local function lane_limit(tag, lane)
   local text = redis.call('HGET', tag .. ':lanes:limits', lane) or redis.call('HGET', tag .. ':lanes:limits', '*')
   if not text then return 0, 0, 0 end
@@ -14,19 +15,41 @@ local function join_ring(tag, lane)
   redis.call('ZADD', tag .. ':lanes', tonumber(last[2] or '0') + 1, lane)
 end
 
+local function count_waiting(tag, lane, change)
+  local sizes = tag .. ':lanes:sizes'
+  if redis.call('HINCRBY', sizes, lane, change) <= 0 then redis.call('HDEL', sizes, lane) end
+  if redis.call('HINCRBY', sizes, '', change) <= 0 then redis.call('DEL', sizes) end
+end
+
+-- How many jobs wait in lanes.
+local function laned(tag)
+  return tonumber(redis.call('HGET', tag .. ':lanes:sizes', '') or '0')
+end
+
 local function enter_lane(tag, lane, member)
   redis.call('RPUSH', tag .. ':lane:' .. lane, member)
+  count_waiting(tag, lane, 1)
   join_ring(tag, lane)
 end
 
+-- After `count` jobs were taken out of a lane without having had their turn: an empty lane has no turn to wait for.
+local function thin_out(tag, lane, count)
+  if count == 0 then return end
+  count_waiting(tag, lane, -count)
+  if redis.call('EXISTS', tag .. ':lane:' .. lane) == 1 then return end
+  redis.call('ZREM', tag .. ':lanes', lane)
+  redis.call('ZREM', tag .. ':lanes:later', lane)
+end
+
+-- Gives the place of a job that has left the lane to the next one.
 local function leave_lane(tag, lane, id)
-  redis.call('SREM', tag .. ':lane:' .. lane .. ':flying', id)
+  redis.call('SREM', tag .. ':flying:' .. lane, id)
   if redis.call('EXISTS', tag .. ':lane:' .. lane) == 1 then join_ring(tag, lane) end
 end
 
 -- Takes one token; returns 0, or the ms until there is one.
 local function take_token(tag, lane, count, ms, now)
-  local key = tag .. ':lane:' .. lane .. ':bucket'
+  local key = tag .. ':bucket:' .. lane
   local kept = redis.call('HMGET', key, 't', 'ts')
   local tokens, since = tonumber(kept[1] or count), tonumber(kept[2] or now)
   tokens = math.min(count, tokens + math.max(0, now - since) * count / ms)
@@ -47,18 +70,19 @@ end
 
 -- Moves the first job of a lane: 'moved', 'empty', 'full', or the ms to wait.
 local function advance(tag, stream, lane, now)
-  local key = tag .. ':lane:' .. lane
+  local key, flying = tag .. ':lane:' .. lane, tag .. ':flying:' .. lane
   if redis.call('EXISTS', key) == 0 then return 'empty' end
   local at_once, count, ms = lane_limit(tag, lane)
-  if at_once > 0 and redis.call('SCARD', key .. ':flying') >= at_once then return 'full' end
+  if at_once > 0 and redis.call('SCARD', flying) >= at_once then return 'full' end
   if count > 0 then
     local wait = take_token(tag, lane, count, ms, now)
     if wait > 0 then return wait end
   end
   local name, envelope = split(redis.call('LPOP', key))
+  count_waiting(tag, lane, -1)
   if envelope then
     put(stream, name, envelope)
-    redis.call('SADD', key .. ':flying', id_of(envelope) or '')
+    redis.call('SADD', flying, id_of(envelope) or '')
   end
   return 'moved'
 end

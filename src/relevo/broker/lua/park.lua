@@ -12,10 +12,13 @@ for at = 4, #ARGV, 5 do
   if ours and lane == '' then
     redis.call('ZADD', KEYS[2], now + wait, member)
   elseif ours then
-    redis.call('SREM', tag .. ':lane:' .. lane .. ':flying', id)
+    redis.call('SREM', tag .. ':flying:' .. lane, id)
     redis.call('LPUSH', tag .. ':lane:' .. lane, member)
+    count_waiting(tag, lane, 1)
     redis.call('ZREM', tag .. ':lanes', lane)
     redis.call('ZADD', tag .. ':lanes:later', 'GT', now + wait, lane)
+    local left = redis.call('PTTL', tag .. ':parked:' .. lane) -- a new limit does not let it go before its time
+    if wait > left and wait > 0 then redis.call('SET', tag .. ':parked:' .. lane, '1', 'PX', wait) end
   end
   done[#done + 1] = ours and 1 or 0
 end

@@ -15,7 +15,7 @@ local function lane_of(id)
   local notes = redis.call('HGET', tag .. ':notes', id)
   local ok, known = pcall(cmsgpack.unpack, notes or '')
   local lane = ok and type(known) == 'table' and known['lane']
-  if not lane or redis.call('SISMEMBER', tag .. ':lane:' .. lane .. ':flying', id) == 1 then return nil end
+  if not lane or redis.call('SISMEMBER', tag .. ':flying:' .. lane, id) == 1 then return nil end
   return lane
 end
 

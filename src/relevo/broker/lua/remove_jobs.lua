@@ -1,6 +1,7 @@
 --!gate
 --!member
 --!lane
+--!flow
 --!forget
 -- remove_jobs.lua: takes jobs out of wherever they were found, except out of a worker's hands.
 -- KEYS stream, delayed, dlq   ARGV tag, group, consumer of what was handed back, then for each: kind, job id ('': not known), place
@@ -32,7 +33,9 @@ for at = 4, #ARGV, 3 do
   elseif kind == 'delayed' then
     removed = redis.call('ZREM', KEYS[2], place)
   elseif kind == 'lane' then
-    removed = redis.call('LREM', tag .. ':lane:' .. lane_of(id), 1, place)
+    local lane = lane_of(id)
+    removed = redis.call('LREM', tag .. ':lane:' .. lane, 1, place)
+    thin_out(tag, lane, removed)
   elseif kind == 'dlq' then
     removed = redis.call('XDEL', KEYS[3], place)
   elseif running[id] then

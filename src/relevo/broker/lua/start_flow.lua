@@ -6,7 +6,7 @@
 --   for each: job (as in the delayed set), parents, children, notes
 -- -> 1 started, 0 it was started before (the same call again), -1 full
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-if redis.call('XLEN', KEYS[2]) + redis.call('HLEN', ARGV[1] .. ':notes') + tonumber(ARGV[5]) > tonumber(ARGV[2]) then return -1 end
+if redis.call('XLEN', KEYS[2]) + laned(ARGV[1]) + tonumber(ARGV[5]) > tonumber(ARGV[2]) then return -1 end
 redis.call('HSET', KEYS[1], 'left', ARGV[5], 'state', 'running', 'ttl', ARGV[3], 'keys', ARGV[4])
 local roots = {}
 for index = 0, tonumber(ARGV[5]) - 1 do
