@@ -12,6 +12,7 @@ from relevo.engine.job import Job
 from relevo.engine.maintenance import SCRIPTS as MAINTENANCE_SCRIPTS
 from relevo.engine.maintenance import Maintenance
 from relevo.engine.pause import PauseSwitch
+from relevo.engine.reports import Reports
 from relevo.engine.snapshot import QueueSnapshot
 from relevo.engine.validation import checked_job_id
 from relevo.wire.keys import QueueKeys
@@ -107,6 +108,18 @@ class QueueAdmin:
     async def count(self) -> int:
         """Jobs that are not finished: waiting, active and delayed."""
         return sum((await self.jobs.counts("waiting", "active", "delayed")).values())
+
+    async def get_job_logs(
+        self, job_id: str, *, start: int = 0, end: int = -1, asc: bool = True
+    ) -> tuple[list[str], int]:
+        """What a job has logged: the lines from `start` to `end` (counted from 0, negative ones from the end), and how many
+        there are in all. Kept for a while after the job's last word."""
+        reports = Reports(self._admin_link(), self._keys)
+        return await reports.lines(checked_job_id(job_id), start=start, end=end, asc=asc)
+
+    async def get_job_progress(self, job_id: str) -> int | None:
+        """How far a job says it is, from 0 to 100; None when it has said nothing (or long ago)."""
+        return await Reports(self._admin_link(), self._keys).progress(checked_job_id(job_id))
 
     # --- clear up ------------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,8 @@ class Repeatables:
         return RepeatableMeta.of(spec, int(float(score)))
 
     async def list(self, limit: int = 100, *, paused: bool = False) -> list[RepeatableMeta]:
-        """Schedules in the order of their next fire; with `paused`, those that are set aside."""
+        """Schedules in the order of their next fire; with `paused`, those that are set aside. What cannot be read is in
+        neither: see `unreadable`."""
         if limit < 1:
             return []
         place = self._keys.repeat_paused if paused else self._keys.repeat
@@ -95,6 +96,15 @@ class Repeatables:
             if spec is not None:
                 metas.append(RepeatableMeta.of(spec, int(float(found[at + 1]))))
         return metas
+
+    async def unreadable(self, limit: int = 100) -> list[str]:
+        """Keys of schedules that cannot be read, and so are in no listing; a scheduler has set them aside or will. An upsert
+        under the same key repairs one, `remove_repeatable` ends it."""
+        keys: list[str] = []
+        for place in (self._keys.repeat_paused, self._keys.repeat):
+            found: Reply = await self._link.call("ZRANGE", place, 0, limit - 1)
+            keys += [key.decode(errors="replace") for key in found]
+        return [key for key in keys if await self.spec(key) is None][:limit]
 
     async def spec(self, key: str) -> RepeatSpec | None:
         """What is stored under `key`; None when nothing readable is."""

@@ -6,7 +6,7 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Reply, command
 from relevo.engine.events import EventLog
 from relevo.engine.flows import Flows
-from relevo.errors import BadArgument
+from relevo.errors import BadArgument, WrongType
 from relevo.wire.keys import QueueKeys
 
 MAX_LINES = 1000
@@ -38,10 +38,12 @@ class Reports:
 
     async def log(self, job_id: str, line: str) -> int:
         """Appends a line (cut at 4096 bytes); returns how many there are. The last thousand are kept."""
+        if not isinstance(line, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(argument="line", value=line, kind=type(line).__name__, remedy="pass text.")
         key = self._keys.log(job_id)
-        text = line.encode(errors="replace")[:MAX_LINE_BYTES]
+        text = line.encode(errors="replace")[:MAX_LINE_BYTES].decode(errors="ignore")  # cut between characters
         replies = await self._link.send(
-            command("XADD", key, "MAXLEN", "~", MAX_LINES, "*", "line", text)
+            command("XADD", key, "MAXLEN", MAX_LINES, "*", "line", text)
             + command("EXPIRE", key, self._ttl_s)
             + command("XLEN", key),
             3,
