@@ -92,7 +92,7 @@ class Batch:
                 raise BadBatchOutcome(given=len(outcomes), wanted=len(batch))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - is the outcome of all its jobs
             outcomes = [error] * len(batch)
-        for (future, outcome) in zip((each.future for each in batch), outcomes, strict=True):
+        for future, outcome in zip((each.future for each in batch), outcomes, strict=True):
             if future.done():  # its slot was cancelled: shutdown, or the job was
                 continue
             if isinstance(outcome, asyncio.CancelledError):
