@@ -150,6 +150,10 @@ class BadFlow(RelevoError, ValueError):
     """The flow cannot be used: {reason}. {remedy}"""
 
 
+class BadTarget(RelevoError, ValueError):
+    """The target {target!r} cannot be worked for: {reason}. {remedy}"""
+
+
 class BadBatchOutcome(RelevoError):
     """The batch handler returned {given} outcomes for {wanted} jobs: return one for each, in their order, or None."""
 
@@ -221,6 +225,11 @@ class EventsTrimmed(RelevoError):
     Resume from there, and read more often or with a larger `count`."""
 
 
+class OutboxUnavailable(RelevoError):
+    """The outbox table {table!r} cannot be used: {reason}. Create it (`OutboxTable.create` or a migration), or correct the
+    engine's URL; what was committed stays there until it can be sent."""
+
+
 # --- servers of our own -------------------------------------------------------------------------------------------
 
 
@@ -238,6 +247,10 @@ class EmbeddedServerMissing(RelevoError):
 
 class PortTaken(RelevoError):
     """Port {port} of 127.0.0.1 is taken by another program: choose another, or none to have a free one found."""
+
+
+class CannotListen(RelevoError):
+    """No server can listen on {host}:{port}: {reason}. Choose another port (0 finds a free one), or another host."""
 
 
 class DataFolderInUse(RelevoError):

@@ -7,7 +7,22 @@ from typing import Annotated
 import typer
 
 from relevo import version
-from relevo.cli import add, demo, dlq, doctor, events, inspect, up, watch
+from relevo.cli import (
+    add,
+    demo,
+    dlq,
+    doctor,
+    events,
+    flow,
+    inspect,
+    job,
+    lanes,
+    repeatable,
+    up,
+    upkeep,
+    watch,
+    worker,
+)
 from relevo.cli.commands import Commands
 from relevo.cli.server import DEFAULT_URL, Server
 
@@ -46,11 +61,18 @@ def options(
 
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
+app.command("worker")(worker.worker)
 app.command("add")(add.add)
 app.command("inspect")(inspect.inspect)
 app.command("watch")(watch.watch)
 app.command("events")(events.events)
+app.add_typer(job.app, name="job")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(repeatable.app, name="repeatable")
+app.add_typer(lanes.app, name="lanes")
+app.add_typer(flow.app, name="flow")
+for command in (upkeep.pause, upkeep.resume, upkeep.drain, upkeep.clean, upkeep.obliterate):
+    app.command(command.__name__)(command)
 app.command("doctor")(doctor.doctor)
 
 

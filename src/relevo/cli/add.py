@@ -11,6 +11,7 @@ import typer
 
 from relevo.cli.inspect import QueueName
 from relevo.cli.instant import date, span_ms
+from relevo.cli.json_text import parsed
 from relevo.cli.screen import Json, count, print_json, readable, say
 from relevo.cli.server import Server, run, server_of
 from relevo.engine.job import Job
@@ -45,7 +46,7 @@ def add(
     else:
         text = sys.stdin.read() if data == "-" else data
         options["job_id"] = job_id
-        run(_add_one(server, queue, name, _parsed(text, "DATA"), options, wait, as_json))
+        run(_add_one(server, queue, name, parsed(text, "DATA"), options, wait, as_json))
 
 
 async def _add_one(
@@ -75,7 +76,7 @@ async def _add_lines(server: Server, queue: str, name: str, options: dict[str, A
         for at, line in enumerate(sys.stdin, start=1):
             if not line.strip():
                 continue
-            bulk.append({"name": name, "data": _parsed(line, f"line {at}"), **options})
+            bulk.append({"name": name, "data": parsed(line, f"line {at}"), **options})
             added += 1
             if len(bulk) == _BULK:
                 await send()
@@ -91,14 +92,6 @@ def _when(delay: str | None, at: str | None) -> dict[str, timedelta | datetime]:
     if delay is not None:
         return {"delay": timedelta(milliseconds=span_ms("--delay", delay))}
     return {"delay_ms": date("--at", at)} if at is not None else {}
-
-
-def _parsed(text: str, what: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        remedy = 'Quote it for the shell, and put text into double quotes: \'{"to": "ada"}\' or \'"ada"\'.'
-        raise BadArgument(argument=what, value=text[:80], reason=f"not JSON ({error})", remedy=remedy) from None
 
 
 def _as_dict(queue: str, job: Job) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How commands end: an error of ours is one red line and exit code 1, Ctrl-C is quiet."""
+"""How commands end: an error of ours is one red line and exit code 1 (2 when the call itself is wrong), Ctrl-C is quiet."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import typer
 from typer.core import TyperGroup
 
 from relevo.cli.screen import complain
-from relevo.errors import RelevoError
+from relevo.errors import BadTarget, RelevoError
 
+WRONG_CALL = 2
 INTERRUPTED = 130
 
 
@@ -19,6 +20,6 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except RelevoError as error:
             complain(str(error))
-            raise typer.Exit(1) from None
+            raise typer.Exit(WRONG_CALL if isinstance(error, BadTarget) else 1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from relevo.cli.asking import DryRun, Yes, ask
 from relevo.cli.inspect import QueueName
 from relevo.cli.instant import instant_ms
 from relevo.cli.screen import Json, console, count, moment, print_json, say, table
@@ -25,8 +26,6 @@ Names = Annotated[list[str] | None, typer.Option("--name", help="Only jobs of th
 JobIds = Annotated[list[str] | None, typer.Option("--job-id", help="Only this job; may be repeated.")]
 Since = Annotated[str | None, typer.Option(help='Dead since: a date, or how long ago ("2h").')]
 Until = Annotated[str | None, typer.Option(help="Dead before: a date, or how long ago.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which ones are meant.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 _DETAIL = 60
 
@@ -150,7 +149,7 @@ async def _change(
                 _say_reasons(meant)
             return
         if number and not yes:
-            _ask(f"{do} {count(number)} dead letters of {queue}?")
+            ask(f"{do} {count(number)} dead letters of {queue}?")
         moved = await _with_bar(deed(dead), number, wanted, f"{do} {queue}", quiet=as_json) if number else 0
         left = await dead.count()
     if as_json:
@@ -171,12 +170,6 @@ async def _with_bar(deed: Deed, number: int, wanted: DeadLetterFilter, label: st
     with Progress(*columns, console=console(stderr=True), disable=quiet, transient=True) as bar:
         task = bar.add_task(label, total=number)
         return await deed(number, wanted, lambda moved: bar.update(task, completed=moved))
-
-
-def _ask(question: str) -> None:
-    if not typer.confirm(question, err=True):
-        remedy = "Answer y, or pass --yes."
-        raise BadArgument(argument="answer", value="no", reason="nothing was changed", remedy=remedy)
 
 
 def _filter(

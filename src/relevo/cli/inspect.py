@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from relevo.cli.completion import complete_queue
 from relevo.cli.screen import Json, console, count, print_json, span, table
 from relevo.cli.server import Server, run, server_of
 from relevo.engine.snapshot import QueueSnapshot
 from relevo.engine.validation import checked_queue_name
 from relevo.wire.keys import QueueKeys
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", show_default=False)]
+QueueName = Annotated[
+    str,
+    typer.Argument(metavar="QUEUE", help="The queue's name.", show_default=False, autocompletion=complete_queue),
+]
 Group = Annotated[str, typer.Option(help="The consumer group of its workers.")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ import typer
 
 from relevo.broker.address import Address
 from relevo.broker.link import Link
+from relevo.broker.scripts import Script
 from relevo.engine.queue import Queue
 from relevo.wire.keys import QueueKeys
 
@@ -34,9 +35,11 @@ class Server:
         return Queue(name, redis_url=self.url, wait_s=self.patience)
 
     @asynccontextmanager
-    async def link(self, keys: QueueKeys, address: Address | None = None) -> AsyncGenerator[Link]:
+    async def link(
+        self, keys: QueueKeys, address: Address | None = None, *, scripts: Iterable[Script] = ()
+    ) -> AsyncGenerator[Link]:
         """A connection to the node that holds a queue's keys."""
-        link = Link(address or self.address, keys.tag, purpose="cli", wait=self.patience)
+        link = Link(address or self.address, keys.tag, purpose="cli", scripts=scripts, wait=self.patience)
         try:
             await link.ready()
             yield link

@@ -1,0 +1,109 @@
+"""`relevo repeatable`: schedules by hand, on every kind of server; and names of queues for the shell."""
+
+import pytest
+
+from relevo.cli.completion import complete_queue
+from tests.acceptance.conftest import Cli
+from tests.servers.server import Server
+
+
+@pytest.fixture
+def nightly(cli: Cli, queue_name: str) -> str:
+    """A schedule with everything set."""
+    cli(
+        "repeatable", "add", queue_name, "report", '{"kind": "daily"}', "--cron", "0 3 * * *", "--tz", "Europe/Madrid",
+        "--key", "nightly", "--limit", "30", "--start", "2030-01-01", "--end", "2031-01-01T00:00:00Z",
+        "--missed-fires", "fire-all:7", "--attempts", "3", "--backoff-ms", "100",
+    )  # fmt: skip
+    return "nightly"
+
+
+def test_a_schedule_is_listed_as_it_was_made(server: Server, cli: Cli, queue_name: str, nightly: str) -> None:
+    (told,) = cli("repeatable", "list", queue_name, "--json").data
+    assert told == {
+        "key": "nightly",
+        "job_name": "report",
+        "pattern": {"kind": "cron", "expression": "0 3 * * *", "tz": "Europe/Madrid"},
+        "paused": False,
+        "next_fire": "2030-01-01T02:00:00.000Z",
+        "limit": 30,
+        "start_after_ms": 1_893_456_000_000,
+        "end_before_ms": 1_924_992_000_000,
+        "missed_fires": {"kind": "fire-all", "max_catchup": 7},
+    }
+    assert "0 3 * * * (Europe/Madrid)" in cli("repeatable", "list", queue_name).out
+
+
+def test_an_interval_is_written_as_people_say_it(server: Server, cli: Cli, queue_name: str) -> None:
+    said = cli("repeatable", "add", queue_name, "ping", "--every", "90s").out
+    assert said.startswith(f"schedule ping::every:90000 of {queue_name}: every 1 min 30 s, next at ")
+
+
+def test_a_paused_schedule_is_listed_as_paused_until_resumed(
+    server: Server, cli: Cli, queue_name: str, nightly: str
+) -> None:
+    assert cli("repeatable", "pause", queue_name, nightly, "--json").data["changed"] is True
+    assert cli("repeatable", "pause", queue_name, nightly).out.endswith("was paused already\n")
+    (told,) = cli("repeatable", "list", queue_name, "--json").data
+    assert (told["paused"], told["next_fire"]) == (True, None)
+    assert cli("repeatable", "resume", queue_name, nightly).out.endswith("goes on\n")
+    assert cli("repeatable", "list", queue_name, "--json").data[0]["paused"] is False
+
+
+def test_a_schedule_can_be_run_at_once(server: Server, cli: Cli, queue_name: str, nightly: str) -> None:
+    job_id = cli("repeatable", "run", queue_name, nightly, "--json").data["job_id"]
+    told = cli("job", "show", queue_name, job_id, "--json").data
+    assert (told["name"], told["data"]) == ("report", {"kind": "daily"})
+    assert cli("repeatable", "list", queue_name, "--json").data[0]["limit"] == 30
+
+
+def test_a_schedule_is_removed_after_a_yes(server: Server, cli: Cli, queue_name: str, nightly: str) -> None:
+    assert cli("repeatable", "remove", queue_name, nightly, stdin="n\n").code == 1
+    assert cli("repeatable", "remove", queue_name, nightly, stdin="y\n").code == 0
+    assert cli("repeatable", "list", queue_name).out == f"no schedules in {queue_name}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("add", "q", "n"), "neither is given"),
+        (("add", "q", "n", "--every", "1s", "--cron", "* * * * *"), "both are given"),
+        (("add", "q", "n", "--every", "0s"), "at least 1"),
+        (("add", "q", "n", "--every", "1s", "--tz", "UTC"), "an interval has no zone"),
+        (("add", "q", "n", "--cron", "0 0 30 2 *"), "0 0 30 2 *"),
+        (("add", "q", "n", "--cron", "61 * * * *"), "61 * * * *"),
+        (("add", "q", "n", "--cron", "* * * * *", "--tz", "Mars/Olympus"), "Mars/Olympus"),
+        (("add", "q", "n", "--every", "1s", "--missed-fires", "fire-all"), "fire-all:24"),
+        (("add", "q", "n", "--every", "1s", "--start", "soon"), "not a time"),
+        (("add", "q", "n", "{bad", "--every", "1s"), "not JSON"),
+        (("pause", "q", "none"), "has no schedule 'none'"),
+        (("resume", "q", "none"), "has no schedule 'none'"),
+        (("run", "q", "none"), "has no schedule 'none'"),
+        (("remove", "q", "none", "--yes"), "has no schedule 'none'"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_value_and_the_remedy(
+    valkey: Server, cli: Cli, arguments: tuple[str, ...], words: str
+) -> None:
+    said = cli("repeatable", *arguments)
+    assert said.code == 1
+    assert said.err.startswith("error: ")
+    assert words in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_the_shell_is_offered_queues_that_begin_like_that(
+    valkey: Server, cli: Cli, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("add", queue_name, "n")
+    monkeypatch.setenv("RELEVO_REDIS_URL", valkey.url)
+    assert queue_name in complete_queue(queue_name[:3])
+    assert complete_queue("no queue begins like this") == []
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "nonsense"])
+def test_the_shell_is_offered_nothing_when_the_server_cannot_be_asked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELEVO_REDIS_URL", url)
+    assert complete_queue("") == []

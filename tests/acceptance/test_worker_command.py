@@ -1,0 +1,330 @@
+"""`relevo worker`: what it runs, how it ends, how a crew is looked after, and what it says to a wrong call."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import pytest
+
+from tests.acceptance.conftest import COMMAND, Cli, relevo
+from tests.servers.server import Server
+
+APP = """
+import asyncio, os, time
+from contextlib import asynccontextmanager
+from relevo import Batch, Job, TaskContext, Tasks
+
+@asynccontextmanager
+async def pool():
+    print("opened", flush=True)
+    yield "the pool"
+    print("closed", flush=True)
+
+tasks = Tasks(pool)
+
+@tasks.task()
+async def greet(name: str) -> str:
+    print(f"hello {name} from {os.getpid()}", flush=True)
+    return f"Hello, {name}!"
+
+@tasks.task()
+async def shared(context: TaskContext) -> None:
+    print(f"used {context.resources}", flush=True)
+
+@tasks.task()
+async def wait() -> None:
+    print(f"waits in {os.getpid()}", flush=True)
+    await asyncio.Event().wait()
+
+@tasks.task()
+def block() -> None:
+    print(f"blocks in {os.getpid()}", flush=True)
+    time.sleep(3600)
+
+@tasks.task()
+async def crash() -> None:
+    os._exit(3)
+
+@tasks.task()
+async def grow() -> None:
+    tasks.kept = bytearray(os.urandom(1024)) * 200_000
+
+async def handler(job: Job) -> None:
+    print(f"handler got {job.data}", flush=True)
+
+def plain(job: Job) -> None:
+    print(f"plain got {job.data}", flush=True)
+
+async def many(jobs: list[Job]) -> None:
+    print(f"batch got {len(jobs)}", flush=True)
+
+batch = Batch(many, size=2, linger_ms=60_000)
+number = 7
+"""
+
+
+class Running:
+    """A `relevo worker` in a folder of its own; `wait_for` reads what it says, stdout and stderr as they come."""
+
+    def __init__(self, folder: Path, url: str, *arguments: str) -> None:
+        environment = {**os.environ, "RELEVO_REDIS_URL": url, "PYTHONDONTWRITEBYTECODE": "1"}
+        self.process = subprocess.Popen(
+            [*COMMAND, "worker", *arguments], cwd=folder, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.said: list[str] = []
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """The next line in which `pattern` is found."""
+        while True:
+            try:
+                line = self._lines.get(timeout=40)
+            except Empty:
+                line = None
+            assert line is not None, f"{pattern!r} was not said:\n{''.join(self.said)}"
+            if found := re.search(pattern, line):
+                return found
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Its exit code after a signal; the rest of what it said is in `said`."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        code = self.process.wait(40)
+        self._reader.join(40)
+        return code
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self.said.append(line)
+                self._lines.put(line)
+        self._lines.put(None)
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    file = tmp_path / "app.py"
+    file.write_text(APP)
+    return file
+
+
+@pytest.fixture
+def start(app: Path, valkey: Server) -> Generator[Start]:
+    started: list[Running] = []
+
+    def begin(*arguments: str) -> Running:
+        started.append(Running(app.parent, valkey.url, *arguments))
+        return started[-1]
+
+    yield begin
+    for running in started:
+        if running.process.poll() is None:
+            running.end(signal.SIGKILL)  # its crew notices, and leaves by itself
+        running.ended()
+
+
+def test_tasks_run_and_their_results_are_kept(cli: Cli, start: Start, queue_name: str) -> None:
+    worker = start("app:tasks", "--queue", queue_name, "--store-results")
+    said = cli("add", queue_name, "greet", '{"name": "Ada"}', "--wait", "40")
+    assert 'result: "Hello, Ada!"' in said.out
+    assert worker.end() == 0
+    assert "has left in order" in worker.said[-1]
+
+
+@pytest.mark.parametrize(
+    ("target", "words"), [("handler", "handler got 1"), ("plain", "plain got 1"), ("batch", "batch got 2")]
+)
+def test_a_function_or_a_batch_can_be_worked_for(
+    cli: Cli, start: Start, queue_name: str, target: str, words: str
+) -> None:
+    cli("add", queue_name, "n", "--lines", stdin="1\n2\n")
+    worker = start(f"app:{target}", "--queue", queue_name, "--concurrency", "2")
+    worker.wait_for(words)
+    assert worker.end() == 0
+
+
+def test_one_process_works_on_several_queues_with_one_set_of_resources(cli: Cli, start: Start, queue_name: str) -> None:
+    other = f"{queue_name}-other"
+    for queue in (queue_name, other):
+        cli("add", queue, "shared", "{}")
+    worker = start("app:tasks", "-q", queue_name, "-q", other)
+    for _ in range(2):
+        worker.wait_for("used the pool")
+    assert worker.end() == 0
+    said = "".join(worker.said)
+    assert (said.count("opened"), said.count("closed")) == (1, 1)
+    assert said.index("used") < said.index("closed")
+
+
+def test_a_second_signal_stops_now_and_the_job_is_free_for_others(cli: Cli, start: Start, queue_name: str) -> None:
+    cli("add", queue_name, "wait", "{}")
+    worker = start("app:tasks", "-q", queue_name)
+    worker.wait_for("waits in")
+    worker.process.send_signal(signal.SIGINT)
+    worker.wait_for("1 running jobs may finish")
+    assert worker.end(signal.SIGINT) == 0
+    assert cli("inspect", queue_name, "--json").data["waiting"] == 1
+
+
+def test_a_thread_that_never_ends_does_not_keep_the_process(cli: Cli, start: Start, queue_name: str) -> None:
+    cli("add", queue_name, "block", "{}")
+    worker = start("app:tasks", "-q", queue_name, "--shutdown-s", "0.1")
+    worker.wait_for("blocks in")
+    assert worker.end() == 0
+    assert "ends with threads that do not" in worker.said[-1]
+
+
+def test_a_crew_shares_the_work_and_ends_together(cli: Cli, start: Start, queue_name: str) -> None:
+    crew = start("app:tasks", "-q", queue_name, "-p", "2", "-c", "1", "--shutdown-s", "0.1")
+    cli("add", queue_name, "wait", "--lines", stdin="{}\n{}\n")
+    processes = {crew.wait_for(r"waits in (\d+)")[1] for _ in range(2)}
+    assert len(processes) == 2
+    assert crew.end(signal.SIGINT) == 0
+    assert not any(_alive(int(process)) for process in processes)
+
+
+def test_a_crashed_process_is_started_again_and_it_is_said(cli: Cli, start: Start, queue_name: str) -> None:
+    crew = start("app:tasks", "-q", queue_name, "-p", "2", "--idle-ms", "60000")
+    cli("add", queue_name, "crash", "{}")
+    crew.wait_for(r"ended with code 3; it is started again in 0\.5 s \(crash 1\)")
+    crew.wait_for(r"process \d+ works on")
+    cli("add", queue_name, "greet", '{"name": "Grace"}')
+    crew.wait_for("hello Grace")
+    assert crew.end() == 0
+
+
+def test_a_killed_process_is_named_with_its_signal(cli: Cli, start: Start, queue_name: str) -> None:
+    crew = start("app:tasks", "-q", queue_name, "-p", "2")
+    victim = int(crew.wait_for(r"process (\d+) works on")[1])
+    os.kill(victim, signal.SIGKILL)
+    crew.wait_for("was killed by SIGKILL; it is started again")
+
+
+def test_the_processes_of_a_killed_crew_leave_in_order(cli: Cli, start: Start, queue_name: str) -> None:
+    crew = start("app:tasks", "-q", queue_name, "-p", "2")
+    for _ in range(2):
+        crew.wait_for("works on")
+    crew.process.kill()
+    for _ in range(2):
+        crew.wait_for("has left in order")
+
+
+def test_a_process_is_replaced_after_its_share_of_jobs(cli: Cli, start: Start, queue_name: str) -> None:
+    crew = start("app:tasks", "-q", queue_name, "--max-jobs", "2", "-c", "1")
+    cli("add", queue_name, "greet", "--lines", stdin='{"name": "Ada"}\n' * 4)
+    first, second, third = (crew.wait_for(r"hello Ada from (\d+)")[1] for _ in range(3))
+    assert first == second != third
+    assert crew.end() == 0
+    assert "crash" not in "".join(line for line in crew.said if "works on" not in line)
+
+
+def test_a_process_that_has_grown_is_replaced(cli: Cli, start: Start, queue_name: str) -> None:
+    crew = start("app:tasks", "-q", queue_name, "--max-rss", "200")
+    first = crew.wait_for(r"process (\d+) works on")[1]
+    cli("add", queue_name, "grow", "{}")
+    crew.wait_for(rf"process {first} has had \d+ MB of memory")
+    assert crew.wait_for(r"process (\d+) works on")[1] != first
+
+
+def test_a_changed_file_starts_the_crew_anew(cli: Cli, start: Start, app: Path, queue_name: str) -> None:
+    crew = start("app:tasks", "-q", queue_name, "--reload")
+    crew.wait_for("works on")
+    app.write_text(APP.replace("hello", "good evening"))
+    crew.wait_for(r"app\.py changed")
+    crew.wait_for("works on")
+    cli("add", queue_name, "greet", '{"name": "Ada"}')
+    crew.wait_for("good evening Ada")
+    assert crew.end() == 0
+
+
+def test_a_broken_file_is_said_and_waited_for_under_reload(cli: Cli, start: Start, app: Path, queue_name: str) -> None:
+    app.write_text("def broken(:\n")
+    crew = start("app:tasks", "-q", queue_name, "--reload")
+    crew.wait_for("importing app raised SyntaxError")
+    crew.wait_for("waiting for a change")
+    app.write_text(APP)
+    crew.wait_for("works on")
+    assert crew.end() == 0
+
+
+def test_a_crew_that_cannot_work_ends_with_one_complaint_each(start: Start, queue_name: str) -> None:
+    crew = start("app:number", "-q", queue_name, "-p", "2")
+    assert crew.ended() == 2
+    assert "Traceback" not in "".join(crew.said)
+    assert sum("it is a int, not a handler" in line for line in crew.said) in (1, 2)
+
+
+def test_logs_can_be_read_by_machines(start: Start, queue_name: str) -> None:
+    worker = start("app:tasks", "-q", queue_name, "--json-logs")
+    worker.wait_for("works on")
+    worker.end()
+    lines = [json.loads(line) for line in worker.said if line.startswith("{")]
+    assert {"time", "level", "logger", "message", "pid"} <= set(lines[0])
+    assert [line["level"] for line in lines if "SIGTERM" in line["message"]] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("app", "not of the form module:name"),
+        ("nowhere:tasks", "there is no module 'nowhere'"),
+        ("app:nothing", "app has no 'nothing'. It has batch, handler, many, plain, pool, tasks."),
+        ("app:number", "it is a int, not a handler"),
+        ("app:greet", "Name the Tasks object it belongs to"),
+        ("app:Job", "it is the class Job"),
+        ("app:os.getpid", "does not take one argument"),
+        ("app.py:tasks", "app:tasks"),
+        ("broken:tasks", "importing broken raised ZeroDivisionError: division by zero"),
+        ("needs:tasks", "importing needs raised ModuleNotFoundError: No module named 'not_installed'"),
+    ],
+)
+def test_a_wrong_target_is_one_line_that_names_it_and_the_remedy(
+    cli: Cli, app: Path, monkeypatch: pytest.MonkeyPatch, target: str, words: str
+) -> None:
+    app.with_name("broken.py").write_text("1 / 0\n")
+    app.with_name("needs.py").write_text("import not_installed\n")
+    monkeypatch.chdir(app.parent)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    said = cli("worker", target, "-q", "q")
+    for module in ("app", "broken", "needs"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    assert said.code == 2
+    assert words in said.err
+    assert target in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_worker_without_a_queue_is_told_to_name_one() -> None:
+    said = relevo("worker", "app:tasks")
+    assert said.code == 2
+    assert "--queue" in said.err
+
+
+def test_a_server_that_does_not_answer_is_said_at_the_start() -> None:
+    said = relevo("--patience", "0.3", "worker", "app:tasks", "-q", "emails", url="redis://127.0.0.1:1")
+    assert said.code == 1
+    assert said.err.startswith("error: No Redis answers at redis://127.0.0.1:1")
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
