@@ -120,6 +120,7 @@ class Admission:
             return
         self._work.clear()
         try:
-            await asyncio.wait_for(self._work.wait(), seconds)
+            async with asyncio.timeout(seconds):  # not wait_for: before Python 3.12 it may swallow our own cancellation
+                await self._work.wait()
         except TimeoutError:
             return

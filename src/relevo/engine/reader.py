@@ -171,7 +171,8 @@ class Reader:
     async def _wait_for_room(self) -> None:
         self._room.clear()
         try:
-            await asyncio.wait_for(self._room.wait(), 0.25)
+            async with asyncio.timeout(0.25):  # not wait_for: before Python 3.12 it may swallow our own cancellation
+                await self._room.wait()
         except TimeoutError:
             self.last_read = time.monotonic() if self.trouble is None else self.last_read
 
