@@ -61,7 +61,7 @@ class _Call:
 
 
 class _Write:
-    __slots__ = ("calls", "capped", "count", "data", "jobs", "number")
+    __slots__ = ("calls", "capped", "count", "data", "jobs", "number", "refused")
 
     def __init__(self, number: int, calls: list[_Call], data: bytes, count: int, jobs: int, capped: bool) -> None:
         self.number = number
@@ -70,6 +70,8 @@ class _Write:
         self.count = count
         self.jobs = jobs
         self.capped = capped
+        self.refused = False
+        """The server said that it was not carried out, whatever number it has reached since."""
 
 
 class Sender:
@@ -198,6 +200,7 @@ class Sender:
         if last.__class__ is ReplyError:
             error: ReplyError = next(reply for reply in outcome if reply.__class__ is ReplyError)
             if self._link.elsewhere(error, transport):
+                write.refused = True
                 self._recover(error)
                 return
             self._writes.remove(write)
@@ -253,7 +256,8 @@ class Sender:
                     reply: Reply = await self._link.call("GET", self._sent_key)
                     number, _, verdicts = (reply or b"0").partition(b":")
                     self._arrived(int(number), verdicts)
-                    for write in list(self._writes):
+                    left, self._writes = self._writes, deque()
+                    for write in left:
                         self._again(write, transport)
             except RelevoError as failure:
                 self._trouble = isinstance(failure, ConnectionLost) and not self._link.closed
@@ -266,8 +270,10 @@ class Sender:
         self._flush()
 
     def _arrived(self, number: int, verdicts: bytes) -> None:
-        while self._writes and self._writes[0].number <= number:
-            write = self._writes.popleft()
+        for write in tuple(self._writes):
+            if write.number > number or write.refused:
+                continue
+            self._writes.remove(write)
             if write.capped and write.number == number:
                 self._judge(write, verdicts)
             else:
@@ -275,11 +281,13 @@ class Sender:
                     call.landed()
 
     def _again(self, write: _Write, transport: Transport) -> None:
-        if write.capped:  # the script's hash may differ on the server we are connected to now
-            number, self._number = self._number, write.number
-            write.data = self._capped_write(write.calls, write.jobs).data
-            self._number = number
-        self._submit(write, transport)
+        """Under a new number: a later write may have arrived, and its number says nothing of this one. Packed anew: a
+        script's hash may differ on the server we are connected to now."""
+        self._number += 1
+        pack = self._capped_write if write.capped else self._plain_write
+        again = pack(write.calls, write.jobs)
+        self._writes.append(again)
+        self._submit(again, transport)
 
     def _give_up(self, failure: Exception) -> None:
         for write in self._writes:
