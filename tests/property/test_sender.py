@@ -16,8 +16,9 @@ from relevo.errors import AddUncertain, ConnectionLost, QueueFull, RelevoError, 
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import decode_payload
+from tests.conftest import Launch
 from tests.servers.proxy import LATE_S, Fate, Proxy
-from tests.servers.server import Server
+from tests.servers.server import EmbeddedValkey, Server
 
 CUTS = (Fate.CUT_BEFORE, Fate.CUT_MIDWAY, Fate.CUT_AFTER)
 ROOMY, TIGHT = 1_000_000, 12
@@ -215,6 +216,30 @@ async def test_every_add_lands_exactly_once_at_length(
     story = Story(valkey, queue_name)
     await story.tell(steps, fates)
     assert story.found() == Counter(token for tokens, _ in story.outcomes() for token in tokens)
+
+
+async def test_a_write_refused_for_a_moment_is_not_taken_for_landed_because_the_next_one_was(
+    launch: Launch, queue_name: str
+) -> None:
+    server = launch(EmbeddedValkey)
+    async with Proxy(server.url) as proxy, Queue(queue_name, redis_url=proxy.url) as queue:
+        await queue.add("job", 0)
+        await queue.add("job", 1)  # now the sender knows the length, and pipelines
+        proxy.hold_replies()
+        server.call("CONFIG", "SET", "min-replicas-to-write", 1)
+        first = asyncio.create_task(queue.add("job", 2))
+        refused = server.call("INFO", "errorstats")
+        while b"errorstat_NOREPLICAS" not in refused:
+            await asyncio.sleep(0)
+            refused = server.call("INFO", "errorstats")
+        server.call("CONFIG", "SET", "min-replicas-to-write", 0)
+        second = asyncio.create_task(queue.add("job", 3))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        proxy.release()
+        await asyncio.gather(first, second)
+        rows = server.call("XRANGE", QueueKeys(queue_name).stream, "-", "+")
+    assert sorted(decode_payload(Envelope.decode(fields[1]).payload) for _, fields in rows) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("options", [{}, {"delay_ms": 60_000}, {"job_id": "once"}], ids=["plain", "delayed", "unique"])

@@ -42,6 +42,8 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._answering = asyncio.Event()
+        self._answering.set()
         self._refusing = False
         self._server: asyncio.Server | None = None
 
@@ -68,8 +70,13 @@ class Proxy:
         """Nothing passes in either direction, and nobody is told, until `release`."""
         self._flowing.clear()
 
+    def hold_replies(self) -> None:
+        """Clients are heard and get no answer until `release`."""
+        self._answering.clear()
+
     def release(self) -> None:
         self._flowing.set()
+        self._answering.set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -82,16 +89,23 @@ class Proxy:
         self._server.close()
         self.release()
         self.cut()
-        for task in tuple(self._tasks):
-            task.cancel()
-        if self._tasks:
+        while self._tasks:  # a client may have been let in just before the door was closed
+            for task in tuple(self._tasks):
+                task.cancel()
             await asyncio.wait(self._tasks)
+            await asyncio.sleep(0)
         await self._server.wait_closed()
+        await asyncio.sleep(0)  # aborted sockets are closed in the loop's next turn
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def served(_: asyncio.Task[None]) -> None:  # also when it was cancelled before it began
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+        task.add_done_callback(served)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -130,6 +144,7 @@ class Proxy:
     async def _downstream(self, pair: "_Pair") -> None:
         while data := await pair.far_reader.read(1 << 20):
             await self._flowing.wait()
+            await self._answering.wait()
             if pair.mute:
                 pair.answered.set()
                 return
