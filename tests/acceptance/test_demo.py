@@ -5,6 +5,7 @@ import io
 from rich.console import Console
 
 from relevo.demo.stage import Scene, Stage
+from relevo.demo.story import ACTS
 from relevo.demo.tally import Tally
 from tests.acceptance.conftest import relevo
 
@@ -12,7 +13,8 @@ from tests.acceptance.conftest import relevo
 def test_the_demo_tells_every_act_and_adds_up() -> None:
     said = relevo("demo", "--fast")
     assert said.code == 0, said.out + said.err
-    for word in ("produce", "run", "retry", "delay", "dead-letter", "replay", "worker dies", "server dies"):
+    assert {"schedule", "flow", "limit", "worker dies", "server dies"} <= set(ACTS)
+    for word in ACTS:
         assert f"\n{word}: " in f"\n{said.out}"
     assert "Every number adds up" in said.out
 
@@ -36,7 +38,7 @@ def test_a_job_that_finished_twice_counts_once() -> None:
 def test_the_picture_fits_a_plain_terminal() -> None:
     out = io.StringIO()
     console = Console(file=out, width=100, height=30, force_terminal=True, color_system=None)
-    scenes = [Scene(f"act {number}", "what happens in it") for number in range(8)]
+    scenes = [Scene(act, "what happens in it") for act in ACTS]
     with Stage(console, scenes, ["one", "two", "three"]) as stage:
         for number in range(20):
             stage.news(f"news {number} " + "x" * 200)

@@ -19,7 +19,7 @@ def demo(
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="The same story in a few seconds.")] = False,
 ) -> None:
-    """Produce, run, fail, retry, delay, dead-letter, replay, kill: and check that nothing was lost."""
+    """Produce, run, retry, delay, schedule, flow, limit, dead-letter, replay, kill: and check that nothing was lost."""
     with tempfile.TemporaryDirectory(prefix="relevo-demo-") as folder:
         story = Story(data or Path(folder), console(), fast=fast)
         if not asyncio.run(story.tell()):

@@ -8,40 +8,14 @@ import signal
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
 
 from relevo.demo.house import LETTERS, NIGHT, PARCELS, House
+from relevo.demo.size import Size
 from relevo.engine.backoff import BackoffSpec
 from relevo.engine.job import Job
 from relevo.errors import UnrecoverableError
 
 _BULK = 500
-
-
-@dataclass(frozen=True)
-class Size:
-    """How much there is of everything: enough to watch, or little enough for a test."""
-
-    parcels: int
-    retries: int
-    delayed: int
-    spread_ms: int
-    letters: int
-    stranded: int
-    idle_ms: int
-    survivors: int
-    handling_s: float
-    pause_s: float
-
-
-SLOW = Size(
-    parcels=20_000, retries=60, delayed=40, spread_ms=3000, letters=10, stranded=5, idle_ms=3000, survivors=2000,
-    handling_s=0.012, pause_s=2.5,
-)  # fmt: skip
-FAST = Size(
-    parcels=1000, retries=10, delayed=5, spread_ms=400, letters=3, stranded=2, idle_ms=1000, survivors=200, handling_s=0.0,
-    pause_s=0.0,
-)  # fmt: skip
 
 
 async def produce(house: House, size: Size) -> str:
@@ -223,18 +197,6 @@ async def lose_the_server(house: House, size: Size) -> str:
         await house.until(lambda: house.tally.finished_of(ids) == len(ids), "the jobs after the restart")
     house.tally.all_finished("jobs acknowledged around the server's death, done", ids)
     return f"server killed and restarted: {_count(len(ids))} acknowledged jobs, {_count(len(ids))} done"
-
-
-ACTS = {
-    "produce": produce,
-    "run": run,
-    "retry": fail_and_retry,
-    "delay": delay,
-    "dead-letter": dead_letter,
-    "replay": replay,
-    "worker dies": lose_a_worker,
-    "server dies": lose_the_server,
-}
 
 
 def _count(number: int) -> str:

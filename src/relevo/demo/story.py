@@ -10,8 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from relevo.demo.acts import ACTS, FAST, SLOW
+from relevo.demo import acts, plans
 from relevo.demo.house import LETTERS, NIGHT, PARCELS, House
+from relevo.demo.size import FAST, SLOW
 from relevo.demo.stage import Scene, Stage
 from relevo.demo.tally import Tally
 from relevo.engine.events import QueueEvent, QueueEvents
@@ -19,6 +20,20 @@ from relevo.errors import RelevoError
 
 _SHOWN = {"failed": "yellow", "retry-scheduled": "yellow", "dlq": "red", "stalled": "magenta", "waiting": "blue"}
 _EVERY_S = 0.4
+
+ACTS = {
+    "produce": acts.produce,
+    "run": acts.run,
+    "retry": acts.fail_and_retry,
+    "delay": acts.delay,
+    "schedule": plans.schedule,
+    "flow": plans.flow,
+    "limit": plans.limit,
+    "dead-letter": acts.dead_letter,
+    "replay": acts.replay,
+    "worker dies": acts.lose_a_worker,
+    "server dies": acts.lose_the_server,
+}
 
 
 class Story:
