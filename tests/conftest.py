@@ -10,6 +10,7 @@ from tests.servers.binary import ServerUnavailable
 from tests.servers.cluster import RedisCluster
 from tests.servers.leaks import KeyLeaks
 from tests.servers.pool import ServerPool
+from tests.servers.postgres import PostgresServer
 from tests.servers.sentinel import Sentinel
 from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server
 from tests.servers.tls import TlsRedis
@@ -17,6 +18,7 @@ from tests.servers.tls import TlsRedis
 S = TypeVar("S", bound=Server)
 
 _POOL = pytest.StashKey[ServerPool]()
+_POSTGRES = pytest.StashKey[PostgresServer]()
 _SERVER_FIXTURES = ("server", "redis86", "redis7", "valkey", "cluster", "tls_redis", "sentinel")
 
 
@@ -32,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_POOL].close()
+    if _POSTGRES in config.stash:
+        config.stash[_POSTGRES].close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -90,6 +94,20 @@ def sentinel(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[S
 
 
 @pytest.fixture
+def postgres(request: pytest.FixtureRequest) -> PostgresServer:
+    """The run's PostgreSQL, started when a test first asks for it; tests share its one database."""
+    stash = request.config.stash
+    if _POSTGRES not in stash:
+        if reason := stash[_POOL].unavailable.get(PostgresServer.name):
+            _not_run(request, PostgresServer, ServerUnavailable(reason))
+        try:
+            stash[_POSTGRES] = PostgresServer()
+        except ServerUnavailable as error:
+            _not_run(request, PostgresServer, error)
+    return stash[_POSTGRES]
+
+
+@pytest.fixture
 def launch(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[Launch]:
     """Starts servers for this test alone, to be killed, paused and restarted at will."""
     launched: list[Server] = []
@@ -139,7 +157,7 @@ def _shared(request: pytest.FixtureRequest, kind: type[S], key_leaks: KeyLeaks) 
     key_leaks.check(server)
 
 
-def _not_run(request: pytest.FixtureRequest, kind: type[Server], error: ServerUnavailable) -> NoReturn:
+def _not_run(request: pytest.FixtureRequest, kind: type[Server | PostgresServer], error: ServerUnavailable) -> NoReturn:
     """Skips the test, and has the end of the run say in red that it did not run."""
     pool = request.config.stash[_POOL]
     pool.unavailable.setdefault(kind.name, str(error))

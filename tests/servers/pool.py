@@ -3,6 +3,7 @@
 from typing import TypeVar, cast
 
 from tests.servers.binary import ServerUnavailable
+from tests.servers.postgres import PostgresServer
 from tests.servers.process import ServerFailed
 from tests.servers.server import BorrowedServer, Server
 
@@ -37,7 +38,7 @@ class ServerPool:
         server.flush()
         return cast("S", server)  # a borrowed server stands in for its kind, as long as nobody kills it
 
-    def report_not_run(self, kind: type[Server]) -> None:
+    def report_not_run(self, kind: type[Server | PostgresServer]) -> None:
         self.not_run[kind.name] = self.not_run.get(kind.name, 0) + 1
 
     def close(self) -> None:

@@ -21,6 +21,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": {"agents", "work", "engine", "broker", "wire", "errors"},
     "console": {"api", "work", "engine", "broker", "wire", "errors"},
     "pipeline": {"work.store", "wire", "errors"},
+    "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra
+    "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it
+    "logs": {"engine.job_context", "errors"},
     "demo": {"engine", "broker", "wire", "errors"},  # a story about the engine, told by `relevo demo`
     "testing": {"*"},
     "cli": {"*"},

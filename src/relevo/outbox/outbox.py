@@ -1,0 +1,216 @@
+"""Enqueues jobs inside the caller's database transaction: they are sent after its commit, and never when it is rolled back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, ParamSpec, cast, overload
+
+from sqlalchemy import Connection, Executable, insert
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+
+from relevo.engine.backoff import BackoffLike, retry_override
+from relevo.engine.dedup import Dedup
+from relevo.engine.delays import DelayMsLike
+from relevo.engine.job import Job
+from relevo.engine.lanes import checked_lane
+from relevo.engine.parcel import Packing, Parcel
+from relevo.engine.tasks import Task, call_data
+from relevo.engine.validation import checked_queue_name, positive
+from relevo.errors import BadArgument, WrongType
+from relevo.outbox.entry import Options
+from relevo.outbox.table import ID_LENGTH, QUEUE_LENGTH, OutboxTable
+from relevo.wire.ids import IdMint
+from relevo.wire.payload import MSGPACK, encode_payload
+
+P = ParamSpec("P")
+
+SyncPlace = Session | scoped_session[Any] | Connection
+AsyncPlace = AsyncSession | async_scoped_session[Any] | AsyncConnection
+
+
+class Outbox:
+    """Adds jobs to the outbox of one table.
+
+        with Session(engine) as session, session.begin():
+            session.add(order)
+            outbox.add(session, "emails", "confirm", {"order": order.id})
+
+    With an `AsyncSession` or `AsyncConnection` write `await outbox.add(...)`. The job has its id at once; an `OutboxRelay`,
+    here or in another process, sends it after the commit. Arguments are checked here, so that nothing is committed that
+    could not be sent.
+    """
+
+    def __init__(
+        self, table: OutboxTable, *, max_payload_bytes: int = 1_048_576, max_delay_secs: int = 2_592_000
+    ) -> None:
+        self._table = table
+        limit = positive("max_payload_bytes", max_payload_bytes)
+        self._packing = Packing(
+            MSGPACK, max_payload=limit, max_delay_s=positive("max_delay_secs", max_delay_secs, zero=True)
+        )
+        self._mint = IdMint()
+
+    @overload
+    def add(
+        self,
+        session: SyncPlace,
+        queue_name: str,
+        name: str,
+        data: Any,
+        *,
+        delay_ms: DelayMsLike | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        lane: str | None = None,
+        dedup: Dedup | None = None,
+    ) -> Job: ...
+    @overload
+    def add(
+        self,
+        session: AsyncPlace,
+        queue_name: str,
+        name: str,
+        data: Any,
+        *,
+        delay_ms: DelayMsLike | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        lane: str | None = None,
+        dedup: Dedup | None = None,
+    ) -> Awaitable[Job]: ...
+    def add(
+        self, session: SyncPlace | AsyncPlace, queue_name: str, name: str, data: Any, **options: Any
+    ) -> Job | Awaitable[Job]:
+        """Writes a job into the outbox, in the transaction that `session` is in; options are those of `Queue.add`.
+
+        A delay counts from here. The job of a `job_id` that was added within the last hour is dropped when it is sent.
+        """
+        job, row = self._row(queue_name, name, data, **options)
+        return self._insert(session, job, row)
+
+    @overload
+    def enqueue(
+        self, session: SyncPlace, queue_name: str, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Job: ...
+    @overload
+    def enqueue(
+        self, session: AsyncPlace, queue_name: str, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[Job]: ...
+    def enqueue(
+        self, session: SyncPlace | AsyncPlace, queue_name: str, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Job | Awaitable[Job]:
+        """Writes a call of `task` into the outbox; checked by the type checker like the call itself."""
+        job, row = self._task_row(queue_name, task, args, kwargs)
+        return self._insert(session, job, row)
+
+    def row(self, queue_name: str, name: str, data: Any, **options: Any) -> dict[str, Any]:
+        """The row that `add` would insert, for transactions of another library than SQLAlchemy (Django's, psycopg's):
+        insert it yourself, with these column names. Its `job_id` is the job's id."""
+        return self._row(queue_name, name, data, **options)[1]
+
+    def task_row(self, queue_name: str, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """`row` for a call of a task."""
+        return self._task_row(queue_name, task, args, kwargs)[1]
+
+    # --- the row -------------------------------------------------------------------------------------------------------
+
+    def _task_row(
+        self, queue_name: str, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Job, dict[str, Any]]:
+        given = task._options  # pyright: ignore[reportPrivateUsage] - what `Task.enqueue` passes on
+        return self._row(
+            queue_name,
+            task.name,
+            call_data(args, kwargs),
+            delay_ms=given.delay_ms,
+            delay=given.delay,
+            attempts=given.attempts,
+            backoff=given.backoff,
+            job_id=given.job_id,
+            lane=given.lane,
+            dedup=given.dedup,
+        )
+
+    def _row(
+        self,
+        queue_name: str,
+        name: str,
+        data: Any,
+        *,
+        delay_ms: DelayMsLike | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        lane: str | None = None,
+        dedup: Dedup | None = None,
+    ) -> tuple[Job, dict[str, Any]]:
+        _short_enough("queue_name", checked_queue_name(queue_name), QUEUE_LENGTH)
+        if dedup is not None and dedup.kind == "debounce":
+            remedy = "Debounce where the job is handled, or use Dedup.throttle."
+            reason = "a debounced job has no id of its own, and the outbox could send it twice"
+            raise BadArgument(argument="dedup", value=dedup, reason=reason, remedy=remedy)
+        # Packed only to be checked: whatever `Queue.add` would refuse is refused before the commit.
+        parcel: Parcel = self._packing.parcel(
+            self._mint,
+            name,
+            data,
+            delay_ms=delay_ms,
+            delay=delay,
+            attempts=attempts,
+            backoff=backoff,
+            job_id=job_id,
+            lane=lane,
+            dedup=dedup,
+        )
+        job = parcel.job
+        _short_enough("job_id", job.id, ID_LENGTH)
+        lane = None if lane is None else checked_lane(lane)
+        return job, {
+            "job_id": job.id,
+            "queue": queue_name,
+            "name": name,
+            "data": encode_payload(data, name),
+            "options": Options.of(retry_override(attempts, backoff), lane, dedup).encode(),
+            "run_at_ms": parcel.run_at,
+            "created_at_ms": time.time_ns() // 1_000_000,
+        }
+
+    def _insert(self, place: SyncPlace | AsyncPlace, job: Job, row: dict[str, Any]) -> Job | Awaitable[Job]:
+        statement = insert(self._table.table).values(row)
+        if isinstance(place, AsyncSession | async_scoped_session | AsyncConnection):
+            return self._insert_async(place, job, statement)
+        if isinstance(place, Session | scoped_session | Connection):  # pyright: ignore[reportUnnecessaryIsInstance]
+            _run(place.execute, statement)
+            self._table.bell.ring_after_commit(place() if isinstance(place, scoped_session) else place)
+            return job
+        remedy = "pass a Session, Connection, AsyncSession or AsyncConnection; for other libraries see `Outbox.row`."
+        raise WrongType(argument="session", value=place, kind=type(place).__name__, remedy=remedy)
+
+    async def _insert_async(self, place: AsyncPlace, job: Job, statement: Executable) -> Job:
+        await cast("Awaitable[Any]", _run(place.execute, statement))
+        if isinstance(place, AsyncConnection):
+            assert place.sync_connection is not None, "it has just executed something"
+            self._table.bell.ring_after_commit(place.sync_connection)
+        else:
+            session: AsyncSession = place() if isinstance(place, async_scoped_session) else place
+            self._table.bell.ring_after_commit(session.sync_session)
+        return job
+
+
+def _run(execute: Callable[..., Any], statement: Executable) -> Any:
+    """The four kinds have one `execute`, but types of it that no checker unites."""
+    return execute(statement)
+
+
+def _short_enough(argument: str, value: str, limit: int) -> None:
+    if len(value) > limit:
+        remedy = "Shorten it, or send this job without the outbox."
+        raise BadArgument(argument=argument, value=value, reason=f"longer than {limit} characters", remedy=remedy)
