@@ -39,20 +39,23 @@ _IN_FLIGHT = 3
 
 
 class _Call:
-    """One `add` or `add_bulk`, or a part of a long one: only the last part answers the caller (parts land in order)."""
+    """One `add` or `add_bulk`, or a part of a long one. The caller hears back when the last of its parts has landed."""
 
-    __slots__ = ("entries", "future", "last")
+    __slots__ = ("entries", "future", "parts")
 
-    def __init__(self, entries: Sequence[Entry], future: asyncio.Future[None], *, last: bool = True) -> None:
+    def __init__(self, entries: Sequence[Entry], future: asyncio.Future[None], parts: list[None] | None = None) -> None:
         self.entries = entries
         self.future = future
-        self.last = last
+        self.parts = [None] if parts is None else parts
+        """One item for each part that has not landed; all parts of a call share the list."""
 
     def split(self, at: int) -> tuple[_Call, _Call]:
-        return _Call(self.entries[:at], self.future, last=False), _Call(self.entries[at:], self.future, last=self.last)
+        self.parts.append(None)
+        return _Call(self.entries[:at], self.future, self.parts), _Call(self.entries[at:], self.future, self.parts)
 
     def landed(self) -> None:
-        if self.last and not self.future.done():
+        self.parts.pop()
+        if not self.parts and not self.future.done():
             self.future.set_result(None)
 
     def failed(self, error: Exception) -> None:
@@ -193,6 +196,8 @@ class Sender:
     # --- what became of it -----------------------------------------------------------------------------------------
 
     def _landed(self, write: _Write, transport: Transport, outcome: Outcome) -> None:
+        if write not in self._writes:
+            return  # given up meanwhile: its callers have been told
         if isinstance(outcome, ConnectionLost):
             self._recover()
             return
