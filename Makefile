@@ -10,7 +10,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format test-unit test-conformance test-interop test-scale chaos bench servers install clean
+.PHONY: help demo up test check format reference test-unit test-conformance test-interop test-scale chaos bench servers install clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ check: $(READY) ## format, lint and types, in seconds
 format: $(READY) ## put the code in its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+reference: $(READY) ## write docs/reference.md from the code
+	$(BIN)/python -m tests.acceptance.reference
 
 test-unit: $(READY) ## the fast tests
 	$(PYTEST) tests/unit

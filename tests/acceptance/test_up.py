@@ -1,9 +1,12 @@
 """`relevo up`: starts, says where everything is, keeps its data, and stops when told to."""
 
+import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
+import textwrap
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -77,6 +80,27 @@ def test_a_second_run_finds_the_jobs_of_the_first(up: Start) -> None:
     first.end(signal.SIGTERM)
     second = up("--port", port)
     assert relevo("inspect", "emails", "--json", url=second.url).data["waiting"] == 1
+
+
+def test_the_worker_it_suggests_runs_the_job_it_suggests(up: Start, tmp_path: Path) -> None:
+    platform = up("--port", str(free_port()))
+    program = platform.said.partition("A worker, app.py:\n")[2].partition("and in that folder:")[0]
+    (tmp_path / "app.py").write_text(textwrap.dedent(program))
+    add, run = (
+        re.search(rf"^  relevo ({word} .*?)(?:  #.*)?$", platform.said, re.MULTILINE) for word in ("add", "worker")
+    )
+    assert add is not None
+    assert run is not None
+    assert relevo(*shlex.split(add[1]), url=platform.url).code == 0
+    worker = subprocess.Popen(
+        [*COMMAND, *shlex.split(run[1])], cwd=tmp_path, env={**os.environ, "RELEVO_REDIS_URL": platform.url},
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "Welcome, ada@example.org\n"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(40) == 0
 
 
 def test_another_port_is_chosen_when_its_own_is_taken(up: Start) -> None:

@@ -127,14 +127,19 @@ In another terminal:
   relevo add emails welcome '{{"to": "ada@example.org"}}'    # a first job
   relevo watch emails                                      # see it wait
 
-A worker, worker.py:
+A worker, app.py:
 
-  import asyncio, os, relevo
+  from relevo import Tasks
 
-  async def send(job: relevo.Job) -> None:
-      print(job.name, job.data)
+  tasks = Tasks()
 
-  asyncio.run(relevo.Worker("emails", send, redis_url=os.environ["RELEVO_REDIS_URL"]).run())
+  @tasks.task()
+  async def welcome(to: str) -> None:
+      print("Welcome,", to)
+
+and in that folder:
+
+  relevo worker app:tasks --queue emails
 
 Ctrl-C stops everything; the data folder keeps the jobs."""
     )

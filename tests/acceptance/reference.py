@@ -1,0 +1,165 @@
+"""Writes docs/reference.md from what is there: the public names with their docstrings, the commands with their options.
+
+`make reference` (or `python -m tests.acceptance.reference`) writes the page; a test tells when it is out of date.
+"""
+
+import inspect
+import re
+import textwrap
+import typing
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from typer import Context
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
+
+import relevo
+from relevo.cli import app
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+
+_HEAD = """# Reference
+
+Every public name and every command, written by `make reference` from the code itself; do not edit it here.
+[Guarantees](guarantees.md) says what you can rely on, [the wire](wire.md) what is in Redis, the
+[README](../README.md#options) has the most used options with their defaults.
+"""
+
+
+def page() -> str:
+    """The whole page as it should be."""
+    parts = [_HEAD, "## Python\n", "`from relevo import …`\n"]
+    for name in sorted(relevo.__all__, key=str.lower):
+        parts += _described(name, getattr(relevo, name))
+    parts.append("## Command line\n")
+    command = get_command(app)
+    assert isinstance(command, TyperGroup)
+    parts += ["Options of `relevo` itself, before the command:\n", _options(command, Context(command))]
+    for path, each in _commands(command, "relevo"):
+        parts += [f"### `{path}`\n", f"{_text(each.help or '')}\n", _options(each, Context(each))]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip() + "\n"
+
+
+# --- names ---------------------------------------------------------------------------------------------------------------
+
+
+def _described(name: str, value: object) -> Iterator[str]:
+    yield f"### `{name}`\n"
+    if inspect.isclass(value):
+        if issubclass(value, Exception):
+            yield f"An error; {' / '.join(f'`{base.__name__}`' for base in value.__bases__)}.\n"
+        else:
+            yield _fenced(_wrapped(f"{name}{_signature(value)}"))
+    elif inspect.isfunction(value):
+        yield _fenced(_wrapped(f"{name}{_signature(value)}"))
+    if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
+        yield f"{_doc(value)}\n"
+    else:
+        yield f"`{_plain(str(value))}`\n"
+    if inspect.isclass(value) and not issubclass(value, Exception):
+        rows = [f"| `{_code(call)}` | {_cell(doc)} |" for call, doc in _members(value)]
+        if rows:
+            yield "\n".join(["| | |", "|---|---|", *rows]) + "\n"
+
+
+def _members(owner: type) -> Iterator[tuple[str, str]]:
+    for name, member in inspect.getmembers_static(owner):
+        if name.startswith("_") or name in dir(tuple) or not _ours(owner, name):
+            continue
+        if isinstance(member, property):
+            yield name, _doc(member.fget)
+        elif isinstance(member, staticmethod | classmethod) or inspect.isfunction(member):
+            function = getattr(owner, name)
+            awaited = "await " if inspect.iscoroutinefunction(function) else ""
+            yield f"{awaited}{name}{_signature(function, bound=True)}", _doc(function)
+
+
+def _ours(owner: type, name: str) -> bool:
+    return any(name in vars(base) and base.__module__.startswith("relevo.") for base in owner.__mro__)
+
+
+def _signature(value: object, *, bound: bool = False) -> str:
+    try:
+        signature = inspect.signature(typing.cast("typing.Any", value))
+    except ValueError:
+        return "(…)"
+    parameters = [each for each in signature.parameters.values() if not (bound and each.name == "self")]
+    return _plain(str(signature.replace(parameters=parameters)))
+
+
+def _wrapped(call: str) -> str:
+    """A long call with its arguments below each other (commas inside of brackets stay)."""
+    if len(call) <= 100:
+        return call
+    name, _, rest = call.partition("(")
+    inside, _, end = rest.rpartition(")")
+    arguments = re.split(r", (?![^\[(]*[\])])", inside)
+    return "\n".join([f"{name}(", *(f"    {argument}," for argument in arguments), f"){end}"])
+
+
+def _plain(text: str) -> str:
+    """A signature without module names, quotes around annotations and addresses of objects."""
+    text = re.sub(r"ForwardRef\('([^']*)'\)", r"\1", text)
+    text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text)
+    text = re.sub(r"(?<=: )'([^']*)'|(?<=-> )'([^']*)'", lambda found: found[1] or found[2], text)
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def _doc(value: object) -> str:
+    return _text(inspect.cleandoc(getattr(value, "__doc__", None) or ""))
+
+
+def _text(doc: str) -> str:
+    """A docstring as Markdown: examples and indented code as blocks, which the doctests run where they stand."""
+    parts: list[str] = []
+    for is_code, paragraphs in groupby(re.split(r"\n\n+", doc), lambda part: part.startswith(("    ", ">>>"))):
+        text = "\n\n".join(paragraphs)
+        parts.append(_fenced(textwrap.dedent(text)) if is_code else f"{text}\n")
+    return "\n".join(parts).strip()
+
+
+def _fenced(text: str) -> str:
+    return f"```text\n{text}\n```\n"
+
+
+def _code(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _cell(text: str) -> str:
+    first = re.split(r"\n\n|```", text)[0]
+    return " ".join(first.replace("|", "\\|").split())
+
+
+# --- commands ------------------------------------------------------------------------------------------------------------
+
+
+def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _commands(command, f"{path} {name}")
+        elif isinstance(command, TyperCommand):
+            yield f"{path} {name}", command
+
+
+def _options(command: TyperCommand | TyperGroup, context: Context) -> str:
+    rows = ["| | |", "|---|---|"]
+    for parameter in command.params:
+        if isinstance(parameter, TyperArgument):
+            shown = (parameter.metavar or parameter.name or "").strip("[]").upper()
+            shown = shown if parameter.required else f"[{shown}]"
+        else:
+            assert isinstance(parameter, TyperOption)
+            shown = ", ".join((*parameter.opts, *parameter.secondary_opts))
+        about = _cell(parameter.help or "")
+        default = parameter.get_default(context, call=False)
+        if default not in (None, False, "", ()) and isinstance(default, str | int | float):
+            about += f" [{default}]"
+        rows.append(f"| `{shown}` | {about} |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,40 @@
+"""docs/reference.md: says what there is, all of it, as it is now."""
+
+from collections.abc import Iterator
+
+import pytest
+from typer.core import TyperGroup, TyperOption
+from typer.main import get_command
+
+import relevo
+from relevo.cli import app
+from tests.acceptance.reference import PAGE, page
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "write it anew with `make reference`"
+
+
+@pytest.mark.parametrize("name", relevo.__all__)
+def test_every_public_name_has_its_place(name: str) -> None:
+    assert f"\n### `{name}`\n" in PAGE.read_text()
+
+
+def test_every_command_is_there_with_all_its_options() -> None:
+    sections = {part.partition("`\n")[0]: part for part in PAGE.read_text().split("\n### `")}
+    walked = dict(_commands(get_command(app), "relevo"))
+    assert {"relevo worker", "relevo repeatable add", "relevo job show", "relevo obliterate"} <= set(walked)
+    missing = [
+        f"{path} {option}" for path, options in walked.items() for option in options if option not in sections[path]
+    ]
+    assert missing == []
+
+
+def _commands(command: object, path: str) -> Iterator[tuple[str, list[str]]]:
+    assert isinstance(command, TyperGroup)
+    for name, each in command.commands.items():
+        if isinstance(each, TyperGroup):
+            yield from _commands(each, f"{path} {name}")
+        else:
+            options = [option for option in each.params if isinstance(option, TyperOption)]
+            yield f"{path} {name}", [word for option in options for word in (*option.opts, *option.secondary_opts)]
