@@ -236,6 +236,8 @@ class Worker:
             control, keys, self.reader, self.runner, hand_back=self.membership.hand_back,
             wake_read=lambda: self.reader.wake_read(self.membership.unblock), every=settings.pause_poll_ms / 1000,
         )  # fmt: skip
+        # An idle worker settles nothing: a connection it lost would stay lost, and it would say for ever that it cannot claim.
+        self.pausing.ticked.listen(lambda _: self._settle_link.open_soon())
         self.lane_keeper = LaneKeeper(control, keys, settings.group, settings.consumer)
         self.cancel_watch = CancelWatch(control, keys, self.runner)
         duties: list[Loop] = [self.pausing, self.lane_keeper, self.cancel_watch]
