@@ -21,6 +21,8 @@ from relevo.engine.standalone import PromoterProcess, Scheduler
 from relevo.engine.tasks import Task, Tasks
 from relevo.engine.worker import Worker, WorkerHealth
 from relevo.errors import NotSupportedError, QueueBusy, QueueFull, RateLimited, RelevoError, UnrecoverableError
+from relevo.metrics.health_server import HealthServer
+from relevo.metrics.metrics import Metrics
 from relevo.wire.retry import RetryDefaults
 
 __version__ = "0.1.0"
@@ -45,11 +47,13 @@ __all__ = [
     "FlowState",
     "FoundJob",
     "Handler",
+    "HealthServer",
     "Job",
     "JobPage",
     "LaneLimit",
     "LaneState",
     "Lanes",
+    "Metrics",
     "MissedFiresPolicy",
     "NotSupportedError",
     "ParentResult",
