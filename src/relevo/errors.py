@@ -230,6 +230,11 @@ class OutboxUnavailable(RelevoError):
     engine's URL; what was committed stays there until it can be sent."""
 
 
+class DrainStuck(RelevoError, TimeoutError):
+    """Queue {queue!r} was not empty after {waited_s} s and {ran} runs; left: {left}. A handler that hangs, jobs that enqueue
+    each other for ever, or a worker elsewhere that holds jobs: pass `timeout_s` if it only needs longer."""
+
+
 # --- servers of our own -------------------------------------------------------------------------------------------
 
 
