@@ -42,8 +42,11 @@ class ProducerSpans:
     def wanted(self) -> bool:
         if self._tracing is not None:
             return self._tracing
-        api = sys.modules.get("opentelemetry.trace")  # not imported by anyone: nobody records
-        return api is not None and api.get_current_span().is_recording()
+        contexts = sys.modules.get("opentelemetry.context")  # not imported by anyone: nobody records
+        if contexts is None or not contexts.get_current():  # the usual case, and the cheaper question
+            return False
+        spans = sys.modules.get("opentelemetry.trace")
+        return spans is not None and spans.get_current_span().is_recording()
 
     def wanted_for_many(self) -> bool:
         """Many jobs at once travel together or not at all, unless each has notes: that is for the caller to choose."""
