@@ -91,7 +91,7 @@ class Crew:
             sys.executable, "-m", "relevo.cli.crewman", stdin=asyncio.subprocess.PIPE, process_group=0
         )
         assert process.stdin is not None
-        process.stdin.write(self._orders.written.encode() + b"\n")
+        process.stdin.write(self._orders.at_place(place.number).written.encode() + b"\n")
         if self._ending.is_set():  # the signal came while it was being started
             self._send(place, signal.SIGTERM)
         code = await process.wait()

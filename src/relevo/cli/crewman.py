@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import sys
 
+from relevo import logs
 from relevo.cli.commands import WRONG_CALL
-from relevo.cli.logs import log_to_stderr
 from relevo.cli.screen import complain
 from relevo.cli.shift import Orders, run_shift
 from relevo.errors import BadTarget, RelevoError
@@ -14,7 +14,7 @@ from relevo.errors import BadTarget, RelevoError
 
 def main() -> int:
     orders = Orders.read(sys.stdin.readline())
-    log_to_stderr(orders.log_level, as_json=orders.json_logs)
+    logs.configure(json=orders.json_logs, level=orders.log_level)
     try:
         return run_shift(orders, of_a_crew=True)
     except RelevoError as error:

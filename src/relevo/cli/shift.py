@@ -18,6 +18,8 @@ from relevo.engine.exit_signals import catch_exit_signals
 from relevo.engine.handlers import lifespan_of
 from relevo.engine.verdicts import Outcome
 from relevo.engine.worker import Worker
+from relevo.metrics.health_server import HealthServer
+from relevo.metrics.metrics import Metrics
 
 log = logging.getLogger("relevo.shift")
 
@@ -46,12 +48,19 @@ class Orders:
     shutdown_s: float = 30.0
     max_jobs: int | None = None
     max_rss_mb: int | None = None
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
     log_level: str = "INFO"
     json_logs: bool = False
 
     @property
     def written(self) -> str:
         return json.dumps(asdict(self))
+
+    def at_place(self, number: int) -> Orders:
+        """The same for one process of a crew, counted from 1: each answers on a port of its own, one after the other."""
+        shared = self.metrics_port or None  # 0 finds a free one for each
+        return self if shared is None else replace(self, metrics_port=shared + number - 1)
 
     @staticmethod
     def read(text: str) -> Orders:
@@ -89,6 +98,8 @@ class Shift:
             async with AsyncExitStack() as stack:
                 # Once for all queues, opened and closed by one and the same task: some resources insist on that.
                 await stack.enter_async_context(lifespan_of(self._handler))
+                if orders.metrics_port is not None:
+                    await stack.enter_async_context(self._health_server(orders.metrics_port))
                 for duty in self._duties(until_stdin_ends):
                     stack.callback(duty.cancel)
                 self._running = [asyncio.ensure_future(self._run(worker)) for worker in self._workers]
@@ -118,6 +129,12 @@ class Shift:
         if until_stdin_ends:
             duties.append(asyncio.ensure_future(self._watch_stdin()))
         return duties
+
+    def _health_server(self, port: int) -> HealthServer:
+        metrics = Metrics()
+        for worker in self._workers:
+            metrics.watch(worker)
+        return HealthServer(self._workers, port=port, host=self._orders.metrics_host, metrics=metrics)
 
     # --- when it ends --------------------------------------------------------------------------------------------------
 

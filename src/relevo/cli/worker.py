@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
+from relevo import logs
 from relevo.cli.changes import changed_files
 from relevo.cli.completion import complete_queue
 from relevo.cli.crew import run_crew
-from relevo.cli.logs import LEVELS, log_to_stderr
 from relevo.cli.server import Server, run, server_of
 from relevo.cli.shift import Orders, run_shift
 from relevo.engine.validation import checked_queue_name
-from relevo.errors import BadArgument
 from relevo.wire.keys import QueueKeys
 
 
@@ -40,25 +39,34 @@ def worker(
     ] = None,
     store_results: Annotated[bool, typer.Option("--store-results", help="Keep what handlers return.")] = False,
     shutdown_s: Annotated[float, typer.Option(help="Seconds running jobs may take after a signal.", min=0)] = 30.0,
-    max_jobs: Annotated[int | None, typer.Option(help="Replace a process after this many runs.", min=1)] = None,
+    max_jobs: Annotated[
+        int | None, typer.Option(help="Replace a process after this many runs, when what it runs then is done.", min=1)
+    ] = None,
     max_rss: Annotated[int | None, typer.Option(help="Replace a process over this many MB of memory.", min=1)] = None,
     reload: Annotated[
         bool, typer.Option("--reload", help="Start anew when a .py file below this folder changes.")
     ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Answer /metrics, /healthz and /readyz here; further processes on the ports behind it.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="The address for that.")] = "127.0.0.1",
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
     json_logs: Annotated[bool, typer.Option("--json-logs", help="Log one JSON object a line.")] = False,
 ) -> None:
     """Run your tasks until Ctrl-C: the first lets running jobs finish, the second stops now."""
-    if log_level.upper() not in LEVELS:
-        remedy = f"Use one of {', '.join(LEVELS)}."
-        raise BadArgument(argument="--log-level", value=log_level, reason="unknown", remedy=remedy)
     server = server_of(ctx)
     orders = Orders(
         target, tuple(dict.fromkeys(checked_queue_name(queue) for queue in queues)), server.url,
         concurrency=concurrency, max_attempts=max_attempts, idle_ms=idle_ms, store_results=store_results,
-        shutdown_s=shutdown_s, max_jobs=max_jobs, max_rss_mb=max_rss, log_level=log_level.upper(), json_logs=json_logs,
+        shutdown_s=shutdown_s, max_jobs=max_jobs, max_rss_mb=max_rss, metrics_port=metrics_port,
+        metrics_host=metrics_host, log_level=log_level, json_logs=json_logs,
     )  # fmt: skip
-    log_to_stderr(orders.log_level, as_json=json_logs)
+    logs.configure(json=json_logs, level=log_level)
     run(_answers(server, orders.queues[0]))
     if processes > 1 or reload or max_jobs is not None or max_rss is not None:
         code = run_crew(orders, processes, changed_files(Path.cwd()) if reload else None)
