@@ -8,6 +8,7 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.engine.loop import Loop, Signal
 from relevo.engine.runner import Runner
+from relevo.errors import RelevoError
 from relevo.wire.keys import QueueKeys
 
 
@@ -20,6 +21,14 @@ class CancelWatch(Loop):
         self._link = link
         self._keys = keys
         self._runner = runner
+        runner.is_marked = self.is_marked
+
+    async def is_marked(self, job_id: str) -> bool:
+        """Whether the job is marked right now; as long as Redis does not say, it is."""
+        try:
+            return await self._link.call("ZSCORE", self._keys.cancelled, job_id) is not None
+        except (RelevoError, OSError):
+            return True
 
     async def tick(self) -> float | None:
         marked: Reply = await self._link.call(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from relevo.broker.resp import command
 from relevo.engine.admission import Admission
@@ -44,7 +44,8 @@ class Runner:
     ) -> None:
         self.running: dict[bytes, Delivery] = {}
         self.cancelled: frozenset[str] = frozenset()
-        """Ids of jobs that are not to run."""
+        """Ids of jobs that are not to run, as last seen."""
+        self.is_marked: Callable[[str], Awaitable[bool]] = _as_seen
         self.admission: Admission | None = None
         self.reports: Reports | None = None
         self.on_free: Callable[[], None] = lambda: None
@@ -169,7 +170,8 @@ class Runner:
         if envelope.attempt >= verdicts.attempts_allowed(delivery):
             verdicts.exhausted(delivery)
             return
-        if envelope.id in self.cancelled:
+        # Asked again: the id may have been used anew since the marks were last looked at.
+        if envelope.id in self.cancelled and await self.is_marked(envelope.id):
             verdicts.cancelled(delivery, self._forget(envelope.id), 0.0)
             return
         verdicts.started(delivery)
@@ -245,3 +247,7 @@ class Runner:
 
     def _forget(self, job_id: str) -> bytes:
         return command("ZREM", self._keys.cancelled, job_id)
+
+
+async def _as_seen(_: str) -> bool:
+    return True
