@@ -48,6 +48,16 @@ def test_show_tells_result_progress_and_log_of_a_finished_job(server: Server, cl
     assert cli("job", "progress", queue_name, job_id).out == "100 %\n"
 
 
+def test_a_job_that_left_only_a_log_is_shown_with_that(valkey: Server, cli: Cli, queue_name: str) -> None:
+    async def work(job: Job) -> None:
+        await job.log("nothing to keep")
+
+    job_id = cli("add", queue_name, "send", "--json").data["id"]
+    asyncio.run(_work(valkey.url, queue_name, work, jobs=1))
+    told = cli("job", "show", queue_name, job_id, "--json").data
+    assert (told["state"], told["log_lines"], told["place"]) == ("unknown", 1, None)
+
+
 def test_a_dead_job_is_shown_with_its_reason_and_can_be_retried(server: Server, cli: Cli, queue_name: str) -> None:
     async def fail(_: Job) -> None:
         raise TimeoutError("the other side is down")

@@ -217,6 +217,19 @@ def test_a_crashed_process_is_started_again_and_it_is_said(cli: Cli, start: Star
     assert crew.end() == 0
 
 
+def test_a_signal_in_the_middle_of_the_start_is_no_crash(start: Start, queue_name: str) -> None:
+    crew = start("app:tasks", "-q", queue_name, "-p", "2")
+    crew.wait_for("looks after 2 processes")
+    assert crew.end() == 0
+    assert not any("crash" in line or "was killed" in line for line in crew.said if "works on" not in line)
+
+
+def test_a_batch_that_can_never_fill_up_is_said(start: Start, queue_name: str) -> None:
+    worker = start("app:batch", "-q", queue_name, "-c", "1")
+    worker.wait_for("a batch of 2 never fills up with --concurrency 1")
+    assert worker.end() == 0
+
+
 def test_a_killed_process_is_named_with_its_signal(cli: Cli, start: Start, queue_name: str) -> None:
     crew = start("app:tasks", "-q", queue_name, "-p", "2")
     victim = int(crew.wait_for(r"process (\d+) works on")[1])

@@ -24,6 +24,9 @@ _LONGEST_PAUSE_S = 30.0
 _HEALTHY_AFTER_S = 30.0
 """A process that lived this long was well: the next crash is the first again."""
 
+_IN_ORDER = (0, RECYCLED, -signal.SIGTERM)
+"""How a process may end after a signal: one that had only begun to start dies of it, and had nothing in its hands."""
+
 
 @dataclass
 class Place:
@@ -56,6 +59,7 @@ class Crew:
 
     async def work(self) -> int:
         restore = catch_exit_signals(self._signalled)
+        log.info("crew %d looks after %d processes", os.getpid(), len(self._places))
         follower = asyncio.ensure_future(self._follow()) if self._changes is not None else None
         try:
             await asyncio.gather(*(self._keep(place) for place in self._places))
@@ -73,7 +77,7 @@ class Crew:
             changed = self._changed
             code = await self._one_process(place)
             if self._ending.is_set():
-                if code not in (0, RECYCLED):
+                if code not in _IN_ORDER:
                     log.warning("process %d of the crew %s", place.number, how_it_ended(code))
                     self._code = self._code or 1
                 return
@@ -172,8 +176,6 @@ def how_it_ended(code: int) -> str:
 
 
 def run_crew(orders: Orders, size: int, changes: AsyncGenerator[str] | None = None) -> int:
-    log.info("crew %d looks after %d processes", os.getpid(), size)
-
     async def work() -> int:
         return await Crew(orders, size, changes).work()
 

@@ -13,10 +13,8 @@ from relevo.cli.screen import Json, console, moment, print_json, readable, say, 
 from relevo.cli.server import Server, run, server_of
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
 from relevo.engine.introspection import FoundJob, JobPage
-from relevo.engine.reports import Reports
-from relevo.engine.validation import checked_job_id, checked_queue_name
+from relevo.engine.validation import checked_job_id
 from relevo.errors import BadArgument
-from relevo.wire.keys import QueueKeys
 
 app = typer.Typer(help="Jobs: list, show, logs, progress, cancel, retry, remove.", no_args_is_help=True)
 
@@ -147,14 +145,13 @@ async def _page(server: Server, queue: str, state: str, limit: int, cursor: str 
 
 
 async def _show(server: Server, queue: str, job_id: str) -> dict[str, Any]:
-    keys = QueueKeys(checked_queue_name(queue))
-    async with server.queue(queue) as opened, server.link(keys) as link:
+    async with server.queue(queue) as opened:
         found = await opened.jobs.find(job_id, most=_FAR)
         letter = (await opened.dead_letters.peek(1, DeadLetterFilter(job_ids=(job_id,)))) if found.letters else []
-        percent = await Reports(link, keys).progress(job_id)
-        _, lines = await Reports(link, keys).lines(job_id)
+        percent = await opened.get_job_progress(job_id)
+        _, lines = await opened.get_job_logs(job_id)
         result = await opened.get_job_result(job_id) if found.result else None
-    if found.state == "unknown":
+    if found.state == "unknown" and percent is None and not lines:
         raise _not_found(queue, job_id, found)
     job = found.job
     known = job is not None and found.state != "completed"
@@ -174,15 +171,13 @@ async def _show(server: Server, queue: str, job_id: str) -> dict[str, Any]:
     }
 
 
-def _place(found: FoundJob) -> str:
+def _place(found: FoundJob) -> str | None:
     """Where its bytes are, for whoever wants to look with redis-cli."""
-    if found.entries:
-        return f"stream, entry {found.entries[0].decode()}"
-    if found.letters:
+    if found.state in ("active", "waiting"):
+        return f"stream, entry {found.entries[0].decode()}" if found.entries else "its lane"
+    if found.state == "failed":
         return f"dead letters, entry {found.letters[0].decode()}"
-    if found.laned:
-        return "its lane"
-    return "delayed set" if found.members else "results"
+    return {"delayed": "delayed set", "completed": "results"}.get(found.state)
 
 
 def _death(letters: list[DeadLetter]) -> dict[str, Any]:
@@ -192,15 +187,13 @@ def _death(letters: list[DeadLetter]) -> dict[str, Any]:
 
 
 async def _lines(server: Server, queue: str, job_id: str, last: int | None) -> tuple[list[str], int]:
-    keys = QueueKeys(checked_queue_name(queue))
-    async with server.link(keys) as link:
-        return await Reports(link, keys).lines(checked_job_id(job_id), start=-last if last else 0)
+    async with server.queue(queue) as opened:
+        return await opened.get_job_logs(job_id, start=-last if last else 0)
 
 
 async def _progress(server: Server, queue: str, job_id: str) -> int | None:
-    keys = QueueKeys(checked_queue_name(queue))
-    async with server.link(keys) as link:
-        return await Reports(link, keys).progress(checked_job_id(job_id))
+    async with server.queue(queue) as opened:
+        return await opened.get_job_progress(job_id)
 
 
 async def _cancel(server: Server, queue: str, job_id: str, yes: bool) -> str:

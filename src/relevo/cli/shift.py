@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import resource
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -14,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from relevo.cli.target import describe, load_target
+from relevo.engine.batch import Batch
 from relevo.engine.exit_signals import catch_exit_signals
 from relevo.engine.handlers import lifespan_of
 from relevo.engine.verdicts import Outcome
@@ -107,6 +107,11 @@ class Shift:
                     "process %d works on %s for %s, %d at a time%s", os.getpid(), ", ".join(orders.queues),
                     describe(self._handler), orders.concurrency, ", with uvloop" if _on_uvloop() else "",
                 )  # fmt: skip
+                if isinstance(self._handler, Batch) and self._handler.size > orders.concurrency:
+                    log.warning(
+                        "a batch of %d never fills up with --concurrency %d: raise it to the size of the batch",
+                        self._handler.size, orders.concurrency,
+                    )  # fmt: skip
                 ends = await asyncio.gather(*self._running, return_exceptions=True)
         finally:
             restore()
@@ -218,6 +223,8 @@ def resident_bytes() -> int:
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    import resource
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
 
 
