@@ -177,14 +177,10 @@ def test_a_busy_queue_is_obliterated_only_by_force(valkey: Server, cli: Cli, que
 
 
 def test_a_lane_is_limited_listed_and_freed(server: Server, cli: Cli, queue_name: str) -> None:
-    async def fill() -> None:
-        async with Queue(queue_name, redis_url=server.url) as queue:
-            for number in range(3):
-                await queue.add("n", number, lane="tenant-7")
-
     said = cli("lanes", "limit", queue_name, "tenant-7", "--concurrency", "1", "--rate", "10", "--per", "1m")
     assert said.out == f"lane tenant-7 of {queue_name}: 1 at once, 10 in 1 min\n"
-    asyncio.run(fill())
+    cli("add", queue_name, "n", "1", "--lane", "tenant-7")
+    cli("add", queue_name, "n", "--lines", "--lane", "tenant-7", stdin="2\n3\n")
     (lane,) = cli("lanes", "list", queue_name, "--json").data
     assert lane == {
         "lane": "tenant-7", "waiting": 2, "running": 1, "limit": {"concurrency": 1, "rate": 10, "per_ms": 60_000}

@@ -30,12 +30,13 @@ def add(
     attempts: Annotated[int | None, typer.Option(help="Runs before it is dead-lettered.", min=1)] = None,
     backoff_ms: Annotated[int | None, typer.Option(help="Fixed pause before each retry.", min=0)] = None,
     job_id: Annotated[str | None, typer.Option(help="An id of yours: the same id again adds nothing.")] = None,
+    lane: Annotated[str | None, typer.Option(help="The lane it takes its turn in, such as a tenant's id.")] = None,
     lines: Annotated[bool, typer.Option(help="Read stdin: each line is the data of one job.")] = False,
     wait: Annotated[float | None, typer.Option(help="Wait this many seconds for the result.", min=0.1)] = None,
     as_json: Json = False,
 ) -> None:
     """Add a job; with --lines, one for each line of stdin."""
-    options: dict[str, Any] = {"attempts": attempts, "backoff": backoff_ms, **_when(delay, at)}
+    options: dict[str, Any] = {"attempts": attempts, "backoff": backoff_ms, "lane": lane, **_when(delay, at)}
     if lines and (job_id is not None or wait is not None):
         raise BadArgument(
             argument="--lines", value=True, reason="--job-id and --wait are for one job", remedy="Drop one."
