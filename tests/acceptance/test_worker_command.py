@@ -57,6 +57,11 @@ def block() -> None:
     time.sleep(3600)
 
 @tasks.task()
+async def freeze() -> None:
+    print(f"freezes {os.getpid()}", flush=True)
+    time.sleep(3600)
+
+@tasks.task()
 async def crash() -> None:
     os._exit(3)
 
@@ -205,6 +210,17 @@ def test_a_crew_shares_the_work_and_ends_together(cli: Cli, start: Start, queue_
     assert len(processes) == 2
     assert crew.end(signal.SIGINT) == 0
     assert not any(_alive(int(process)) for process in processes)
+
+
+def test_a_third_signal_kills_a_process_that_hears_no_other(cli: Cli, start: Start, queue_name: str) -> None:
+    crew = start("app:tasks", "-q", queue_name, "-p", "2")
+    cli("add", queue_name, "freeze", "{}")
+    frozen = int(crew.wait_for(r"freezes (\d+)")[1])
+    for said in ("finish their jobs", "stop now", "a third time: killing"):
+        crew.process.send_signal(signal.SIGTERM)
+        crew.wait_for(said)
+    assert crew.ended() == 1
+    assert not _alive(frozen)
 
 
 def test_a_crashed_process_is_started_again_and_it_is_said(cli: Cli, start: Start, queue_name: str) -> None:
