@@ -10,13 +10,19 @@ import typing
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from typer import Context
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 import relevo
+import relevo.outbox
+import relevo.testing
 from relevo.cli import app
+
+PUBLIC: tuple[Any, ...] = (relevo, relevo.outbox, relevo.testing)
+"""The modules whose names are for users."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
@@ -30,9 +36,11 @@ Every public name and every command, written by `make reference` from the code i
 
 def page() -> str:
     """The whole page as it should be."""
-    parts = [_HEAD, "## Python\n", "`from relevo import …`\n"]
-    for name in sorted(relevo.__all__, key=str.lower):
-        parts += _described(name, getattr(relevo, name))
+    parts = [_HEAD, "## Python\n"]
+    for module in PUBLIC:
+        parts.append(f"`from {module.__name__} import …`\n")
+        for name in sorted(module.__all__, key=str.lower):
+            parts += _described(name, getattr(module, name))
     parts.append("## Command line\n")
     command = get_command(app)
     assert isinstance(command, TyperGroup)
