@@ -57,15 +57,21 @@ async def test_drop_holds_through_retries(queue: Queue, worker_of: WorkerOf) -> 
     assert await queue.remove(first.id)
 
 
-@pytest.mark.parametrize("end", ["dead letter", "cancel", "remove", "drain", "cancel delayed"])
+@pytest.mark.parametrize("end", ["dead letter", "cancel", "cancel running", "remove", "drain", "cancel delayed"])
 async def test_drop_ends_with_its_job_however_that_ends(queue: Queue, worker_of: WorkerOf, end: str) -> None:
     options: dict[str, Any] = {"delay": LONG, "job_id": "late"} if end == "cancel delayed" else {}
     job = await queue.add("report", 1, dedup=DROP, **options)
-    if end in ("dead letter", "cancel"):
-        if end == "cancel":
-            assert await queue.cancel(job.id)
+    if end == "dead letter":
         async with worker_of(Runs(fail=lambda _: UnrecoverableError("no"))) as worker:
-            await (worker.until(dead=1) if end == "dead letter" else worker.until(done=1))
+            await worker.until(dead=1)
+    elif end == "cancel running":
+        runs = HeldRuns()
+        async with worker_of(runs) as worker:
+            await runs.until(1)
+            assert await queue.cancel(job.id)
+            await worker.until(done=1)
+    elif end == "cancel":
+        assert await queue.cancel(job.id)
     elif end == "cancel delayed":
         assert await queue.cancel_delayed("late")
     elif end == "remove":

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply
 from relevo.broker.scripts import script
+from relevo.engine.events import EventLog
 from relevo.engine.introspection import STATES, Jobs
 from relevo.engine.snapshot import HANDED_BACK
 from relevo.errors import BadArgument, QueueBusy, Undecodable
@@ -103,15 +104,21 @@ class Maintenance:
         return total
 
     async def take_back(self, job_id: str) -> tuple[bool, bool]:
-        """Removes a job that is delayed or waits in a lane; whether it was, and whether it was anywhere it can still run from
-        (or the search met its bound before that was clear)."""
+        """Removes a job that no worker holds; whether it did, and whether the job is anywhere it can run from (or the search
+        met its bound before that was clear). Dead letters and results stay."""
         found = await self._jobs.find(job_id)
         targets = [
+            *(_Target("stream", job_id, entry) for entry in found.entries),
             *(_Target("delayed", job_id, member) for member in found.members),
             *(_Target("lane", job_id, member) for member in found.laned),
         ]
-        taken = 1 in await self._remove_jobs(targets) if targets and not found.entries else False
-        return taken, taken or bool(targets or found.entries) or not found.complete
+        done = await self._remove_jobs(targets) if targets else []
+        taken = bool(done) and all(outcome == 1 for outcome in done)
+        if taken:
+            name = "" if found.job is None else found.job.name
+            log = EventLog(self._keys)
+            await self._link.send(log.event("cancelled", job_id, name), 1)
+        return taken, bool(targets) or not found.complete
 
     # --- many jobs -----------------------------------------------------------------------------------------------------
 

@@ -205,8 +205,15 @@ class Queue(QueueAdmin):
         one by one).
         """
         opened = self._open()
+        traced = self._spans.wanted_for_many()
+        plain = None if traced else self._packing.plain_bulk(opened.mint, jobs, self)
+        if plain is not None:
+            made, entries = plain
+            if entries:
+                await opened.sender.add(entries)
+            return made
         parcels = [self._packing.bulk_parcel(opened.mint, at, job) for at, job in enumerate(jobs)]
-        if parcels and self._spans.wanted_for_many():
+        if parcels and traced:
             with self._spans.sending(None, len(parcels)) as context:
                 await opened.send([carrying(each, context) for each in parcels])
         else:
@@ -216,8 +223,8 @@ class Queue(QueueAdmin):
         return [each.job for each in parcels]
 
     async def cancel(self, job_id: str) -> bool:
-        """Cancels a job wherever it is: one that is delayed or waits in a lane is taken back, a waiting one will not start, and
-        the handler of a running one is cancelled within a moment (code on a thread runs on, but its outcome no longer counts).
+        """Cancels a job wherever it is: one that is delayed or waits is taken back, and the handler of a running one is
+        cancelled within a moment (code on a thread runs on, but its outcome no longer counts).
         False when there is nothing to cancel: it is finished, dead, or was never here."""
         if await self.cancel_delayed(job_id):
             return True
@@ -426,4 +433,10 @@ class Queue(QueueAdmin):
 
     def events(self, *, last_event_id: str = "$") -> QueueEvents:
         """A subscription to this queue's events."""
-        return QueueEvents(self.name, redis_url=self._redis_url, tls=self._tls, last_event_id=last_event_id)
+        return QueueEvents(
+            self.name,
+            redis_url=self._redis_url,
+            tls=self._tls,
+            last_event_id=last_event_id,
+            credential_provider=self._address.credentials,
+        )

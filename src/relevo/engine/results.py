@@ -10,7 +10,7 @@ from typing import Any
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.engine.events import QueueEvent, QueueEvents
-from relevo.errors import EventsTrimmed, JobDead, RelevoError, ResultTimeout
+from relevo.errors import EventsTrimmed, JobCancelled, JobDead, RelevoError, ResultTimeout
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 
@@ -73,8 +73,11 @@ class Results:
                 continue
             # Workers without events push nothing: look again now and then.
             ended, _ = await asyncio.wait([future], timeout=max(poll_interval, _SAFETY_S))
-            if ended and (event := future.result()).name == "dlq":
+            event = future.result() if ended else None
+            if event is not None and event.name == "dlq":
                 raise JobDead(job_id=job_id, reason=event.fields.get("reason", "unknown"))
+            if event is not None and event.name == "cancelled":
+                raise JobCancelled(job_id=job_id)
         return value
 
     async def close(self) -> None:
@@ -101,7 +104,7 @@ class Results:
     async def _dispatch(self, events: QueueEvents) -> None:
         try:
             async for event in events:
-                if event.name in ("completed", "dlq") and event.job_id in self._waiting:
+                if event.name in ("completed", "dlq", "cancelled") and event.job_id in self._waiting:
                     for future in self._waiting[event.job_id]:
                         if not future.done():
                             future.set_result(event)
