@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relevo.engine.backoff import BackoffLike, retry_override
 from relevo.engine.dedup import Dedup
@@ -13,10 +13,13 @@ from relevo.engine.delays import DelayMsLike, run_at_ms
 from relevo.engine.job import Job
 from relevo.engine.lanes import checked_lane
 from relevo.engine.validation import checked_job_id, checked_job_name
-from relevo.errors import BadArgument, NotSupportedError, PayloadTooLarge, WrongType
+from relevo.errors import BadArgument, NotSupportedError, PayloadTooLarge, RelevoError, WrongType
 from relevo.wire.envelope import encode_bare
 from relevo.wire.notes import Notes
 from relevo.wire.payload import Codec
+
+if TYPE_CHECKING:
+    from relevo.engine.queue import Queue
 
 _BULK_KEYS = frozenset(
     {"name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat", "missed_fires", "lane", "dedup"}
@@ -82,10 +85,36 @@ class Packing:
                 run_at = _debounced(dedup, run_at, lane, by_id, now_ms)
         return Parcel(Job(job_id, name, data, 0, now_ms), envelope, encoded_name, run_at, by_id, dedup, notes)
 
+    def plain_bulk(
+        self, mint: Callable[[int], str], jobs: Sequence[Mapping[str, Any]], queue: Queue
+    ) -> tuple[list[Job], list[tuple[bytes, bytes]]] | None:
+        """Jobs that are nothing but a name and data, without a parcel for each: a third of the cost. None when one is more
+        than that, or is wrong: `bulk_parcel` then says which and why."""
+        now_ms = time.time_ns() // 1_000_000
+        names: dict[str, bytes] = {}
+        made: list[Job] = []
+        entries: list[tuple[bytes, bytes]] = []
+        encode, limit = self._codec.encode, self._max_payload
+        try:
+            for job in jobs:
+                if len(job) != 2:
+                    return None
+                name, data = job["name"], job["data"]
+                encoded = names.get(name)
+                if encoded is None:
+                    encoded = names[name] = checked_job_name(name)
+                job_id = mint(now_ms)
+                envelope = encode_bare((job_id, encode(data, name), now_ms, 0))
+                if len(envelope) > limit:
+                    return None
+                entries.append((envelope, encoded))
+                made.append(Job(job_id, name, data, 0, now_ms, queue))
+        except (KeyError, TypeError, RelevoError):
+            return None
+        return made, entries
+
     def bulk_parcel(self, mint: Callable[[int], str], at: int, job: Mapping[str, Any]) -> Parcel:
         """One entry of `add_bulk`; errors say which."""
-        if isinstance(job, dict) and len(job) == 2 and "name" in job and "data" in job:
-            return self.parcel(mint, job["name"], job["data"])  # the usual entry, without a look at options
         if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(argument=f"jobs[{at}]", value=job, kind=type(job).__name__, remedy="pass a dict.")
         unknown = set(job) - _BULK_KEYS
