@@ -64,6 +64,8 @@ class Batch:
         try:
             return await future
         except asyncio.CancelledError:
+            if waiting.run is None and waiting in self._waiting:
+                self._waiting.remove(waiting)  # it is no company for the others
             waiting.give_up()
             raise
 

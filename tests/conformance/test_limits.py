@@ -1,0 +1,148 @@
+"""Limits of a whole queue, over all its workers: so many starts in a time, so many jobs at once."""
+
+import asyncio
+import time
+
+import pytest
+
+from relevo import Job, Queue
+from relevo.errors import BadArgument, WrongType
+from relevo.wire.keys import QueueKeys
+from tests.conformance.conftest import WorkerOf
+from tests.conformance.group import Group
+from tests.conformance.held import HeldRuns
+from tests.conformance.runs import Runs
+from tests.conformance.watched import WatchedWorker
+from tests.servers.server import Client
+
+
+class Crowd:
+    """A handler that counts how many of it run at once."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self.starts: list[float] = []
+        self._now = 0
+
+    async def __call__(self, _: Job) -> None:
+        self.starts.append(time.monotonic())
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(0.005)
+        self._now -= 1
+
+
+def some(count: int) -> list[dict[str, object]]:
+    return [{"name": "job", "data": at} for at in range(count)]
+
+
+async def both(*workers: WatchedWorker, done: int) -> None:
+    async with asyncio.timeout(20):
+        while sum(worker.total.done for worker in workers) < done:  # noqa: ASYNC110 - either may run either
+            await asyncio.sleep(0.01)
+
+
+async def test_two_workers_share_one_rate(queue: Queue, worker_of: WorkerOf) -> None:
+    crowd = Crowd()
+    options = {"rate_limit_max": 10, "rate_limit_duration_ms": 500}
+    async with worker_of(crowd, **options) as first, worker_of(crowd, **options) as second:
+        await queue.add_bulk(some(20))
+        await both(first, second, done=20)
+    # Ten at once, and the other ten at 20 a second.
+    assert crowd.starts[-1] - crowd.starts[0] >= 0.45
+    assert crowd.starts[9] - crowd.starts[0] < crowd.starts[-1] - crowd.starts[0]
+
+
+async def test_a_worker_without_the_limit_in_its_settings_is_not_limited(queue: Queue, worker_of: WorkerOf) -> None:
+    async with worker_of(Runs()) as worker:
+        await queue.add_bulk(some(50))
+        await worker.until(done=50)
+    assert worker.admission is None
+
+
+async def test_two_workers_share_the_places(queue: Queue, worker_of: WorkerOf) -> None:
+    crowd = Crowd()
+    async with worker_of(crowd, max_running=3) as first, worker_of(crowd, max_running=3) as second:
+        await queue.add_bulk(some(30))
+        await both(first, second, done=30)
+    assert crowd.most == 3
+
+
+async def test_the_places_of_a_dead_worker_come_back(
+    queue: Queue, worker_of: WorkerOf, raw: Client, keys: QueueKeys
+) -> None:
+    now = time.time() * 1000
+    await raw.zadd(keys.places, {"1-1": now + 300, "1-2": now + 300})  # as a killed worker leaves them
+    async with worker_of(Runs(), max_running=2, claim_min_idle_ms=300) as worker:
+        limited = asyncio.ensure_future(worker.admission.limited.wait_for()) if worker.admission else None
+        await queue.add_bulk(some(4))
+        assert limited is not None
+        await limited
+        assert worker.total.done == 0
+        await worker.until(done=4)
+
+
+async def test_a_long_job_keeps_its_place_as_long_as_it_runs(
+    queue: Queue, worker_of: WorkerOf, raw: Client, keys: QueueKeys
+) -> None:
+    runs = HeldRuns()
+    async with worker_of(runs, max_running=1, claim_min_idle_ms=200) as worker:
+        await queue.add_bulk(some(2))
+        await runs.until(1)
+        for _ in range(5):  # over more than one idle limit
+            await worker.leases.renewed.wait_for()
+        assert (len(runs.ids), await raw.zcard(keys.places)) == (1, 1)
+        runs.let_go()
+        await worker.until(done=2)
+
+
+async def test_a_place_is_free_after_a_failure_a_retry_and_a_dead_letter(queue: Queue, worker_of: WorkerOf) -> None:
+    runs = Runs(fail=lambda job: ValueError("no") if job.name == "bad" else None)
+    async with worker_of(runs, max_running=1) as worker:
+        await queue.add("bad", {}, attempts=2, backoff={"kind": "fixed", "delay_ms": 1})
+        await queue.add("good", {})
+        await worker.until(done=1, retried=1, dead=1)
+
+
+async def test_what_waits_for_the_rate_is_handed_back_at_shutdown(
+    queue: Queue, worker_of: WorkerOf, group: Group
+) -> None:
+    runs = Runs()
+    async with worker_of(runs, rate_limit_max=2, rate_limit_duration_ms=3_600_000) as worker:
+        await queue.add_bulk(some(10))
+        await worker.until(done=2)
+    assert await group.length() == 8
+    others = Runs()
+    async with worker_of(others) as worker:  # without waiting for an idle limit of half a minute
+        await worker.until(done=8)
+    assert sorted(runs.data + others.data) == list(range(10))
+
+
+@pytest.mark.parametrize("deadline", [5.0, 0.05], ids=["in time", "cut short"])
+async def test_a_worker_that_leaves_gives_its_places_back(
+    queue: Queue, worker_of: WorkerOf, raw: Client, keys: QueueKeys, deadline: float
+) -> None:
+    runs = HeldRuns()
+    async with worker_of(runs, max_running=2, shutdown_deadline_s=deadline):
+        await queue.add_bulk(some(6))
+        await runs.until(2)
+        if deadline > 1:
+            runs.let_go()
+    assert await raw.zcard(keys.places) == 0
+    await queue.drain()
+
+
+async def test_rate_and_places_go_together(queue: Queue, worker_of: WorkerOf) -> None:
+    crowd = Crowd()
+    async with worker_of(crowd, max_running=2, rate_limit_max=10, rate_limit_duration_ms=200) as worker:
+        await queue.add_bulk(some(15))
+        await worker.until(done=15)
+    assert crowd.most <= 2
+    assert crowd.starts[-1] - crowd.starts[0] >= 0.08
+
+
+@pytest.mark.parametrize("option", ["rate_limit_max", "rate_limit_duration_ms", "max_running"])
+def test_limits_of_nothing_are_refused(option: str) -> None:
+    for value, error in ((0, BadArgument), (-1, BadArgument), (1.5, WrongType), ("3", WrongType)):
+        with pytest.raises(error, match=f"{option}="):
+            WatchedWorker("q", Runs(), **{option: value})
