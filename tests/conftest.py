@@ -1,5 +1,6 @@
 """Fixtures every test may use: shared servers, a queue name of its own, a raw client, and the key leak checker."""
 
+import signal
 import uuid
 from collections.abc import AsyncGenerator, Generator, Mapping
 from typing import NoReturn, Protocol, TypeVar
@@ -30,6 +31,9 @@ class Launch(Protocol):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_POOL] = ServerPool()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started in the background, where a shell makes its children deaf to Ctrl-C: ours are to hear it, as at a terminal.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
