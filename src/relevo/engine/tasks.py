@@ -238,9 +238,17 @@ class Tasks(Generic[R]):
         called = task if task.run_on == "process" else task.function
         if not task.injection:
             return await self._call(task, partial(called, *leading, *args, **kwargs))
+        failure: BaseException | None = None
         async with AsyncExitStack() as stack:
-            kwargs = kwargs | await task.injection.fill(context, stack, kwargs)
-            return await self._call(task, partial(called, *leading, *args, **kwargs))
+            try:
+                kwargs = kwargs | await task.injection.fill(context, stack, kwargs)
+                return await self._call(task, partial(called, *leading, *args, **kwargs))
+            except BaseException as error:
+                failure = error
+                raise
+        # A dependency that rolls back and raises nothing leads here: the run has failed all the same.
+        assert failure is not None
+        raise failure
 
     async def _call(self, task: Task[Any, Any], call: Callable[[], Any]) -> Any:
         if task.run_on == "loop":
