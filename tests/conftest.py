@@ -20,6 +20,7 @@ S = TypeVar("S", bound=Server)
 
 _POOL = pytest.StashKey[ServerPool]()
 _POSTGRES = pytest.StashKey[PostgresServer]()
+_NOT_HAD = " could not be had: "
 _SERVER_FIXTURES = ("server", "redis86", "redis7", "valkey", "cluster", "tls_redis", "sentinel")
 
 
@@ -42,14 +43,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_POSTGRES].close()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A server that could not be had is said in red: a green run without it has proved less than it seems."""
-    pool = config.stash[_POOL]
-    for name, reason in pool.unavailable.items():
-        count = pool.not_run.get(name, 0)
+    missing: dict[tuple[str, str], int] = {}
+    # From the reports, not from this process: with several workers the tests ran elsewhere.
+    for report in terminalreporter.stats.get("skipped", []):
+        said = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        name, without, reason = said.removeprefix("Skipped: ").partition(_NOT_HAD)
+        if without:
+            missing[name, reason] = missing.get((name, reason), 0) + 1
+    for (name, reason), count in missing.items():
         title = f"NOT RUN on {name}: {count} {'test' if count == 1 else 'tests'}"
         terminalreporter.write_sep("=", title, red=True, bold=True)
-        terminalreporter.write_line(f"{name} could not be had: {reason}", red=True)
+        terminalreporter.write_line(f"{name}{_NOT_HAD}{reason}", red=True)
 
 
 @pytest.fixture
@@ -165,5 +171,4 @@ def _not_run(request: pytest.FixtureRequest, kind: type[Server | PostgresServer]
     """Skips the test, and has the end of the run say in red that it did not run."""
     pool = request.config.stash[_POOL]
     pool.unavailable.setdefault(kind.name, str(error))
-    pool.report_not_run(kind)
-    pytest.skip(f"{kind.name} could not be had: {error}")
+    pytest.skip(f"{kind.name}{_NOT_HAD}{error}")

@@ -3,7 +3,6 @@
 from typing import TypeVar, cast
 
 from tests.servers.binary import ServerUnavailable
-from tests.servers.postgres import PostgresServer
 from tests.servers.process import ServerFailed
 from tests.servers.server import BorrowedServer, Server
 
@@ -16,7 +15,6 @@ class ServerPool:
     def __init__(self) -> None:
         self._servers: dict[str, Server] = {}
         self.unavailable: dict[str, str] = {}
-        self.not_run: dict[str, int] = {}
 
     def get(self, kind: type[S]) -> S:
         """The shared server, running and empty; raises ServerUnavailable (the same each time) when there is none."""
@@ -37,9 +35,6 @@ class ServerPool:
             raise ServerUnavailable(str(error)) from error
         server.flush()
         return cast("S", server)  # a borrowed server stands in for its kind, as long as nobody kills it
-
-    def report_not_run(self, kind: type[Server | PostgresServer]) -> None:
-        self.not_run[kind.name] = self.not_run.get(kind.name, 0) + 1
 
     def close(self) -> None:
         for server in self._servers.values():
