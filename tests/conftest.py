@@ -3,7 +3,7 @@
 import signal
 import uuid
 from collections.abc import AsyncGenerator, Generator, Mapping
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import pytest
 
@@ -48,7 +48,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     missing: dict[tuple[str, str], int] = {}
     # From the reports, not from this process: with several workers the tests ran elsewhere.
     for report in terminalreporter.stats.get("skipped", []):
-        said = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        where: Any = report.longrepr
+        said = str(where[2] if isinstance(where, tuple) else where)  # pyright: ignore[reportUnknownArgumentType]
         name, without, reason = said.removeprefix("Skipped: ").partition(_NOT_HAD)
         if without:
             missing[name, reason] = missing.get((name, reason), 0) + 1
