@@ -280,6 +280,21 @@ async def test_a_schedule_that_cannot_be_fired_is_set_aside_and_stops_nobody(
     assert await fires.stored("bad") == stored
 
 
+@pytest.mark.parametrize("fired", [False, True], ids=["before a scheduler saw it", "set aside"])
+async def test_schedules_that_cannot_be_read_are_named(
+    queue: Queue, scheduler: ScheduleLoop, fires: Fires, fired: bool
+) -> None:
+    """They are in no listing: what cannot be read has nothing to list but its key."""
+    await unreadable(fires, queue, "garbage")
+    await queue.upsert_repeatable_job("ping", None, repeat=MINUTELY, key="good")
+    if fired:
+        await scheduler.tick()
+    assert await queue.repeatables.unreadable() == ["bad"]
+    assert await queue.repeatables.list(paused=True) == []
+    assert await queue.remove_repeatable_by_key("bad")
+    assert await queue.repeatables.unreadable() == []
+
+
 async def test_an_upsert_takes_an_unreadable_schedule_up_again(
     queue: Queue, scheduler: ScheduleLoop, fires: Fires
 ) -> None:
