@@ -273,6 +273,29 @@ async def test_rate_limited_parks_the_lane_with_its_job_and_counts_no_run(queue:
     assert set(runs.attempts) == {0}
 
 
+async def test_jobs_parked_together_keep_their_order(queue: Queue, worker_of: WorkerOf) -> None:
+    parked: set[int] = set()
+
+    def fail(job: Job) -> Exception | None:
+        number = job.data["n"]
+        if number < 3 and number not in parked:
+            parked.add(number)
+            return RateLimited(retry_after_s=0.1)
+        return None
+
+    runs = LaneRuns(fail=fail, held=True)
+    async with worker_of(runs) as worker:
+        settled = asyncio.ensure_future(worker.settled.wait_for(lambda flush: flush.parked == 3))
+        await queue.add_bulk(laned("a", 3))
+        await runs.until_began(3)
+        await queue.lanes.limit("a", SEQUENCE)
+        runs.let_go()
+        await settled  # in one flush
+        await queue.add_bulk(laned("a", 1, start=3))
+        await runs.until_ended(4)
+    assert runs.began["a"][3:] == [0, 1, 2, 3]
+
+
 async def test_a_new_limit_does_not_wake_a_parked_lane(queue: Queue, worker_of: WorkerOf) -> None:
     parked = asyncio.Event()
 

@@ -6,7 +6,7 @@
 -- KEYS stream, delayed   ARGV tag, group, owner ('': not asked), then for each: entry id, wait ms, member, job id, lane
 -- -> for each 1 parked, 0 no longer ours (nothing was done)
 local tag, done, now = ARGV[1], {}, now_ms()
-for at = 4, #ARGV, 5 do
+for at = #ARGV - 4, 4, -5 do -- from the last: each goes before the ones behind it
   local entry, wait, member, id, lane = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local ours = mine(KEYS[1], ARGV[2], ARGV[3], entry) and gate(KEYS[1], ARGV[2], entry)
   if ours and lane == '' then
@@ -20,6 +20,6 @@ for at = 4, #ARGV, 5 do
     local left = redis.call('PTTL', tag .. ':parked:' .. lane) -- a new limit does not let it go before its time
     if wait > left and wait > 0 then redis.call('SET', tag .. ':parked:' .. lane, '1', 'PX', wait) end
   end
-  done[#done + 1] = ours and 1 or 0
+  done[(at - 4) / 5 + 1] = ours and 1 or 0
 end
 return done
