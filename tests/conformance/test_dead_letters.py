@@ -139,7 +139,7 @@ async def bury_three(raw: Client, keys: QueueKeys) -> None:
         await raw.xadd(keys.dead, dict(zip(flat[::2], flat[1::2], strict=True)), id=f"{at}-0")
 
 
-@pytest.mark.parametrize(("wanted", "found"), FILTERS, ids=str)
+@pytest.mark.parametrize(("wanted", "found"), FILTERS, ids=range(len(FILTERS)))
 async def test_replay_sends_back_what_is_meant(
     queue: Queue, keys: QueueKeys, raw: Client, wanted: dict[str, Any], found: set[str]
 ) -> None:
@@ -149,7 +149,7 @@ async def test_replay_sends_back_what_is_meant(
     assert await raw.xlen(keys.dead) == 3 - len(found)
 
 
-@pytest.mark.parametrize(("wanted", "found"), FILTERS, ids=str)
+@pytest.mark.parametrize(("wanted", "found"), FILTERS, ids=range(len(FILTERS)))
 async def test_purge_deletes_what_is_meant(
     queue: Queue, keys: QueueKeys, raw: Client, wanted: dict[str, Any], found: set[str]
 ) -> None:
