@@ -14,6 +14,7 @@ from relevo.wire.keys import QueueKeys
 from relevo.wire.retry import Backoff, RetryOverride
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.runs import Runs
+from tests.patience import turn
 from tests.servers.server import Client, Server
 
 PAYLOADS: list[Any] = [
@@ -188,7 +189,7 @@ async def test_a_closed_queue_opens_again_when_it_is_used(queue: Queue, keys: Qu
 
 async def test_closing_waits_for_adds_under_way(queue: Queue, keys: QueueKeys, raw: Client) -> None:
     adding = [asyncio.ensure_future(queue.add("last", number)) for number in range(50)]
-    await asyncio.sleep(0)
+    await turn()
     await queue.close()
     await asyncio.gather(*adding)
     assert await raw.xlen(keys.stream) == 50

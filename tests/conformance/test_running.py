@@ -19,6 +19,7 @@ from tests.conformance.group import Group
 from tests.conformance.held import WARM_UP, HeldRuns
 from tests.conformance.runs import Runs
 from tests.conformance.watched import WatchedWorker
+from tests.patience import forever, turn
 from tests.servers.server import Client
 
 AT_ONCE = BackoffSpec.fixed(1)
@@ -39,7 +40,7 @@ async def test_a_run_that_takes_too_long_fails_and_is_tried_again(queue: Queue, 
     async def handle(job: Job) -> None:
         if job.name == "slow" and job.attempt == 0:
             try:
-                await asyncio.sleep(60)
+                await forever()
             except asyncio.CancelledError:
                 ended.append("cancelled")
                 raise
@@ -55,7 +56,7 @@ async def test_a_run_that_takes_too_long_fails_and_is_tried_again(queue: Queue, 
 
 async def test_the_last_timeout_is_the_reason_of_the_dead_letter(queue: Queue, worker_of: WorkerOf) -> None:
     async def handle(_: Job) -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     async with worker_of(handle, job_timeout_s=0.05) as worker:
         job = await queue.add("slow", {}, attempts=1)
@@ -68,8 +69,8 @@ async def test_the_last_timeout_is_the_reason_of_the_dead_letter(queue: Queue, w
 async def test_a_slot_lives_on_after_a_timeout(queue: Queue, worker_of: WorkerOf) -> None:
     async def handle(job: Job) -> None:
         if job.name == "slow":
-            await asyncio.sleep(60)
-        await asyncio.sleep(0)
+            await forever()
+        await turn()
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:  # both count the cancellations of their task
             tasks.create_task(asyncio.sleep(0))
 
@@ -84,7 +85,7 @@ async def test_a_slot_lives_on_after_a_timeout(queue: Queue, worker_of: WorkerOf
 async def test_a_handler_that_will_not_stop_has_still_timed_out(queue: Queue, worker_of: WorkerOf, how: str) -> None:
     async def handle(_: Job) -> str:
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             if how == "raises":
                 raise ValueError("something else") from None

@@ -78,7 +78,7 @@ async def test_a_schedule_that_ends_before_its_first_slot_is_refused(queue: Queu
 # --- fires are jobs -------------------------------------------------------------------------------------------------
 
 
-async def test_fires_carry_the_schedules_retry_options(queue: Queue, worker_of: WorkerOf) -> None:
+async def test_defect_13_fires_carry_the_schedules_retry_options(queue: Queue, worker_of: WorkerOf) -> None:
     """ChasquiMQ's defect 13: it ignores them."""
     runs = Runs(fail=lambda _: RuntimeError("no"))
     await queue.upsert_repeatable_job(
@@ -93,7 +93,7 @@ async def test_fires_carry_the_schedules_retry_options(queue: Queue, worker_of: 
 # --- changed --------------------------------------------------------------------------------------------------------
 
 
-async def test_an_upsert_counts_the_limit_anew(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_defect_12_an_upsert_counts_the_limit_anew(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
     """ChasquiMQ's defect 12: it keeps the count of before."""
     for _ in range(2):
         await queue.upsert_repeatable_job("ping", None, repeat=MINUTELY, key="ping", limit=2)

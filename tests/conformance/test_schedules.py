@@ -120,7 +120,7 @@ async def test_a_leader_that_stops_leaves_the_lock_to_the_next_at_once(
     assert await raw.get(keys.scheduler_lock) == b"s-heir"
 
 
-async def test_an_interval_shorter_than_the_tick_fires_every_slot(
+async def test_defect_04_an_interval_shorter_than_the_tick_fires_every_slot(
     queue: Queue, scheduler_of: SchedulerOf, fires: Fires
 ) -> None:
     """ChasquiMQ's defect 4: under its default policy such a schedule never fired."""
@@ -132,7 +132,7 @@ async def test_an_interval_shorter_than_the_tick_fires_every_slot(
     assert await fires.score(key) == slots[-1] + 50
 
 
-async def test_cron_slots_are_whole_seconds(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_defect_05_cron_slots_are_whole_seconds(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
     """ChasquiMQ's defect 5: its cron fires carry the milliseconds of the upsert for ever."""
     key = (await queue.upsert_repeatable_job("tick", None, repeat=RepeatPattern.cron("* * * * * *"))).id
     first = await fires.score(key)

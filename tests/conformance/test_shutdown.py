@@ -11,6 +11,7 @@ from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
 from tests.conformance.held import WARM_UP, HeldRuns
 from tests.conformance.runs import Runs
+from tests.patience import forever, turn
 from tests.servers.server import Client, Server
 
 LONG_IDLE_MS = 30_000
@@ -128,7 +129,7 @@ async def test_a_handler_that_ends_in_its_cancellation_is_settled_and_not_handed
     async def tidy(job: Job) -> None:
         began.set()
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             return  # it had only to clean up
 
@@ -215,7 +216,7 @@ async def test_a_cancelled_run_leaves_in_order(
 async def test_a_second_run_waits_for_the_first(worker_of: WorkerOf) -> None:
     async with worker_of(Runs()) as worker:
         again = asyncio.ensure_future(worker.run())
-        await asyncio.sleep(0)
+        await turn()
         assert not again.done()
         worker.close()
         await again

@@ -1,6 +1,5 @@
 """Typed tasks: a registry as a handler, on the loop, on threads and in processes; what tasks are given and refuse."""
 
-import asyncio
 import os
 import threading
 import time
@@ -16,6 +15,7 @@ from relevo import BackoffSpec, Depends, Queue, TaskContext, Tasks
 from relevo.errors import BadArgument, BadTask
 from tests.conformance import process_tasks
 from tests.conformance.conftest import QueueOf, WorkerOf
+from tests.patience import forever
 
 AT_ONCE = BackoffSpec.fixed(1)
 
@@ -197,7 +197,7 @@ async def test_a_task_that_takes_too_long_fails(queue: Queue, worker_of: WorkerO
 
     @tasks.task(timeout_s=0.05, attempts=1)
     async def slow() -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     @tasks.task(timeout_s=0.05, attempts=1)
     def slow_thread() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from relevo import Handler, Queue
 from tests.conformance.watched import WatchedWorker
+from tests.patience import turn
 
 
 class Staff:
@@ -23,7 +24,7 @@ class Staff:
         settings = {"read_block_ms": 100, "promote_every_ms": 20, "shutdown_deadline_s": 5.0, **options}
         worker = WatchedWorker(self.name, handler, redis_url=url, **settings)
         started = asyncio.ensure_future(worker.started.wait_for(timeout=20))
-        await asyncio.sleep(0)  # let it listen before there is something to hear
+        await turn()  # let it listen before there is something to hear
         await self._open.enter_async_context(worker)
         await started
         return worker

@@ -9,6 +9,7 @@ from relevo.errors import ServerRefused
 from tests.conformance.runs import Runs
 from tests.conftest import Launch
 from tests.integration.staff import Staff
+from tests.patience import turn
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, SingleServer
 
 KINDS = pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey], ids=lambda kind: kind.name)
@@ -33,7 +34,7 @@ async def test_outcomes_outlast_a_full_server(kind: type[SingleServer], launch: 
     await began.until(3)
     server.call("CONFIG", "SET", "maxmemory", "1")
     flushed = asyncio.ensure_future(worker.settled.wait_for())
-    await asyncio.sleep(0)
+    await turn()
     gate.set()
     await flushed
     server.call("CONFIG", "SET", "maxmemory", "0")

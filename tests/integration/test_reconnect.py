@@ -14,6 +14,7 @@ from tests.conformance.runs import Runs
 from tests.conformance.watched import WatchedWorker
 from tests.conftest import Launch
 from tests.integration.staff import Staff
+from tests.patience import turn
 from tests.servers.acl import AclUser
 from tests.servers.process import free_port
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server, SingleServer
@@ -169,7 +170,7 @@ async def test_a_stream_deleted_under_a_worker_is_made_again(
     queue, runs = await staff.queue(server.url), Runs()
     worker = await staff.worker(server.url, runs, claim_min_idle_ms=500)
     joined = asyncio.ensure_future(worker.reader.joined.wait_for())
-    await asyncio.sleep(0)
+    await turn()
     server.call("DEL", QueueKeys(staff.name).stream)
     await joined
     await queue.add("after", {})

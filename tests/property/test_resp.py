@@ -17,6 +17,7 @@ from relevo.broker.plain_transport import PlainTransport
 from relevo.broker.resp import Argument, ReplyError, bulk, command, head
 from relevo.broker.transport import FastTransport, Outcome, Transport, send
 from relevo.errors import ConnectionLost
+from tests.patience import turn
 from tests.servers.server import Server
 
 ON_A_SERVER = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -124,7 +125,7 @@ async def test_a_caller_who_gives_up_shifts_no_reply(
 
         callers = [asyncio.create_task(ask(caller, size)) for caller, size in enumerate(batches)]
         for _ in range(turns):
-            await asyncio.sleep(0)
+            await turn()
         for caller in cancelled:
             if caller < len(callers):
                 callers[caller].cancel()
@@ -182,7 +183,7 @@ async def _unanswered() -> AsyncGenerator[FastTransport]:
             yield transport
         finally:
             transport.close()
-            await asyncio.sleep(0)  # the socket is closed in the loop's next turn
+            await turn()  # the socket is closed in the loop's next turn
 
 
 @settings(deadline=None, max_examples=80)
@@ -193,7 +194,7 @@ async def _unanswered() -> AsyncGenerator[FastTransport]:
 async def test_replies_may_be_split_anywhere(batches: list[list[Any]], cuts: list[int]) -> None:
     async with _unanswered() as transport:
         answers = [asyncio.ensure_future(send(transport, command("PING") * len(each), len(each))) for each in batches]
-        await asyncio.sleep(0)
+        await turn()
         stream = b"".join(_as_resp(reply) for each in batches for reply in each)
         for size in cuts:
             transport.data_received(stream[:size])
@@ -229,7 +230,7 @@ async def test_everyone_is_told_once_even_when_a_callback_hangs_up(
 async def test_bytes_that_are_no_reply_end_the_connection_with_a_reason(rubbish: bytes) -> None:
     async with _unanswered() as transport:
         answer = asyncio.ensure_future(send(transport, command("PING"), 1))
-        await asyncio.sleep(0)
+        await turn()
         transport.data_received(rubbish)
         with pytest.raises(ConnectionLost, match="not RESP"):
             await asyncio.wait_for(answer, 5)

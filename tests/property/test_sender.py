@@ -17,6 +17,7 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import decode_payload
 from tests.conftest import Launch
+from tests.patience import turn
 from tests.servers.proxy import LATE_S, Fate, Proxy
 from tests.servers.server import EmbeddedValkey, Server
 
@@ -72,7 +73,7 @@ class Story:
             for step in steps:
                 self._calls += [asyncio.create_task(self._call(queue, size)) for size in step.calls]
                 for _ in range(step.turns):
-                    await asyncio.sleep(0)
+                    await turn()
                 if step.cut:
                     proxy.cut()
             async with asyncio.timeout(40):  # a hang is an error, and shrinking one must not take the day
@@ -230,12 +231,12 @@ async def test_a_write_refused_for_a_moment_is_not_taken_for_landed_because_the_
         first = asyncio.create_task(queue.add("job", 2))
         refused = server.call("INFO", "errorstats")
         while b"errorstat_NOREPLICAS" not in refused:
-            await asyncio.sleep(0)
+            await turn()
             refused = server.call("INFO", "errorstats")
         server.call("CONFIG", "SET", "min-replicas-to-write", 0)
         second = asyncio.create_task(queue.add("job", 3))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await turn()
+        await turn()
         proxy.release()
         await asyncio.gather(first, second)
         rows = server.call("XRANGE", QueueKeys(queue_name).stream, "-", "+")
@@ -251,7 +252,7 @@ async def test_closing_a_queue_ends_an_add_that_waits_for_a_connection(
         await queue.add("job", 0)
         proxy.refuse()
         add = asyncio.create_task(queue.add("job", 1, **options))
-        await asyncio.sleep(0)
+        await turn()
         async with asyncio.timeout(20):
             await queue.close()
             with pytest.raises((Unreachable, ConnectionLost)):

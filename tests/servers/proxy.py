@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from tests.patience import turn
+
 LATE_S = 0.15
 
 
@@ -93,9 +95,9 @@ class Proxy:
             for task in tuple(self._tasks):
                 task.cancel()
             await asyncio.wait(self._tasks)
-            await asyncio.sleep(0)
+            await turn()
         await self._server.wait_closed()
-        await asyncio.sleep(0)  # aborted sockets are closed in the loop's next turn
+        await turn()  # aborted sockets are closed in the loop's next turn
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))

@@ -375,7 +375,9 @@ def test_a_fixed_time_in_the_autumn_overlap_fires_once_at_the_first_pass(express
         ("*/30 1 * * *", "01:00:00-04:00 01:30:00-04:00 01:00:00-05:00 01:30:00-05:00"),
     ],
 )
-def test_a_job_of_so_often_an_hour_fires_in_both_passes_of_the_autumn_overlap(expression: str, expected: str) -> None:
+def test_defect_06_a_job_of_so_often_an_hour_fires_in_both_passes_of_the_autumn_overlap(
+    expression: str, expected: str
+) -> None:
     wanted = [f"2025-11-02T{fire}" for fire in expected.split()]
     found = shown(fires(Cron(expression, "America/New_York"), OVERLAP, len(wanted)), "America/New_York")
     assert found == wanted

@@ -7,12 +7,13 @@ import pytest
 
 from relevo.engine.loop import AGAIN, Loop, Signal
 from relevo.errors import ServerRefused
+from tests.patience import turn
 
 
 async def test_a_wait_gets_the_next_value_it_wants() -> None:
     signal = Signal[int]()
     waiting = asyncio.ensure_future(signal.wait_for(lambda value: value > 1))
-    await asyncio.sleep(0)
+    await turn()
     for value in (0, 1, 2, 3):
         signal.emit(value)
     assert await waiting == 2
@@ -30,7 +31,7 @@ async def test_a_wait_in_vain_ends_and_leaves_no_listener() -> None:
 async def test_one_emit_wakes_all_waits() -> None:
     signal = Signal[int]()
     waits = [asyncio.ensure_future(signal.wait_for()) for _ in range(3)]
-    await asyncio.sleep(0)
+    await turn()
     signal.emit(7)
     assert await asyncio.gather(*waits) == [7, 7, 7]
 
@@ -82,7 +83,7 @@ class Duty(Loop):
 async def test_a_duty_ticks_at_once_when_it_left_work_behind() -> None:
     duty = Duty(AGAIN, AGAIN, AGAIN)
     done = asyncio.ensure_future(duty.ticked.wait_for(lambda left: left == 0))
-    await asyncio.sleep(0)
+    await turn()
     duty.start()
     await done
     await duty.stop()
@@ -92,11 +93,11 @@ async def test_a_duty_ticks_at_once_when_it_left_work_behind() -> None:
 async def test_a_duty_waits_between_ticks_and_can_be_woken() -> None:
     duty = Duty()
     first = asyncio.ensure_future(duty.ticked.wait_for())
-    await asyncio.sleep(0)
+    await turn()
     duty.start()
     await first
     second = asyncio.ensure_future(duty.ticked.wait_for())
-    await asyncio.sleep(0)
+    await turn()
     duty.wake()
     await second
     await duty.stop()
@@ -108,7 +109,7 @@ async def test_a_duty_outlives_a_tick_that_fails(error: Exception) -> None:
     duty = Duty(error, AGAIN)
     failed = asyncio.ensure_future(duty.failed.wait_for())
     went_on = asyncio.ensure_future(duty.ticked.wait_for(lambda left: left == 0))
-    await asyncio.sleep(0)
+    await turn()
     duty.start()
     assert await failed is error
     await went_on
@@ -118,7 +119,7 @@ async def test_a_duty_outlives_a_tick_that_fails(error: Exception) -> None:
 async def test_a_duty_that_was_stopped_ticks_no_more_and_finishes_once() -> None:
     duty = Duty(*([0.001] * 1000))
     ticked = asyncio.ensure_future(duty.ticked.wait_for())
-    await asyncio.sleep(0)
+    await turn()
     duty.start()
     duty.start()
     await ticked
