@@ -119,6 +119,10 @@ class Reader:
         if self._link.up and self._link.client_id:
             await asyncio.wait_for(unblock(self._link.client_id), 2)
 
+    def no_more(self) -> None:
+        """No further read begins; may be called from any thread."""
+        self._stopping = True
+
     async def stop(self, unblock: Callable[[int], asyncio.Future[None]] | None = None) -> None:
         """Ends the blocked read so that nothing is handed to a worker that is leaving."""
         self._stopping = True

@@ -103,6 +103,10 @@ class Runner:
         self._line.clear()
         return unstarted if self.admission is None else unstarted + self.admission.take_unstarted()
 
+    def no_more(self) -> None:
+        """Nothing that has not started will; may be called from any thread."""
+        self._stopping = True
+
     # --- the end -------------------------------------------------------------------------------------------------------
 
     async def finish(self, deadline_s: float) -> list[Delivery]:

@@ -354,6 +354,8 @@ class Worker:
         May be called from any thread, and written `await worker.close()` as well, which ChasquiMQ asks for.
         """
         self._closing.set()
+        self.reader.no_more()  # at once, not a turn of the loop later: nothing is begun after this call
+        self.runner.no_more()
         loop, closing = self._loop, self._closing_signal
         if loop is not None and closing is not None and not loop.is_closed():
             loop.call_soon_threadsafe(closing.set)
