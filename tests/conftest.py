@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.servers.binary import ServerUnavailable
 from tests.servers.cluster import RedisCluster
@@ -17,6 +18,10 @@ from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server
 from tests.servers.tls import TlsRedis
 
 S = TypeVar("S", bound=Server)
+
+# How long a draw takes says something about the machine and its other tests, nothing about us.
+settings.register_profile("relevo", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("relevo")
 
 _POOL = pytest.StashKey[ServerPool]()
 _POSTGRES = pytest.StashKey[PostgresServer]()

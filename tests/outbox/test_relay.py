@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from relevo import Queue
 from relevo.errors import BadArgument, BadUrl, OutboxUnavailable
 from relevo.outbox import Outbox, OutboxRelay, OutboxTable
+from relevo.outbox.relay import RelayTick
 from tests.conftest import Launch
 from tests.outbox.conftest import RelayOf
 from tests.outbox.database import Author, Database
@@ -87,7 +88,13 @@ async def test_a_relay_killed_between_the_send_and_its_note_does_not_double_the_
     assert len(await database.rows()) == 10
     relay = relay_of(every=0.05)
     relay.start()
-    await relay.relayed.wait_for(lambda tick: tick.sent == 10)
+    sent = list[int]()
+
+    def all_sent(tick: RelayTick) -> bool:
+        sent.append(tick.sent)
+        return sum(sent) == 10
+
+    await relay.relayed.wait_for(all_sent, timeout=40)
     assert await numbers_in(queue) == list(range(10))
     assert await database.rows() == []
 
