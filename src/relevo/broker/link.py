@@ -21,6 +21,30 @@ log = logging.getLogger("relevo.link")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _REDIRECTS = 5
+_QUESTIONS = frozenset(
+    [
+        "EXISTS",
+        "GET",
+        "HGET",
+        "HGETALL",
+        "HLEN",
+        "HMGET",
+        "LLEN",
+        "LRANGE",
+        "MGET",
+        "SCARD",
+        "TIME",
+        "XINFO",
+        "XLEN",
+        "XPENDING",
+        "XRANGE",
+        "XREVRANGE",
+        "ZCARD",
+        "ZRANGE",
+        "ZRANGEBYSCORE",
+        "ZSCORE",
+    ]
+)
 _REFUSALS = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 
 
@@ -116,8 +140,11 @@ class Link:
         return self._transport
 
     async def call(self, *arguments: Argument) -> Reply:
-        """One command; an error reply is raised as `ServerRefused`."""
+        """One command; an error reply is raised as `ServerRefused`. A question that was cut off is simply asked again."""
         packed = pack(arguments)
+        if arguments[0] in _QUESTIONS:
+            with contextlib.suppress(ConnectionLost):
+                return self.checked(await self._send_one(lambda: packed), str(arguments[0]))
         return self.checked(await self._send_one(lambda: packed), str(arguments[0]))
 
     async def run(self, script: Script, keys: Sequence[bytes], *arguments: Argument) -> Reply:
