@@ -22,8 +22,10 @@ log = logging.getLogger("relevo.link")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _REDIRECTS = 5
 _QUESTIONS = frozenset(
-    ("EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "LLEN", "LRANGE", "MGET", "SCARD", "TIME")
-    + ("XINFO", "XLEN", "XPENDING", "XRANGE", "XREVRANGE", "ZCARD", "ZRANGE", "ZRANGEBYSCORE", "ZSCORE")
+    {
+        *("EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "LLEN", "LRANGE", "MGET", "SCARD", "TIME"),
+        *("XINFO", "XLEN", "XPENDING", "XRANGE", "XREVRANGE", "ZCARD", "ZRANGE", "ZRANGEBYSCORE", "ZSCORE"),
+    }
 )
 _REFUSALS = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 
