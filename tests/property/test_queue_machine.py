@@ -258,11 +258,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert here <= 1, f"{kept} is in {here} places"
             assert kept.seen_as <= {kept.job_id}, f"{kept} came under another id"
             assert kept.completed <= 1, f"{kept} was completed {kept.completed} times"
-            if kept.completed:
+            if kept.token in before:
                 assert not places.dead[kept.job_id], f"{kept} is completed, and a dead letter"
                 # Only a worker that has not settled yet may leave it in the stream.
                 assert here == 0 or (self.worker is not None and places.stream[kept.job_id]), f"{kept} is still there"
-            elif kept.token not in before and not kept.gone and not kept.uncertain:
+            elif not kept.completed and not kept.gone and not kept.uncertain:
                 assert here == 1, f"{kept} is nowhere"
 
     def teardown(self) -> None:

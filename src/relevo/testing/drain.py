@@ -102,7 +102,8 @@ async def _is_empty(within: Inside) -> bool:
 
 async def _either(event: asyncio.Event, seconds: float) -> None:
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):  # not wait_for: before Python 3.12 it swallows the end of the outer time
+            await event.wait()
     except TimeoutError:
         return
     event.clear()
