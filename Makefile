@@ -5,8 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 INTEROP := .venv/.ready-interop
 PYTEST := $(BIN)/python -m pytest
-# Most tests wait for servers most of the time: four at once on two cores is a quarter of the time. What fails in company is
-# run again alone, and only that counts: a machine that is too busy is no fault of ours, a fault shows alone as well.
+# Most tests wait for servers most of the time: four at once on two cores is a quarter of the time.
 AT_ONCE ?= 4
 # pyright's program comes with its wheel; without this it asks the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -25,7 +24,7 @@ up: $(READY) ## the whole platform in the foreground; Ctrl-C stops it
 	$(BIN)/relevo up
 
 test: check servers $(INTEROP) ## everything: format, lint, types, and all tests on all servers
-	timeout 900 $(PYTEST) -n $(AT_ONCE) --timeout-method=thread || $(PYTEST) --last-failed --last-failed-no-failures all
+	timeout 900 $(PYTEST) -n $(AT_ONCE) --timeout-method=thread
 
 check: $(READY) ## format, lint and types, in seconds
 	$(BIN)/ruff format --check .
