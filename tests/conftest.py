@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.servers.binary import ServerUnavailable
 from tests.servers.cluster import RedisCluster
+from tests.servers.database import DatabaseServer
 from tests.servers.leaks import KeyLeaks
+from tests.servers.mariadb import MariaDbServer
 from tests.servers.pool import ServerPool
 from tests.servers.postgres import PostgresServer
 from tests.servers.sentinel import Sentinel
@@ -18,13 +20,14 @@ from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server
 from tests.servers.tls import TlsRedis
 
 S = TypeVar("S", bound=Server)
+D = TypeVar("D", bound=DatabaseServer)
 
 # How long a draw takes says something about the machine and its other tests, nothing about us.
 settings.register_profile("relevo", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("relevo")
 
 _POOL = pytest.StashKey[ServerPool]()
-_POSTGRES = pytest.StashKey[PostgresServer]()
+_DATABASES = pytest.StashKey[dict[str, DatabaseServer]]()
 _NOT_HAD = " could not be had: "
 _SERVER_FIXTURES = ("server", "redis86", "redis7", "valkey", "cluster", "tls_redis", "sentinel")
 
@@ -37,6 +40,7 @@ class Launch(Protocol):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_POOL] = ServerPool()
+    config.stash[_DATABASES] = {}
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Started in the background, where a shell makes its children deaf to Ctrl-C: ours are to hear it, as at a terminal.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,8 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_POOL].close()
-    if _POSTGRES in config.stash:
-        config.stash[_POSTGRES].close()
+    for database in config.stash[_DATABASES].values():
+        database.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -112,15 +116,13 @@ def sentinel(request: pytest.FixtureRequest, key_leaks: KeyLeaks) -> Generator[S
 @pytest.fixture
 def postgres(request: pytest.FixtureRequest) -> PostgresServer:
     """The run's PostgreSQL, started when a test first asks for it; tests share its one database."""
-    stash = request.config.stash
-    if _POSTGRES not in stash:
-        if reason := stash[_POOL].unavailable.get(PostgresServer.name):
-            _not_run(request, PostgresServer, ServerUnavailable(reason))
-        try:
-            stash[_POSTGRES] = PostgresServer()
-        except ServerUnavailable as error:
-            _not_run(request, PostgresServer, error)
-    return stash[_POSTGRES]
+    return _shared_database(request, PostgresServer)
+
+
+@pytest.fixture
+def mariadb(request: pytest.FixtureRequest) -> MariaDbServer:
+    """The run's MariaDB, started when a test first asks for it; tests share its one database, or `create` their own."""
+    return _shared_database(request, MariaDbServer)
 
 
 @pytest.fixture
@@ -173,7 +175,21 @@ def _shared(request: pytest.FixtureRequest, kind: type[S], key_leaks: KeyLeaks) 
     key_leaks.check(server)
 
 
-def _not_run(request: pytest.FixtureRequest, kind: type[Server | PostgresServer], error: ServerUnavailable) -> NoReturn:
+def _shared_database(request: pytest.FixtureRequest, kind: type[D]) -> D:
+    stash = request.config.stash
+    if kind.name not in stash[_DATABASES]:
+        if reason := stash[_POOL].unavailable.get(kind.name):
+            _not_run(request, kind, ServerUnavailable(reason))
+        try:
+            stash[_DATABASES][kind.name] = kind()
+        except ServerUnavailable as error:
+            _not_run(request, kind, error)
+    database = stash[_DATABASES][kind.name]
+    assert isinstance(database, kind)
+    return database
+
+
+def _not_run(request: pytest.FixtureRequest, kind: type[Server | DatabaseServer], error: ServerUnavailable) -> NoReturn:
     """Skips the test, and has the end of the run say in red that it did not run."""
     pool = request.config.stash[_POOL]
     pool.unavailable.setdefault(kind.name, str(error))

@@ -31,6 +31,19 @@ def cache_folder() -> Path:
     return folder
 
 
+def open_cache_folder() -> Path:
+    """A cache folder that other users can read as well: root's database programs are run by another user.
+
+    The usual one if nothing on the way to it is closed to others, else one for the whole machine.
+    """
+    usual = cache_folder()
+    if os.getuid() != 0 or all(folder.stat().st_mode & 0o005 == 0o005 for folder in (usual, *usual.resolve().parents)):
+        return usual
+    folder = Path("/var/cache/relevo")
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return folder
+
+
 @contextmanager
 def cache_lock(folder: Path) -> Generator[None]:
     """One installer at a time: a second run waits here and then finds the work done."""

@@ -69,16 +69,22 @@ class DebianArchive:
         self._config.write_text("\n".join([*self._inherited(), *self._settings()]) + "\n")
         self._apt("update")
 
-    def fetch(self, package: str, *, suite: str, into: Path) -> None:
-        """Downloads `package` of `suite` with all it depends on, and unpacks them into the prefix `into`."""
+    def fetch(
+        self, package: str, *, suite: str, into: Path, share: tuple[str, ...] = (), leave_out: tuple[str, ...] = ()
+    ) -> None:
+        """Downloads `package` of `suite` with all it depends on, and unpacks them into the prefix `into`: without the packages
+        `leave_out`, and with nothing of `usr/share` but the folders named."""
         archives = self._root / "cache" / "archives"
         for stale in archives.glob("*.deb"):
             stale.unlink()
         self._apt("install", "--download-only", "--yes", "--no-install-recommends", "-t", suite, package)
         into.mkdir(parents=True, exist_ok=True)
         for deb in sorted(archives.glob("*.deb")):
-            _run("dpkg-deb", "-x", str(deb), str(into))
-        shutil.rmtree(into / "usr" / "share", ignore_errors=True)  # manuals and locales
+            if deb.name.partition("_")[0] not in leave_out:
+                _run("dpkg-deb", "-x", str(deb), str(into))
+        for folder in (into / "usr" / "share").glob("*"):
+            if folder.name not in share:  # manuals and locales
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _settings(self) -> Iterator[str]:
         yield f'Dir::Etc::SourceList "{self._root}/debian.sources";'

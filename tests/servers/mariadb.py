@@ -1,0 +1,64 @@
+"""MariaDB for tests: a server of its own in a temporary folder."""
+
+import os
+
+import pymysql
+
+from tests.servers.database import DatabaseServer
+from tests.servers.programs import MACHINE, MARIADB
+
+DATABASE = "relevo"
+
+
+class MariaDbServer(DatabaseServer):
+    """One MariaDB on loopback, without passwords and with the empty database `relevo`; ended with `close`."""
+
+    name = "mariadb"
+    kind = MARIADB
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.create(DATABASE)
+
+    def url(self, driver: str, database: str = DATABASE) -> str:
+        """SQLAlchemy's address of it, for `pymysql`, `asyncmy` or `aiomysql`."""
+        return f"mysql+{driver}://root@127.0.0.1:{self.port}/{database}?charset=utf8mb4"
+
+    def create(self, database: str) -> None:
+        """Makes one more database; there may be one already."""
+        with (
+            pymysql.connect(host="127.0.0.1", port=self.port, user="root") as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(f"CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb4")
+
+    def initialiser(self) -> list[str]:
+        install = str(self.programs.paths["mariadb-install-db"])
+        return [
+            *(install, "--no-defaults", *self._place(), f"--datadir={self.data}"),
+            *("--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"),
+        ]
+
+    def command(self) -> list[str]:
+        return [
+            *(str(self.programs.paths["mariadbd"]), "--no-defaults", *self._place(), f"--datadir={self.data}"),
+            *(f"--socket={self.folder / 'server.sock'}", f"--port={self.port}", "--bind-address=127.0.0.1"),
+            *(f"--pid-file={self.folder / 'server.pid'}", "--skip-name-resolve"),
+            # What a crash of the machine would lose is no subject of a test.
+            *("--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M", "--skip-innodb-doublewrite"),
+        ]
+
+    def answers(self, log: str) -> bool:
+        return "ready for connections" in log
+
+    def _place(self) -> list[str]:
+        user = ["--user=root"] if os.getuid() == 0 else []
+        if self.programs.root == MACHINE:
+            return user
+        usr = self.programs.root / "usr"
+        return [
+            *user,
+            f"--basedir={usr}",
+            f"--lc-messages-dir={usr / 'share/mysql'}",
+            f"--plugin-dir={usr / 'lib/mysql/plugin'}",
+        ]
