@@ -260,6 +260,8 @@ outbox = _table(
     Column("id", Number, primary_key=True),
     Column("created_at", BigInteger, nullable=False),
     Column("events", Document, nullable=False),  # JSON, see work/outbox.py
+    # 1 once `_events` has its messages while the stream still waits, because Redis is away
+    Column("copied", SmallInteger, nullable=False, server_default=text("0")),
 )
 
 audit = _table(
