@@ -1,0 +1,3 @@
+"""What the data pipeline raises."""
+
+from __future__ import annotations
