@@ -22,7 +22,11 @@ from tests.outbox.database import Author, Database
 from tests.servers.server import EmbeddedValkey, Server
 
 DOOMED = Path(__file__).with_name("doomed.py")
-_SYNC_DRIVERS = {"sqlite+aiosqlite": "sqlite", "postgresql+asyncpg": "postgresql+psycopg"}
+_SYNC_DRIVERS = {
+    "sqlite+aiosqlite": "sqlite",
+    "postgresql+asyncpg": "postgresql+psycopg",
+    "mysql+asyncmy": "mysql+pymysql",
+}
 
 
 async def add_numbers(database: Database, outbox: Author, queue_name: str, numbers: range) -> None:
@@ -59,9 +63,9 @@ async def test_a_job_of_another_kind_keeps_its_place(
 
 
 async def test_many_relays_at_once_send_each_job_once_and_in_order(
-    database: Database, outbox: Author, relay_of: RelayOf, queue: Queue, valkey: Server
+    database: Database, outbox: Author, relay_of: RelayOf, queue: Queue, server: Server
 ) -> None:
-    async with Queue(f"{queue.name}-2", redis_url=valkey.url) as second:
+    async with Queue(f"{queue.name}-2", redis_url=server.url) as second:
         relays = [relay_of(batch=7, every=0.01) for _ in range(4)]
         for relay in relays:
             relay.start()
@@ -75,13 +79,13 @@ async def test_many_relays_at_once_send_each_job_once_and_in_order(
 
 
 async def test_a_relay_killed_between_the_send_and_its_note_does_not_double_the_jobs(
-    database: Database, outbox: Author, relay_of: RelayOf, queue: Queue, valkey: Server
+    database: Database, outbox: Author, relay_of: RelayOf, queue: Queue, server: Server
 ) -> None:
     await add_numbers(database, outbox, queue.name, range(10))
     driver, _, rest = database.url.partition("://")
     url = f"{_SYNC_DRIVERS.get(driver, driver)}://{rest}"
     killed = await asyncio.to_thread(
-        subprocess.run, [sys.executable, DOOMED, url, database.table.table.name, valkey.url], check=False, timeout=50
+        subprocess.run, [sys.executable, DOOMED, url, database.table.table.name, server.url], check=False, timeout=50
     )
     assert killed.returncode == -9
     assert await numbers_in(queue) == list(range(10))
@@ -221,8 +225,8 @@ async def test_while_redis_is_away_rows_keep_their_error_and_are_sent_when_it_is
         assert await numbers_in(queue) == [0, 1, 2]
 
 
-async def test_a_missing_table_is_said_with_the_remedy(database: Database, valkey: Server) -> None:
-    relay = OutboxRelay(database.engine, OutboxTable(name="nowhere"), redis_url=valkey.url)
+async def test_a_missing_table_is_said_with_the_remedy(database: Database, server: Server) -> None:
+    relay = OutboxRelay(database.engine, OutboxTable(name="nowhere"), redis_url=server.url)
     with pytest.raises(OutboxUnavailable, match=r"'nowhere' cannot be used: .*nowhere.*OutboxTable\.create"):
         await relay.drain()
     await relay.close()

@@ -16,7 +16,7 @@ from relevo.outbox import Outbox, OutboxRelay, OutboxTable
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.outbox.database import Author, Database, done
-from tests.servers.server import Server
+from tests.servers.server import Client, Server
 
 tasks: Tasks[None] = Tasks()
 
@@ -96,7 +96,7 @@ async def test_a_task_is_enqueued_like_a_call(
 
 
 async def test_every_option_of_an_add_travels(
-    database: Database, outbox: Author, relay: OutboxRelay, queue: Queue, valkey: Server
+    database: Database, outbox: Author, relay: OutboxRelay, queue: Queue, server: Server, raw: Client
 ) -> None:
     throttle = Dedup.throttle("confirm-17", timedelta(hours=1))
     options: dict[str, Any] = {
@@ -110,20 +110,20 @@ async def test_every_option_of_an_add_travels(
         await outbox.add(session, queue.name, "confirm", {"n": 1}, **options)
         await outbox.add(session, queue.name, "confirm", {"n": 2}, dedup=throttle)
     assert await relay.drain() == 2
-    async with Queue(f"{queue.name}-direct", redis_url=valkey.url) as direct:
+    async with Queue(f"{queue.name}-direct", redis_url=server.url) as direct:
         await direct.add("confirm", {"n": 1}, **options)
-        assert stored(valkey, queue.name) == stored(valkey, direct.name)
+        assert await stored(raw, queue.name) == await stored(raw, direct.name)
         await direct.obliterate(force=True)
     await queue.obliterate(force=True)
 
 
-def stored(server: Server, queue_name: str) -> list[tuple[Any, ...]]:
+async def stored(raw: Client, queue_name: str) -> list[tuple[Any, ...]]:
     """The jobs of a queue as they are in Redis, without the time they were made at."""
     keys = QueueKeys(queue_name)
     jobs: list[tuple[Any, ...]] = []
-    for _, (_, envelope, _, name) in server.call("XRANGE", keys.stream, "-", "+"):
-        read = Envelope.decode(envelope)
-        jobs.append((read.id, name, read.payload, read.retry, server.call("HGET", keys.notes, read.id)))
+    for _, fields in await raw.xrange(keys.stream):
+        read = Envelope.decode(fields[b"d"])
+        jobs.append((read.id, fields[b"n"], read.payload, read.retry, await raw.hget(keys.notes, read.id)))
     assert jobs
     return jobs
 

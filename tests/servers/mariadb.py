@@ -21,7 +21,7 @@ class MariaDbServer(DatabaseServer):
         self.create(DATABASE)
 
     def url(self, driver: str, database: str = DATABASE) -> str:
-        """SQLAlchemy's address of it, for `pymysql`, `asyncmy` or `aiomysql`."""
+        """SQLAlchemy's address of it, for `pymysql` or `asyncmy`."""
         return f"mysql+{driver}://root@127.0.0.1:{self.port}/{database}?charset=utf8mb4"
 
     def create(self, database: str) -> None:
