@@ -6,6 +6,8 @@ from typing import Literal, get_args
 
 import msgspec
 
+from relevo.errors import NotFound, PermissionDenied
+
 Permission = Literal["view", "publish", "consume", "review", "manage"]
 PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 
@@ -25,6 +27,30 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     scopes: frozenset[str] | None = None
     """Slugs the caller is limited to; None for all."""
     queues: frozenset[str] | None = None
+
+    def require(self, permission: Permission) -> None:
+        """Refuses what the caller's key does not allow."""
+        if permission not in self.permissions:
+            raise PermissionDenied(permission=permission)
+
+    def require_unlimited(self, permission: Permission) -> None:
+        """As `require`, for what concerns the whole tenant: a key limited to some scopes or queues may not."""
+        self.require(permission)
+        if self.scopes is not None or self.queues is not None:
+            raise PermissionDenied(permission=permission)
+
+    def sees_scope(self, slug: str) -> bool:
+        return self.scopes is None or slug in self.scopes
+
+    def sees_queue(self, slug: str) -> bool:
+        return self.queues is None or slug in self.queues
+
+    def require_sight(self, scope: str, queue: str | None = None) -> None:
+        """What a key is not meant for is not there for it."""
+        if not self.sees_scope(scope):
+            raise NotFound(what="scope", name=scope)
+        if queue is not None and not self.sees_queue(queue):
+            raise NotFound(what="queue", name=queue)
 
     @staticmethod
     def system(agent: str, tenant_id: int = 0) -> Caller:

@@ -1,0 +1,144 @@
+"""The audit: one row for every call that changed something, written in the transaction of the change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from sqlalchemy import Select, select
+
+from relevo.work.caller import Caller
+from relevo.work.page import Page, cursor_at, number_of
+from relevo.work.store.database import Database
+from relevo.work.store.tables import audit, queues, scopes
+
+_encode = msgspec.json.Encoder().encode
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Who changed what, when, and what it was before and after."""
+
+    id: int
+    at: int
+    actor: str
+    action: str
+    target: str
+    scope: str | None
+    queue: str | None
+    request_id: str
+    correlation_id: str | None
+    before: msgspec.Raw | None
+    after: msgspec.Raw | None
+
+
+def audit_row(
+    caller: Caller,
+    *,
+    at: int,
+    action: str,
+    target: str,
+    tenant_id: int | None = None,
+    scope_id: int | None = None,
+    queue_id: int | None = None,
+    correlation_id: str | None = None,
+    before: object = None,
+    after: object = None,
+) -> dict[str, Any]:
+    """The values of one row, for the transaction that makes the change. `before` and `after` are written as JSON.
+
+    >>> row = audit_row(
+    ...     Caller.system("archiver"), at=0, action="queue.pause", target="emails", after={"state": "paused"}
+    ... )
+    >>> row["actor"], row["after"]
+    ('agent:archiver', '{"state":"paused"}')
+    """
+    return {
+        "tenant_id": caller.tenant_id if tenant_id is None else tenant_id,
+        "scope_id": scope_id,
+        "queue_id": queue_id,
+        "at": at,
+        "actor": caller.actor,
+        "action": action,
+        "target": target[:200],
+        "request_id": caller.request_id[:40],
+        "correlation_id": correlation_id,
+        "before": None if before is None else _encode(before).decode(),
+        "after": None if after is None else _encode(after).decode(),
+    }
+
+
+class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which entries are wanted; what is None is not asked."""
+
+    scope: str | None = None
+    queue: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    target: str | None = None
+    request_id: str | None = None
+    correlation_id: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class Audit:
+    """Reads the audit of one tenant, the newest entry first."""
+
+    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._now_ms = now_ms
+
+    async def list(
+        self, caller: Caller, wanted: AuditFilter, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[AuditEntry]:
+        caller.require("view")
+        before_id = number_of("audit", cursor, default=2**63 - 1)
+        query = _matching(caller, wanted).where(audit.c.id < before_id).order_by(audit.c.id.desc()).limit(limit + 1)
+        async with self._database.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        entries = [
+            AuditEntry(
+                **{
+                    **row,
+                    "before": None if row["before"] is None else msgspec.Raw(row["before"]),
+                    "after": None if row["after"] is None else msgspec.Raw(row["after"]),
+                }
+            )
+            for row in rows[:limit]
+        ]
+        return Page(entries, cursor_at("audit", entries[-1].id) if len(rows) > limit else None)
+
+
+def _matching(caller: Caller, wanted: AuditFilter) -> Select[Any]:
+    query = (
+        select(
+            *(audit.c[name] for name in ("id", "at", "actor", "action", "target", "request_id", "correlation_id")),
+            audit.c.before,
+            audit.c.after,
+            scopes.c.slug.label("scope"),
+            queues.c.slug.label("queue"),
+        )
+        .select_from(
+            audit.outerjoin(scopes, scopes.c.id == audit.c.scope_id).outerjoin(queues, queues.c.id == audit.c.queue_id)
+        )
+        .where(audit.c.tenant_id == caller.tenant_id)
+    )
+    if (
+        caller.scopes is not None
+    ):  # a limited key sees what happened where it may look, and nothing of the tenant itself
+        query = query.where(scopes.c.slug.in_(caller.scopes))
+    if caller.queues is not None:
+        query = query.where(queues.c.slug.in_(caller.queues))
+    if wanted.scope is not None:
+        query = query.where(scopes.c.slug == wanted.scope)
+    if wanted.queue is not None:
+        query = query.where(queues.c.slug == wanted.queue)
+    for name in ("actor", "action", "target", "request_id", "correlation_id"):
+        if (value := getattr(wanted, name)) is not None:
+            query = query.where(audit.c[name] == value)
+    if wanted.since is not None:
+        query = query.where(audit.c.at >= wanted.since)
+    if wanted.until is not None:
+        query = query.where(audit.c.at < wanted.until)
+    return query

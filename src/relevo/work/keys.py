@@ -1,0 +1,254 @@
+"""API keys: `rlv_<id>_<secret>`, shown once, stored as a digest, with permissions, limits and an end."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import msgspec
+from sqlalchemy import ColumnElement, and_, insert, select, update
+
+from relevo.errors import InvalidInput, KeyExpired, NotFound, PermissionDenied, Unauthenticated
+from relevo.wire.ids import IdMint
+from relevo.work.audit import audit_row
+from relevo.work.caller import PERMISSIONS, Caller, Permission
+from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.store.database import Database
+from relevo.work.store.tables import api_keys, audit, tenants
+
+FIRST = "rlv_"
+CACHED_MS = 1000
+"""How long a key that was good is taken for good without a look: as long as a revoked one may still work elsewhere."""
+
+_MOST_CACHED = 10_000
+_SECRET_BYTES = 32
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as it is listed: never the secret, only its last characters."""
+
+    id: str
+    name: str
+    hint: str
+    permissions: list[Permission]
+    scopes: list[str] | None
+    queues: list[str] | None
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    last_used_at: int | None
+
+
+class NewKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key just made: `secret` is the whole key, shown this once."""
+
+    key: ApiKey
+    secret: str
+
+
+class _Known(msgspec.Struct, frozen=True):
+    tenant_id: int
+    actor: str
+    permissions: frozenset[Permission]
+    scopes: frozenset[str] | None
+    queues: frozenset[str] | None
+    expires_at: int | None
+    good_until: int
+
+
+class Keys:
+    """Makes, revokes and recognises keys."""
+
+    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._now_ms = now_ms
+        self._mint = IdMint()
+        self._known: dict[bytes, _Known] = {}
+        self._used: dict[str, int] = {}
+
+    # --- who is it -------------------------------------------------------------------------------------------------------
+
+    def remembered(self, key: bytes, request_id: str) -> Caller | None:
+        """The caller, if this key was good a moment ago: no database is asked. Raises KeyExpired on its very end."""
+        known = self._known.get(key)
+        if known is None:
+            return None
+        now = self._now_ms()
+        if now >= known.good_until:
+            del self._known[key]
+            return None
+        if known.expires_at is not None and now >= known.expires_at:
+            raise KeyExpired(key=known.actor.removeprefix("key:"), at=known.expires_at)
+        return Caller(
+            tenant_id=known.tenant_id, actor=known.actor, permissions=known.permissions, request_id=request_id,
+            scopes=known.scopes, queues=known.queues,
+        )  # fmt: skip
+
+    async def recognise(self, key: bytes, request_id: str) -> Caller:
+        """Whose key this is. The digest is compared in constant time; every kind of wrong key is answered alike."""
+        caller = self.remembered(key, request_id)
+        if caller is not None:
+            return caller
+        key_id = _id_in(key)
+        query = (
+            select(api_keys, tenants.c.state.label("tenant_state"))
+            .join_from(api_keys, tenants, tenants.c.id == api_keys.c.tenant_id)
+            .where(api_keys.c.id == key_id)
+        )
+        async with self._database.connect() as connection:
+            row = (await connection.execute(query)).mappings().one_or_none()
+        digest = hashlib.sha256(key).hexdigest()
+        if row is None or not hmac.compare_digest(digest, str(row["digest"])) or row["tenant_state"] != "active":
+            raise Unauthenticated
+        now = self._now_ms()
+        ended = row["revoked_at"] if row["revoked_at"] is not None else row["expires_at"]
+        if ended is not None and now >= ended:
+            raise KeyExpired(key=key_id, at=ended)
+        if len(self._known) >= _MOST_CACHED:
+            self._known.clear()
+        self._known[key] = _Known(
+            row["tenant_id"], f"key:{key_id}", frozenset(_permissions(row["permissions"])), _set(row["scope_slugs"]),
+            _set(row["queue_slugs"]), row["expires_at"], now + CACHED_MS,
+        )  # fmt: skip
+        self._used[key_id] = now
+        caller = self.remembered(key, request_id)
+        assert caller is not None
+        return caller
+
+    async def note_uses(self) -> int:
+        """Writes when keys were last used: now and then, not with every request."""
+        used, self._used = self._used, {}
+        if used:
+            async with self._database.begin() as connection:
+                for key_id, at in sorted(used.items()):
+                    await connection.execute(update(api_keys).where(api_keys.c.id == key_id).values(last_used_at=at))
+        return len(used)
+
+    # --- making and ending -----------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        caller: Caller,
+        name: str,
+        *,
+        permissions: Sequence[Permission] = PERMISSIONS,
+        scopes: Sequence[str] | None = None,
+        queues: Sequence[str] | None = None,
+        expires_at: int | None = None,
+    ) -> NewKey:
+        """A new key of the caller's tenant, never with more rights than the caller has."""
+        caller.require("manage")
+        now = self._now_ms()
+        if not permissions:
+            raise InvalidInput(where="permissions", reason=f"name at least one of {', '.join(PERMISSIONS)}")
+        if expires_at is not None and expires_at <= now:
+            raise InvalidInput(where="expires_at", reason="it lies in the past; name a later moment, or none")
+        for permission in permissions:
+            caller.require(permission)
+        if _wider(scopes, caller.scopes) or _wider(queues, caller.queues):
+            raise PermissionDenied(permission="manage")
+        key_id = self._mint(now)
+        secret = f"{FIRST}{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+        ordered = [permission for permission in PERMISSIONS if permission in permissions]
+        row = {
+            "id": key_id,
+            "tenant_id": caller.tenant_id,
+            "name": name,
+            "hint": secret[-4:],
+            "digest": hashlib.sha256(secret.encode()).hexdigest(),
+            "permissions": ",".join(ordered),
+            "scope_slugs": _list(scopes),
+            "queue_slugs": _list(queues),
+            "created_at": now,
+            "expires_at": expires_at,
+        }
+        made = _key({**row, "revoked_at": None, "last_used_at": None})
+        async with self._database.begin() as connection:
+            await connection.execute(insert(api_keys).values(row))
+            entry = audit_row(caller, at=now, action="key.create", target=key_id, after=made)
+            await connection.execute(insert(audit).values(entry))
+        return NewKey(key=made, secret=secret)
+
+    async def revoke(self, caller: Caller, key_id: str) -> ApiKey:
+        """Ends a key now; in other processes within a second. Revoking twice changes nothing more."""
+        caller.require("manage")
+        now = self._now_ms()
+        async with self._database.begin() as connection:
+            query = select(api_keys).where(_mine(caller, key_id)).with_for_update()
+            row = (await connection.execute(query)).mappings().one_or_none()
+            if (
+                row is None
+                or _wider(_set(row["scope_slugs"]), caller.scopes)
+                or _wider(_set(row["queue_slugs"]), caller.queues)
+            ):
+                raise NotFound(what="key", name=key_id)
+            before = _key(row)
+            if row["revoked_at"] is not None:
+                return before
+            await connection.execute(update(api_keys).where(_mine(caller, key_id)).values(revoked_at=now))
+            after = msgspec.structs.replace(before, revoked_at=now)
+            entry = audit_row(caller, at=now, action="key.revoke", target=key_id, before=before, after=after)
+            await connection.execute(insert(audit).values(entry))
+        self._known = {key: known for key, known in self._known.items() if known.actor != f"key:{key_id}"}
+        return after
+
+    async def list(self, caller: Caller, *, limit: int = 100, cursor: str | None = None) -> Page[ApiKey]:
+        """The tenant's keys, oldest first, also those that have ended."""
+        caller.require_unlimited("manage")
+        after = text_of("keys", cursor, default="")
+        query = (
+            select(api_keys)
+            .where(and_(api_keys.c.tenant_id == caller.tenant_id, api_keys.c.id > after))
+            .order_by(api_keys.c.id)
+            .limit(limit + 1)
+        )
+        async with self._database.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        keys = [_key(row) for row in rows[:limit]]
+        return Page(keys, cursor_at("keys", keys[-1].id) if len(rows) > limit else None)
+
+
+def _mine(caller: Caller, key_id: str) -> ColumnElement[bool]:
+    return and_(api_keys.c.id == key_id, api_keys.c.tenant_id == caller.tenant_id)
+
+
+def _id_in(key: bytes) -> str:
+    try:
+        text = key.decode("ascii")
+    except UnicodeDecodeError:
+        raise Unauthenticated from None
+    first, _, rest = text.partition("_")
+    key_id, _, secret = rest.partition("_")
+    if first != "rlv" or len(key_id) != 26 or not key_id.isalnum() or not secret:
+        raise Unauthenticated
+    return key_id
+
+
+def _key(row: Any) -> ApiKey:
+    scopes, queues = _set(row["scope_slugs"]), _set(row["queue_slugs"])
+    return ApiKey(
+        id=row["id"], name=row["name"], hint=row["hint"], permissions=_permissions(row["permissions"]),
+        scopes=None if scopes is None else sorted(scopes), queues=None if queues is None else sorted(queues),
+        created_at=row["created_at"], expires_at=row["expires_at"], revoked_at=row["revoked_at"],
+        last_used_at=row["last_used_at"],
+    )  # fmt: skip
+
+
+def _permissions(text: str) -> list[Permission]:
+    return [cast("Permission", word) for word in text.split(",") if word in PERMISSIONS]
+
+
+def _set(text: str | None) -> frozenset[str] | None:
+    return None if text is None else frozenset(msgspec.json.decode(text, type=list[str]))
+
+
+def _list(slugs: Sequence[str] | None) -> str | None:
+    return None if slugs is None else msgspec.json.encode(sorted(set(slugs))).decode()
+
+
+def _wider(wanted: Sequence[str] | frozenset[str] | None, allowed: frozenset[str] | None) -> bool:
+    """Whether a key's limits reach beyond those of the one who makes or ends it."""
+    return allowed is not None and (wanted is None or not set(wanted) <= allowed)
