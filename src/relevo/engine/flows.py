@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, pairs
 from relevo.broker.scripts import script
+from relevo.engine.add_options import AddOptions
 from relevo.engine.cancellation import Cancellations
 from relevo.engine.parcel import Packing
 from relevo.errors import BadFlow, ConnectionLost, QueueFull
@@ -144,7 +145,8 @@ class Flows:
         plan = "\n".join(node.key for node in nodes)
         arguments: list[Argument] = [self._keys.tag, cap, KEPT_S, plan, len(nodes)]
         for number, node in enumerate(nodes):
-            parcel = packing.parcel(mint, node.name, node.data, job_id=f"{flow_id}.{number}.{node.key}", **node.options)
+            options = AddOptions(job_id=f"{flow_id}.{number}.{node.key}", **node.options)
+            parcel = packing.parcel(mint, node.name, node.data, options)
             member = DelayedMember(node.name, parcel.envelope).encode()
             notes = Notes(flow=f"{flow_id}/{number}", trace=trace).encode()
             arguments += (member, len(node.after), ",".join(children[node.key]), notes)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from relevo.engine.backoff import BackoffLike, retry_override
+from relevo.engine.add_options import OPTION_NAMES, PLAIN, AddOptions
+from relevo.engine.backoff import retry_override
 from relevo.engine.dedup import Dedup
-from relevo.engine.delays import DelayMsLike, run_at_ms
+from relevo.engine.delays import run_at_ms
 from relevo.engine.job import Job
 from relevo.engine.lanes import checked_lane
 from relevo.engine.validation import checked_job_id, checked_job_name
@@ -21,9 +21,7 @@ from relevo.wire.payload import Codec
 if TYPE_CHECKING:
     from relevo.engine.queue import Queue
 
-_BULK_KEYS = frozenset(
-    {"name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat", "missed_fires", "lane", "dedup"}
-)
+_BULK_KEYS = OPTION_NAMES | {"name", "data", "repeat", "missed_fires"}
 
 
 class Parcel(NamedTuple):
@@ -55,32 +53,25 @@ class Packing:
         mint: Callable[[int], str],
         name: str,
         data: Any,
-        *,
-        delay_ms: DelayMsLike | None = None,
-        delay: timedelta | None = None,
-        attempts: int | None = None,
-        backoff: BackoffLike | None = None,
-        job_id: str | None = None,
-        lane: str | None = None,
-        dedup: Dedup | None = None,
-        notes: Notes | None = None,
+        options: AddOptions = PLAIN,
     ) -> Parcel:
         """Everything is checked here, before anything is sent."""
         encoded_name = checked_job_name(name)
         now_ms = time.time_ns() // 1_000_000
-        run_at = None
-        if delay_ms is not None or delay is not None:
-            run_at = run_at_ms(delay_ms, delay, now_ms=now_ms, max_delay_s=self._max_delay_s)
-        by_id = job_id is not None
-        job_id = mint(now_ms) if job_id is None else checked_job_id(job_id)
+        run_at, lane, dedup = None, options.lane, options.dedup
+        if options.delay_ms is not None or options.delay is not None:
+            run_at = run_at_ms(options.delay_ms, options.delay, now_ms=now_ms, max_delay_s=self._max_delay_s)
+        by_id = options.job_id is not None
+        job_id = mint(now_ms) if options.job_id is None else checked_job_id(options.job_id)
         payload = self._codec.encode(data, name)
-        retry = retry_override(attempts, backoff)
+        retry = retry_override(options.attempts, options.backoff)
         head = (job_id, payload, now_ms, 0)
         envelope = encode_bare(head if retry is None else (*head, retry))
         if len(envelope) > self._max_payload:
             raise PayloadTooLarge(job=name, size=len(envelope), limit=self._max_payload)
+        notes = None
         if lane is not None or dedup is not None:
-            notes = _noted(notes, lane, dedup)
+            notes = _noted(lane, dedup)
             if dedup is not None and dedup.kind == "debounce":
                 run_at = _debounced(dedup, run_at, lane, by_id, now_ms)
         return Parcel(Job(job_id, name, data, 0, now_ms), envelope, encoded_name, run_at, by_id, dedup, notes)
@@ -124,16 +115,14 @@ class Packing:
             raise BadArgument(argument=f"jobs[{at}]", value=dict(job), reason=reason, remedy=remedy)
         if job.get("repeat") is not None or job.get("missed_fires") is not None:
             raise NotSupportedError(f"jobs[{at}]: schedules are made one by one, with `upsert_repeatable_job`.")
-        options = {key: value for key, value in job.items() if key not in ("repeat", "missed_fires")}
-        return self.parcel(mint, **options)
+        options = {key: value for key, value in job.items() if key in OPTION_NAMES}
+        return self.parcel(mint, job["name"], job["data"], AddOptions(**options))
 
 
-def _noted(notes: Notes | None, lane: str | None, dedup: Dedup | None) -> Notes | None:
-    base = notes or Notes()
+def _noted(lane: str | None, dedup: Dedup | None) -> Notes | None:
     held = dedup.key if dedup is not None and dedup.kind == "drop" else None  # the other kinds end with their time
     lane = None if lane is None else checked_lane(lane)
-    made = Notes(lane, held, base.flow, base.trace)
-    return None if made == Notes() else made
+    return None if lane is None and held is None else Notes(lane, held)
 
 
 def _debounced(dedup: Dedup, run_at: int | None, lane: str | None, by_id: bool, now_ms: int) -> int:

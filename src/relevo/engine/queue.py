@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import script
+from relevo.engine.add_options import AddOptions
 from relevo.engine.backoff import BackoffLike
 from relevo.engine.cancellation import Cancellations
 from relevo.engine.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
@@ -152,18 +153,8 @@ class Queue(QueueAdmin):
             remedy = "Pass `repeat` as well, or leave it out."
             raise BadArgument(argument="missed_fires", value=missed_fires, reason="nothing repeats", remedy=remedy)
         opened = self._open()
-        parcel = self._packing.parcel(
-            opened.mint,
-            name,
-            data,
-            delay_ms=delay_ms,
-            delay=delay,
-            attempts=attempts,
-            backoff=backoff,
-            job_id=job_id,
-            lane=lane,
-            dedup=dedup,
-        )
+        options = AddOptions(delay_ms, delay, attempts, backoff, job_id, lane, dedup)
+        parcel = self._packing.parcel(opened.mint, name, data, options)
         if self._spans.wanted():
             with self._spans.sending(parcel.job) as context:
                 await opened.send([carrying(parcel, context)])

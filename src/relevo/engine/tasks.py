@@ -17,15 +17,12 @@ import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from multiprocessing import get_context
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, get_type_hints, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, get_type_hints, overload
 
+from relevo.engine.add_options import AddKeywords, AddOptions
 from relevo.engine.backoff import BackoffLike
-from relevo.engine.dedup import Dedup
-from relevo.engine.delays import DelayMsLike
 from relevo.engine.dependencies import Injection, TaskContext
 from relevo.engine.job import Job
 from relevo.engine.job_context import here
@@ -39,24 +36,11 @@ R = TypeVar("R")
 RunOn = Literal["loop", "thread", "process"]
 
 
-@dataclass(frozen=True)
-class SendOptions:
-    """How a task is sent, apart from its arguments; `Task.options(...)` makes one with others."""
-
-    delay_ms: DelayMsLike | None = None
-    delay: timedelta | None = None
-    attempts: int | None = None
-    backoff: BackoffLike | None = None
-    job_id: str | None = None
-    lane: str | None = None
-    dedup: Dedup | None = None
-
-
 class Task(Generic[P, T]):
     """One task. Call it like the function it is, or `enqueue` the call."""
 
     def __init__(
-        self, name: str, function: Callable[..., Any], *, run_on: RunOn, timeout_s: float | None, options: SendOptions
+        self, name: str, function: Callable[..., Any], *, run_on: RunOn, timeout_s: float | None, options: AddOptions
     ) -> None:
         self.name = name
         self.function = function
@@ -65,7 +49,9 @@ class Task(Generic[P, T]):
         self.takes_context = _takes_context(function)
         self.injection = Injection(function)
         self.signature = inspect.signature(function)
-        self._options = options
+        self.add_options = options
+        """How its calls are added; `options` makes a task with others."""
+        self._keywords = options.given()
         self.__doc__ = function.__doc__
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -78,41 +64,12 @@ class Task(Generic[P, T]):
 
     async def enqueue(self, queue: Queue, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Adds a job that runs this call."""
-        given = self._options
-        return await queue.add(
-            self.name,
-            call_data(args, kwargs),
-            delay_ms=given.delay_ms,
-            delay=given.delay,
-            attempts=given.attempts,
-            backoff=given.backoff,
-            job_id=given.job_id,
-            lane=given.lane,
-            dedup=given.dedup,
-        )
+        return await queue.add(self.name, call_data(args, kwargs), **self._keywords)
 
-    def options(
-        self,
-        *,
-        delay_ms: DelayMsLike | None = None,
-        delay: timedelta | None = None,
-        attempts: int | None = None,
-        backoff: BackoffLike | None = None,
-        job_id: str | None = None,
-        lane: str | None = None,
-        dedup: Dedup | None = None,
-    ) -> Task[P, T]:
-        """The same task, sent otherwise: `send.options(delay=timedelta(hours=1)).enqueue(queue, ...)`."""
-        given = {
-            "delay_ms": delay_ms,
-            "delay": delay,
-            "attempts": attempts,
-            "backoff": backoff,
-            "job_id": job_id,
-            "lane": lane,
-            "dedup": dedup,
-        }
-        chosen = replace(self._options, **{key: value for key, value in given.items() if value is not None})
+    def options(self, **options: Unpack[AddKeywords]) -> Task[P, T]:
+        """The same task, sent otherwise: `send.options(delay=timedelta(hours=1)).enqueue(queue, ...)`. Options are those of
+        `Queue.add`."""
+        chosen = self.add_options.but(**options)
         return Task(self.name, self.function, run_on=self.run_on, timeout_s=self.timeout_s, options=chosen)
 
 
@@ -169,7 +126,7 @@ class Tasks(Generic[R]):
     ) -> Any:
         """Makes a task of a function. `def` runs on a thread unless `run_on="process"`; `async def` runs on the loop. A run
         longer than `timeout_s` fails (and is retried like any failure)."""
-        options = SendOptions(attempts=attempts, backoff=backoff)
+        options = AddOptions(attempts=attempts, backoff=backoff)
         if callable(name):
             return self._register(None, name, run_on, timeout_s, options)
         return partial(self._register, name, run_on=run_on, timeout_s=timeout_s, options=options)
@@ -180,7 +137,7 @@ class Tasks(Generic[R]):
         function: Callable[..., Any],
         run_on: RunOn | None,
         timeout_s: float | None,
-        options: SendOptions,
+        options: AddOptions,
     ) -> Task[Any, Any]:
         is_async = inspect.iscoroutinefunction(function)
         chosen: RunOn = run_on or ("loop" if is_async else "thread")

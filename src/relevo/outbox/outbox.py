@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from typing import Any, ParamSpec, cast, overload
+from typing import Any, ParamSpec, Unpack, cast, overload
 
 from sqlalchemy import Connection, Executable, insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from relevo.engine.backoff import BackoffLike, retry_override
-from relevo.engine.dedup import Dedup
-from relevo.engine.delays import DelayMsLike
+from relevo.engine.add_options import AddKeywords, AddOptions
+from relevo.engine.backoff import retry_override
 from relevo.engine.job import Job
 from relevo.engine.lanes import checked_lane
 from relevo.engine.parcel import Packing, Parcel
@@ -54,45 +52,19 @@ class Outbox:
         self._mint = IdMint()
 
     @overload
-    def add(
-        self,
-        session: SyncPlace,
-        queue_name: str,
-        name: str,
-        data: Any,
-        *,
-        delay_ms: DelayMsLike | None = None,
-        delay: timedelta | None = None,
-        attempts: int | None = None,
-        backoff: BackoffLike | None = None,
-        job_id: str | None = None,
-        lane: str | None = None,
-        dedup: Dedup | None = None,
-    ) -> Job: ...
+    def add(self, session: SyncPlace, queue_name: str, name: str, data: Any, **options: Unpack[AddKeywords]) -> Job: ...
     @overload
     def add(
-        self,
-        session: AsyncPlace,
-        queue_name: str,
-        name: str,
-        data: Any,
-        *,
-        delay_ms: DelayMsLike | None = None,
-        delay: timedelta | None = None,
-        attempts: int | None = None,
-        backoff: BackoffLike | None = None,
-        job_id: str | None = None,
-        lane: str | None = None,
-        dedup: Dedup | None = None,
+        self, session: AsyncPlace, queue_name: str, name: str, data: Any, **options: Unpack[AddKeywords]
     ) -> Awaitable[Job]: ...
     def add(
-        self, session: SyncPlace | AsyncPlace, queue_name: str, name: str, data: Any, **options: Any
+        self, session: SyncPlace | AsyncPlace, queue_name: str, name: str, data: Any, **options: Unpack[AddKeywords]
     ) -> Job | Awaitable[Job]:
         """Writes a job into the outbox, in the transaction that `session` is in; options are those of `Queue.add`.
 
         A delay counts from here. The job of a `job_id` that was added within the last hour is dropped when it is sent.
         """
-        job, row = self._row(queue_name, name, data, **options)
+        job, row = self._row(queue_name, name, data, AddOptions(**options))
         return self._insert(session, job, row)
 
     @overload
@@ -107,78 +79,38 @@ class Outbox:
         self, session: SyncPlace | AsyncPlace, queue_name: str, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Job | Awaitable[Job]:
         """Writes a call of `task` into the outbox; checked by the type checker like the call itself."""
-        job, row = self._task_row(queue_name, task, args, kwargs)
+        job, row = self._row(queue_name, task.name, call_data(args, kwargs), task.add_options)
         return self._insert(session, job, row)
 
-    def row(self, queue_name: str, name: str, data: Any, **options: Any) -> dict[str, Any]:
+    def row(self, queue_name: str, name: str, data: Any, **options: Unpack[AddKeywords]) -> dict[str, Any]:
         """The row that `add` would insert, for transactions of another library than SQLAlchemy (Django's, psycopg's):
         insert it yourself, with these column names. Its `job_id` is the job's id."""
-        return self._row(queue_name, name, data, **options)[1]
+        return self._row(queue_name, name, data, AddOptions(**options))[1]
 
     def task_row(self, queue_name: str, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """`row` for a call of a task."""
-        return self._task_row(queue_name, task, args, kwargs)[1]
+        return self._row(queue_name, task.name, call_data(args, kwargs), task.add_options)[1]
 
     # --- the row -------------------------------------------------------------------------------------------------------
 
-    def _task_row(
-        self, queue_name: str, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Job, dict[str, Any]]:
-        given = task._options  # pyright: ignore[reportPrivateUsage] - what `Task.enqueue` passes on
-        return self._row(
-            queue_name,
-            task.name,
-            call_data(args, kwargs),
-            delay_ms=given.delay_ms,
-            delay=given.delay,
-            attempts=given.attempts,
-            backoff=given.backoff,
-            job_id=given.job_id,
-            lane=given.lane,
-            dedup=given.dedup,
-        )
-
-    def _row(
-        self,
-        queue_name: str,
-        name: str,
-        data: Any,
-        *,
-        delay_ms: DelayMsLike | None = None,
-        delay: timedelta | None = None,
-        attempts: int | None = None,
-        backoff: BackoffLike | None = None,
-        job_id: str | None = None,
-        lane: str | None = None,
-        dedup: Dedup | None = None,
-    ) -> tuple[Job, dict[str, Any]]:
+    def _row(self, queue_name: str, name: str, data: Any, options: AddOptions) -> tuple[Job, dict[str, Any]]:
         _short_enough("queue_name", checked_queue_name(queue_name), QUEUE_LENGTH)
-        if dedup is not None and dedup.kind == "debounce":
+        if options.dedup is not None and options.dedup.kind == "debounce":
             remedy = "Debounce where the job is handled, or use Dedup.throttle."
             reason = "a debounced job has no id of its own, and the outbox could send it twice"
-            raise BadArgument(argument="dedup", value=dedup, reason=reason, remedy=remedy)
+            raise BadArgument(argument="dedup", value=options.dedup, reason=reason, remedy=remedy)
         # Packed only to be checked: whatever `Queue.add` would refuse is refused before the commit.
-        parcel: Parcel = self._packing.parcel(
-            self._mint,
-            name,
-            data,
-            delay_ms=delay_ms,
-            delay=delay,
-            attempts=attempts,
-            backoff=backoff,
-            job_id=job_id,
-            lane=lane,
-            dedup=dedup,
-        )
+        parcel: Parcel = self._packing.parcel(self._mint, name, data, options)
         job = parcel.job
         _short_enough("job_id", job.id, ID_LENGTH)
-        lane = None if lane is None else checked_lane(lane)
+        retry = retry_override(options.attempts, options.backoff)
+        lane = None if options.lane is None else checked_lane(options.lane)
         return job, {
             "job_id": job.id,
             "queue": queue_name,
             "name": name,
             "data": encode_payload(data, name),
-            "options": Options.of(retry_override(attempts, backoff), lane, dedup).encode(),
+            "options": Options.of(retry, lane, options.dedup).encode(),
             "run_at_ms": parcel.run_at,
             "created_at_ms": time.time_ns() // 1_000_000,
         }
