@@ -5,9 +5,14 @@ an error is raised, so a message reads the same wherever it comes from. One file
 """
 
 from relevo.errors.people import (
+    BadDecision,
     BadExpression,
+    BadReviewSpec,
     BadRule,
     ExpressionFailed,
+    NotYourReview,
+    ReviewHeld,
+    ReviewOver,
 )
 from relevo.errors.stream_queues import (
     AddUncertain,
@@ -97,9 +102,11 @@ __all__ = [
     "BadBatchOutcome",
     "BadCron",
     "BadCursor",
+    "BadDecision",
     "BadExpression",
     "BadFlow",
     "BadInterval",
+    "BadReviewSpec",
     "BadRule",
     "BadTarget",
     "BadTask",
@@ -134,6 +141,7 @@ __all__ = [
     "NotFound",
     "NotRunning",
     "NotSupportedError",
+    "NotYourReview",
     "OutboxUnavailable",
     "PayloadTooLarge",
     "PermissionDenied",
@@ -148,6 +156,8 @@ __all__ = [
     "Redirected",
     "RelevoError",
     "ResultTimeout",
+    "ReviewHeld",
+    "ReviewOver",
     "ScopePaused",
     "ServerRefused",
     "ServiceEnded",

@@ -24,3 +24,38 @@ class BadRule(WorkError):
 
     code = "BAD_RULE"
     status = 422
+
+
+class BadReviewSpec(WorkError):
+    """The review cannot be asked for: {reason}."""
+
+    code = "BAD_REVIEW_SPEC"
+    status = 422
+
+
+class BadDecision(WorkError):
+    """This is no answer: {reason}."""
+
+    code = "BAD_DECISION"
+    status = 422
+
+
+class ReviewHeld(WorkError):
+    """The review {review!r} is in the hands of {holder!r} until {until}: wait, or ask them to hand it over."""
+
+    code = "REVIEW_HELD"
+    status = 409
+
+
+class NotYourReview(WorkError):
+    """The review {review!r} cannot be {done} by {person!r}: {reason}."""
+
+    code = "NOT_YOUR_REVIEW"
+    status = 409
+
+
+class ReviewOver(WorkError):
+    """The review {review!r} is {state} already: nothing about it can be changed any more."""
+
+    code = "REVIEW_OVER"
+    status = 409

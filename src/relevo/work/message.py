@@ -39,7 +39,8 @@ class NewMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     parent_id: str | None = None
     source_type: str | None = None
     source_id: str | None = None
-    hitl_spec: msgspec.Raw | None = None
+    hitl_spec: msgspec.Raw = msgspec.Raw()
+    """Empty for none: msgspec takes `Raw` only by itself, not beside None."""
 
 
 class Published(msgspec.Struct, frozen=True):

@@ -1,0 +1,239 @@
+"""What a person is asked: context to read, a decision to make, fields to fill in, and what happens when nobody answers.
+
+A message carries a specification inline, or names a pattern with its parameters (review/patterns.py), which is filled in when
+the review is opened: a later version of the pattern changes nothing about a review that somebody is looking at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from relevo.errors import BadDecision, BadReviewSpec
+
+Kind = Literal["text", "multiline", "number", "integer", "boolean", "date", "choice", "json"]
+
+_PLACE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+MAX_TEXT = 20_000
+NAMES_OF_OURS = frozenset({"decision", "comment", "corrected_body"})
+
+Seconds = Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)]
+
+
+class Section(msgspec.Struct, forbid_unknown_fields=True):
+    """Something to read first. `{{parameter}}` stands for a parameter, `{{body.field}}` for a part of the message."""
+
+    title: str
+    content: str = ""
+
+
+class Option(msgspec.Struct, forbid_unknown_fields=True):
+    """One possible decision; `replays` marks the one that sends a dead letter back, `rejects` the one that closes it."""
+
+    value: str
+    label: str = ""
+    tone: Literal["neutral", "good", "bad"] = "neutral"
+
+
+class Decision(msgspec.Struct, forbid_unknown_fields=True):
+    """The one question that has to be answered."""
+
+    options: list[Option]
+    field: str = "decision"
+    label: str = "Decision"
+
+
+class Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A field to fill in beside the decision."""
+
+    field: str
+    kind: Kind = "text"
+    label: str = ""
+    required: bool = False
+    default: Any = None
+    choices: list[str] = []
+    minimum: float | None = None
+    maximum: float | None = None
+    max_length: Annotated[int, msgspec.Meta(ge=1, le=MAX_TEXT)] = MAX_TEXT
+    only_for: list[str] = []
+    """Asked only with these decisions; empty for all."""
+
+
+class Escalation(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Who is asked next when the time is over, and for how long."""
+
+    assignees: list[str]
+    timeout_s: Seconds | None = None
+
+
+class ReviewSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """All of it. `on_timeout` is `escalate`, `fail`, or `complete` with `default` as the answer."""
+
+    title: str = "Review"
+    context: list[Section] = []
+    decision: Decision = msgspec.field(
+        default_factory=lambda: Decision([Option("approve", "Approve", "good"), Option("reject", "Reject", "bad")])
+    )
+    input: list[Input] = []
+    assignees: list[str] = []
+    """Who may decide: names of people (API keys' names); empty for everyone with the permission to review."""
+    quorum: Annotated[int, msgspec.Meta(ge=1, le=50)] = 1
+    timeout_s: Seconds | None = None
+    on_timeout: Literal["escalate", "fail", "complete"] = "fail"
+    default: dict[str, Any] | None = None
+    escalate_to: Escalation | None = None
+    remind_s: Seconds | None = None
+    hold_s: Seconds = 3_600
+    """How long somebody may hold it without a sign of life."""
+    may_correct: bool = False
+    """Whether the reviewer may change the body of the message."""
+
+    def checked(self) -> ReviewSpec:
+        """Itself; `BadReviewSpec` names the first thing wrong with it.
+
+        >>> ReviewSpec(
+        ...     title="Refund?", timeout_s=3600, on_timeout="complete", default={"decision": "reject"}
+        ... ).checked().quorum
+        1
+        """
+        for problem in self._problems():
+            raise BadReviewSpec(reason=problem)
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        values = [option.value for option in self.decision.options]
+        if len(values) < 1 or len(set(values)) != len(values) or not all(values):
+            yield "a decision needs options with different values"
+        yield from self._field_problems(values)
+        if self.assignees and self.quorum > len(set(self.assignees)):
+            yield f"a quorum of {self.quorum} cannot come from {len(set(self.assignees))} assignees"
+        if self.timeout_s is None and (self.on_timeout != "fail" or self.escalate_to is not None):
+            yield f"on_timeout={self.on_timeout!r} needs `timeout_s`"
+        if self.on_timeout == "escalate" and self.escalate_to is None:
+            yield "on_timeout='escalate' needs `escalate_to` with its assignees"
+        if self.escalate_to is not None and len(set(self.escalate_to.assignees)) < self.quorum:
+            yield f"a quorum of {self.quorum} cannot come from the {len(self.escalate_to.assignees)} people it escalates to"
+        if (self.on_timeout == "complete") != (self.default is not None):
+            yield "`default` goes with on_timeout='complete'"
+        if self.default is not None:
+            try:
+                self.answer(self.default)
+            except BadDecision as error:
+                yield f"the default is no answer: {error.reason}"
+
+    def _field_problems(self, values: list[str]) -> Iterator[str]:
+        fields = [self.decision.field, *(each.field for each in self.input)]
+        for field in fields:
+            if _FIELD.fullmatch(field) is None:
+                yield f"{field!r} is no name for a field: letters, digits and _"
+        if len(set(fields)) != len(fields):
+            yield "two fields have the same name"
+        for each in self.input:
+            if each.field in NAMES_OF_OURS:
+                yield f"{each.field!r} is the name of a field of ours"
+            if (each.kind == "choice") != bool(each.choices):
+                yield f"{each.field}: `choices` go with the kind 'choice'"
+            if not set(each.only_for) <= set(values):
+                yield f"{each.field}: only_for={each.only_for} names a decision that there is not"
+            if each.default is not None and (problem := _misfit(each, each.default)):
+                yield f"{each.field}: the default {problem}"
+
+    def filled(self, parameters: Mapping[str, Any], body: Any = None) -> ReviewSpec:
+        """With every `{{place}}` of its titles and contents filled in; an unknown one is an error, not a blank.
+
+        >>> spec = ReviewSpec(context=[Section("Order {{id}}", "{{body.lines}} lines")]).filled({"id": 7}, {"lines": 3})
+        >>> spec.context[0].title, spec.context[0].content
+        ('Order 7', '3 lines')
+        """
+
+        def fill(text: str) -> str:
+            return _PLACE.sub(lambda place: _looked_up(place[1], parameters, body), text)
+
+        sections = [Section(fill(each.title), fill(each.content)) for each in self.context]
+        return msgspec.structs.replace(self, title=fill(self.title), context=sections)
+
+    def places(self) -> set[str]:
+        """The parameters it asks for (those of the body apart)."""
+        texts = [self.title, *(text for each in self.context for text in (each.title, each.content))]
+        found = {place for text in texts for place in _PLACE.findall(text)}
+        return {place for place in found if place != "body" and not place.startswith("body.")}
+
+    def answer(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer with defaults filled in; `BadDecision` says which field is wrong and what it should be.
+
+        >>> ReviewSpec().answer({"decision": "maybe"})
+        Traceback (most recent call last):
+        relevo.errors.people.BadDecision: This is no answer: decision='maybe' is not one of approve, reject.
+        """
+        field = self.decision.field
+        chosen = given.get(field)
+        values = [option.value for option in self.decision.options]
+        if chosen not in values:
+            raise BadDecision(reason=f"{field}={chosen!r} is not one of {', '.join(values)}")
+        answer: dict[str, Any] = {field: chosen}
+        asked = [each for each in self.input if not each.only_for or chosen in each.only_for]
+        unknown = sorted(set(given) - {field, "comment", *(each.field for each in asked)})
+        if unknown:
+            raise BadDecision(reason=f"{', '.join(unknown)} is not asked for with the decision {chosen!r}")
+        for each in asked:
+            value = given.get(each.field, each.default)
+            if value is None or value == "":
+                if each.required:
+                    raise BadDecision(reason=f"{each.field} is needed")
+                continue
+            problem = _misfit(each, value)
+            if problem:
+                raise BadDecision(reason=f"{each.field} {problem}")
+            answer[each.field] = value
+        if given.get("comment"):
+            answer["comment"] = str(given["comment"])[:MAX_TEXT]
+        return answer
+
+
+def _misfit(asked: Input, value: Any) -> str | None:
+    """Why a value does not fit its field."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match asked.kind:
+        case "text" | "multiline":
+            if not isinstance(value, str) or len(value) > asked.max_length:
+                return f"must be text of at most {asked.max_length} characters"
+        case "number" | "integer":
+            if not is_number or (asked.kind == "integer" and value != int(value)):
+                return f"must be a{'n integer' if asked.kind == 'integer' else ' number'}"
+            if asked.minimum is not None and value < asked.minimum:
+                return f"must be at least {asked.minimum:g}"
+            if asked.maximum is not None and value > asked.maximum:
+                return f"must be at most {asked.maximum:g}"
+        case "boolean":
+            return None if isinstance(value, bool) else "must be true or false"
+        case "date":
+            fits = isinstance(value, str) and _DATE.fullmatch(value) is not None
+            return None if fits else "must be a date such as 2026-05-31"
+        case "choice":
+            return None if value in asked.choices else f"must be one of {', '.join(asked.choices)}"
+        case "json":
+            return None
+    return None
+
+
+def _looked_up(place: str, parameters: Mapping[str, Any], body: Any) -> str:
+    first, *rest = place.split(".")
+    value: Any = body if first == "body" and "body" not in parameters else parameters.get(first)
+    for part in rest:
+        value = value.get(part) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if value is None:
+        raise BadReviewSpec(reason=f"there is nothing for {{{{{place}}}}}: give the parameter {first!r}")
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def decode_spec(data: bytes | str | msgspec.Raw) -> ReviewSpec:
+    """A specification from JSON, checked."""
+    try:
+        return msgspec.json.decode(data, type=ReviewSpec).checked()
+    except msgspec.DecodeError as error:
+        raise BadReviewSpec(reason=str(error)) from None
