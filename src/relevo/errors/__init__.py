@@ -69,6 +69,7 @@ from relevo.errors.tree import (
 )
 from relevo.errors.work_queues import (
     BadCursor,
+    BadDatabaseUrl,
     BodyTooLarge,
     ClaimLost,
     IdempotencyConflict,
@@ -102,6 +103,7 @@ __all__ = [
     "BadBatchOutcome",
     "BadCron",
     "BadCursor",
+    "BadDatabaseUrl",
     "BadDecision",
     "BadExpression",
     "BadFlow",

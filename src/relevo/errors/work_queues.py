@@ -176,6 +176,14 @@ class StoreUnavailable(WorkError):
     status = 503
 
 
+class BadDatabaseUrl(WorkError, ValueError):
+    """The database address {url!r} cannot be used: {reason}. Write sqlite:///path/to/file, mariadb://user:password@host/name
+    or postgresql://user:password@host/name."""
+
+    code = "BAD_DATABASE_URL"
+    status = 500
+
+
 class StoreOutdated(WorkError):
     """The database is at revision {current}, this program needs {wanted}: run `relevo db upgrade`."""
 

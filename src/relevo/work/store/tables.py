@@ -22,7 +22,7 @@ metadata = MetaData(
     }
 )
 
-_MYSQL = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+_MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
 Number = BigInteger().with_variant(sqlite.INTEGER(), "sqlite")  # SQLite counts up by itself only in an INTEGER key
 Document = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")

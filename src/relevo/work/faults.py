@@ -1,0 +1,64 @@
+"""Named points between the steps of publish, claim and settle, where a test lets the process die.
+
+In production nothing is armed and a point costs one comparison. `RELEVO_FAULT=publish.committed:kill` in the environment of a
+process makes it kill itself (SIGKILL, as a power cut would) when it comes there; a test in the same process may `arm` a
+function instead. `POINTS` is the whole list: a test walks every one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+POINTS = (
+    "publish.begun",  # the transaction is open, nothing is written
+    "publish.written",  # every row is written, the commit is not
+    "publish.committed",  # the rows are on disk, the index does not know
+    "publish.indexed",  # the index knows, the caller does not
+    "claim.taken",  # ids are out of the index, no row is changed
+    "claim.begun",
+    "claim.written",
+    "claim.committed",  # the rows are claimed, the index still lists them as being taken
+    "claim.indexed",
+    "settle.begun",
+    "settle.written",
+    "settle.committed",
+    "settle.indexed",
+    "rebuild.begun",  # the new index has its mark and no members
+    "rebuild.paged",  # one page is in it
+    "rebuild.scanned",  # all pages are in it, it is not in its place
+)
+
+_armed: dict[str, Callable[[], None]] = {}
+
+
+def fault(point: str) -> None:
+    """Here a test may end the process."""
+    if _armed and (act := _armed.get(point)) is not None:
+        act()
+
+
+def arm(point: str, act: Callable[[], None]) -> Callable[[], None]:
+    """Has `act` called at a point until the returned function is called."""
+    if point not in POINTS:
+        raise AssertionError(f"there is no fault point {point!r}")
+    _armed[point] = act
+    return lambda: _armed.pop(point, None) and None
+
+
+def arm_from_environment() -> None:
+    """Arms what `RELEVO_FAULT` asks for: `point:kill`, or `point:kill:3` for the third time the process comes there."""
+    wanted = os.environ.get("RELEVO_FAULT", "")
+    if not wanted:
+        return
+    point, _, how = wanted.partition(":")
+    visits_left = int(how.partition(":")[2] or 1)
+
+    def die() -> None:
+        nonlocal visits_left
+        visits_left -= 1
+        if visits_left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    arm(point, die)

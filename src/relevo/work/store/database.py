@@ -1,0 +1,146 @@
+"""One database for a URL: SQLAlchemy for the cold paths, and the place where dialects, pragmas and secrets are dealt with.
+
+The hot path (publish, claim, settle) has drivers of its own, see port.py; both see the same tables and the same settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from relevo.errors import BadDatabaseUrl
+from relevo.work.store.port import Dialect
+from relevo.work.store.tables import metadata
+
+_DIALECTS: dict[str, Dialect] = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "mysql": "mariadb",
+    "mariadb": "mariadb",
+}
+_DRIVERS: dict[Dialect, str] = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "mariadb": "mysql+asyncmy",
+}
+
+BUSY_TIMEOUT_MS = 30_000
+PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # a commit is on disk when it returns; NORMAL would only promise it to be whole
+    f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}",
+    "PRAGMA foreign_keys = ON",
+)
+
+
+class Database:
+    """A database of work queues.
+
+        database = Database("sqlite:///data/work.db")
+        async with database.begin() as connection:      # a transaction that writes
+            await connection.execute(insert(tenants).values(...))
+        async with database.connect() as connection:    # reading
+            rows = await connection.execute(select(tenants))
+
+    On SQLite one process writes one transaction at a time: `begin` waits for its turn instead of for SQLite's busy handler.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = parse(url)
+        self.dialect: Dialect = _DIALECTS[self.url.get_backend_name()]
+        self.writing = asyncio.Lock()
+        """Held by whoever writes to SQLite in this process; nobody takes it elsewhere."""
+        self._engine: AsyncEngine | None = None
+
+    def __repr__(self) -> str:
+        return f"Database({self.url.render_as_string(hide_password=True)!r})"
+
+    @property
+    def engine(self) -> AsyncEngine:
+        if self._engine is None:
+            self._engine = self._make_engine()
+        return self._engine
+
+    @contextlib.asynccontextmanager
+    async def begin(self) -> AsyncGenerator[AsyncConnection]:
+        """A transaction that writes; committed at the end of the block, rolled back when it raises."""
+        if self.dialect != "sqlite":
+            async with self.engine.begin() as connection:
+                yield connection
+            return
+        async with self.writing, self.engine.execution_options(relevo_writes=True).begin() as connection:
+            yield connection
+
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncGenerator[AsyncConnection]:
+        """A connection to read with: one snapshot on SQLite, read committed elsewhere."""
+        async with self.engine.connect() as connection:
+            yield connection
+
+    async def create_tables(self) -> None:
+        """Makes the tables that are missing. Installations use migrations; this is for tests and benchmarks."""
+        async with self.begin() as connection:
+            await connection.run_sync(metadata.create_all)
+
+    async def close(self) -> None:
+        if self._engine is not None:
+            await self._engine.dispose()
+            self._engine = None
+
+    def _make_engine(self) -> AsyncEngine:
+        url = self.url.set(drivername=_DRIVERS[self.dialect])
+        if self.dialect == "sqlite":
+            path = sqlite_path(self.url)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            engine = create_async_engine(url)
+            event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+            event.listen(engine.sync_engine, "begin", _begin_sqlite)
+            return engine
+        options: dict[str, Any] = {"pool_size": 5, "max_overflow": 10, "pool_pre_ping": True}
+        return create_async_engine(url, isolation_level="READ COMMITTED", **options)
+
+
+def parse(url: str) -> URL:
+    """A URL without a driver's name; raises `BadDatabaseUrl`.
+
+    >>> parse("postgres://relevo:secret@127.0.0.1/work").render_as_string(hide_password=True)
+    'postgresql://relevo:***@127.0.0.1/work'
+    """
+    try:
+        made = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise BadDatabaseUrl(url="(unreadable)", reason="it is no URL") from error
+    dialect = _DIALECTS.get(made.get_backend_name())
+    shown = made.render_as_string(hide_password=True)
+    if dialect is None:
+        raise BadDatabaseUrl(url=shown, reason=f"there is no driver for {made.get_backend_name()!r}")
+    if not made.database or made.database == ":memory:":
+        raise BadDatabaseUrl(url=shown, reason="it names no database")
+    return made.set(drivername=dialect)
+
+
+def sqlite_path(url: URL) -> Path:
+    return Path(url.database or "")
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # BEGIN is ours to send
+    cursor = connection.cursor()
+    for pragma in PRAGMAS:
+        cursor.execute(pragma)
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    # A transaction that reads first and writes later can fail in the middle when another wrote in between: a writer says so.
+    writes = connection.get_execution_options().get("relevo_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,223 @@
+"""The port of the hot path: what publish, claim and settle ask of a database, inside one transaction.
+
+A transaction is a coroutine over a `Session`. On PostgreSQL and MariaDB it waits for the server at every step; on SQLite no
+step ever waits, and the whole coroutine runs in the one thread that writes, with one hand-over for all of it. So a transaction
+must await nothing but its session: no locks, no sleeps, no other I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from sqlalchemy import Table
+
+T = TypeVar("T")
+Dialect = Literal["sqlite", "postgresql", "mariadb"]
+Row = tuple[Any, ...]
+
+NOBODY_WAITS_LONGER_S = 30.0
+
+
+class Claim(NamedTuple):
+    """What a claim writes into the rows it takes."""
+
+    token: str
+    until: int
+    by: str
+    now: int
+    trail: str
+    """The line of history, the same for all of them."""
+
+
+class TakenRow(NamedTuple):
+    """A row that a claim has just taken, as the worker gets it."""
+
+    id: str
+    sort_key: int
+    attempts: int
+    reclaims: int
+    message_type: str
+    priority_tier: int
+    priority_score: int
+    labels: str
+    content_type: str
+    body: str | None
+    correlation_id: str
+    causation_id: str | None
+    parent_id: str | None
+    deadline_at: int | None
+    created_at: int
+    visible_at: int | None
+    updated_at: int
+    """When it was taken: on some databases the row as it was before is not to be had."""
+
+
+class HeldRow(NamedTuple):
+    """A message's row, locked until the transaction ends, with what a settle has to know."""
+
+    id: str
+    tenant_id: int
+    scope_id: int
+    queue_id: int
+    origin_queue_id: int | None
+    state: str
+    sort_key: int
+    visible_at: int | None
+    claim_until: int | None
+    claim_token: str | None
+    claimed_by: str | None
+    claimed_at: int | None
+    attempts: int
+    reclaims: int
+    replays: int
+    priority_tier: int
+    priority_score: int
+    message_type: str
+    correlation_id: str
+    deadline_at: int | None
+    created_at: int
+    finished_at: int | None
+    failure_reason: str | None
+
+
+class Rewrite(NamedTuple):
+    """The new values of one message's row; `HeldRow` has the old ones. `trail` is appended."""
+
+    id: str
+    queue_id: int
+    origin_queue_id: int | None
+    state: str
+    sort_key: int
+    visible_at: int | None
+    claim_until: int | None
+    claim_token: str | None
+    claimed_by: str | None
+    claimed_at: int | None
+    attempts: int
+    reclaims: int
+    replays: int
+    priority_tier: int
+    priority_score: int
+    failure_reason: str | None
+    finished_at: int | None
+    updated_at: int
+    trail: str
+
+
+class Completion(NamedTuple):
+    """One message to complete, by whoever holds `token`."""
+
+    id: str
+    token: str
+    result: str | None
+
+
+class CompletedRow(NamedTuple):
+    """What a completion tells the event."""
+
+    id: str
+    queue_id: int
+    attempts: int
+    claimed_at: int
+    message_type: str
+    correlation_id: str
+
+
+class KnownKey(NamedTuple):
+    """An idempotency key that was there before us. `state` is None when the message is in the archive."""
+
+    queue_id: int
+    idempotency_key: str
+    message_id: str
+    body_digest: str
+    state: str | None
+
+
+class Session(Protocol):
+    """An open transaction. Rows locked or changed in it stay so until it ends."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    # --- anything ------------------------------------------------------------------------------------------------------
+
+    async def fetch(self, statement: str, *values: Any) -> list[Row]:
+        """Runs `sql/<dialect>/<statement>.sql` and returns its rows. Values stand in the order of their places there."""
+        ...
+
+    async def insert(self, table: Table, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
+        """Inserts whole rows: values in the order of the table's columns, or of `columns`."""
+        ...
+
+    # --- publish ---------------------------------------------------------------------------------------------------------
+
+    async def lock_queues(self, queue_ids: Sequence[int]) -> None:
+        """Holds these queues' rows, in the order of their ids: publishes to a queue with a max_depth go one after another."""
+        ...
+
+    async def waiting(self, queue_id: int) -> int:
+        """Messages pending or delayed, from the tallies."""
+        ...
+
+    async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
+        """Inserts (queue_id, key, message_id, body_digest) and returns those that were there already, with what they say."""
+        ...
+
+    async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
+        """The oldest pending or delayed rows, held; for overflow policies."""
+        ...
+
+    # --- claim -----------------------------------------------------------------------------------------------------------
+
+    async def take_next(
+        self, queue_id: int, limit: int, claim: Claim, labels: Sequence[tuple[str, str]] = ()
+    ) -> list[TakenRow]:
+        """Claims the first `limit` pending rows in the queue's order, passing over those another transaction holds. With
+        `labels` only rows that carry all of them."""
+        ...
+
+    async def take_these(self, queue_id: int, ids: Sequence[str], claim: Claim) -> list[TakenRow]:
+        """Claims those of these rows that are still pending in this queue."""
+        ...
+
+    # --- settle ----------------------------------------------------------------------------------------------------------
+
+    async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
+        """Completes those that are claimed with their token; returns them. Ids must not repeat."""
+        ...
+
+    async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
+        """These rows, held, in the order of their ids; ids that do not exist are left out."""
+        ...
+
+    async def rewrite(self, rows: Sequence[Rewrite]) -> None:
+        """Gives rows that are held their new values."""
+        ...
+
+    # --- every transaction ---------------------------------------------------------------------------------------------------
+
+    async def add_tallies(self, rows: Sequence[Row]) -> None:
+        """Adds rows of `Differences.rows` to the tallies."""
+        ...
+
+
+class Driver(Protocol):
+    """A database as the hot path uses it."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def lanes(self) -> int:
+        """Transactions that may be under way at once; 1 where there is one writer."""
+        ...
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Runs `work` in one transaction and commits: when this returns, it is on disk. What `work` raises rolls back.
+        Deadlocks and the like are tried again; a lost connection is `StoreUnavailable`."""
+        ...

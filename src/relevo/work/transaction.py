@@ -1,0 +1,81 @@
+"""One transaction of the work room: what it changes, and all that goes with a change.
+
+Whoever changes messages hands over, beside the rows: differences of the tallies, events, audit rows, and which messages are
+claimable once it is committed. All of it is written at the end of the same transaction; the order index and waiting claims are
+told after the commit. Nothing of this can be forgotten, because there is no other way to commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from relevo.work import outbox
+from relevo.work.caller import Caller
+from relevo.work.depths import Differences
+from relevo.work.outbox import WorkEvent
+from relevo.work.store import tables
+from relevo.work.store.port import Row, Session
+
+
+class Ready(NamedTuple):
+    """A message that is pending once the transaction is committed: for the order index, and to wake who waits."""
+
+    queue_id: int
+    sort_key: int
+    id: str
+
+
+class Transaction:
+    """Handed to every piece of work by `Office.transact`."""
+
+    def __init__(self, session: Session, now_ms: int) -> None:
+        self.session = session
+        self.now = now_ms
+        self.differences = Differences()
+        self.events: list[WorkEvent] = []
+        self.ready: list[Ready] = []
+        self.wakes: dict[int, int] = {}
+        """Messages to tell waiting claims of, by queue, that are in no order index (deliveries of a broadcast queue)."""
+        self._audits: list[Row] = []
+
+    def audit(
+        self,
+        caller: Caller,
+        action: str,
+        target: str,
+        *,
+        tenant_id: int | None = None,
+        scope_id: int | None = None,
+        queue_id: int | None = None,
+        correlation_id: str | None = None,
+        before: str | None = None,
+        after: str | None = None,
+    ) -> None:
+        """Adds an audit row; `before` and `after` are JSON."""
+        tenant = caller.tenant_id if tenant_id is None else tenant_id
+        self._audits.append(
+            (
+                *(tenant, scope_id, queue_id, self.now, caller.actor, action, target[:200], caller.request_id[:40]),
+                *(correlation_id, before, after),
+            )
+        )
+
+    async def write(self, slot: int) -> None:
+        """Writes what was collected; the last thing before the commit."""
+        session = self.session
+        if self._audits:
+            await session.insert(tables.audit, self._audits, columns=_AUDIT_COLUMNS)
+        if self.events:
+            row = (self.now, outbox.encode(self.events))
+            await session.insert(tables.outbox, [row], columns=_OUTBOX_COLUMNS)
+        if self.differences:
+            await session.add_tallies(self.differences.rows(now_ms=self.now, slot=slot))
+
+
+def _columns_without_id(table: Any) -> Sequence[str]:
+    return [column.name for column in table.columns if column.name != "id"]
+
+
+_AUDIT_COLUMNS = _columns_without_id(tables.audit)
+_OUTBOX_COLUMNS = _columns_without_id(tables.outbox)
