@@ -78,4 +78,4 @@ def _columns_without_id(table: Any) -> Sequence[str]:
 
 
 _AUDIT_COLUMNS = _columns_without_id(tables.audit)
-_OUTBOX_COLUMNS = _columns_without_id(tables.outbox)
+_OUTBOX_COLUMNS = ("created_at", "events")
