@@ -108,7 +108,8 @@ async def _until(stopped: asyncio.Event, services: Sequence[Service]) -> None:
             if trouble is not None and not stopped.is_set():
                 raise ServiceEnded(service=service.name, reason=trouble)
         try:
-            await asyncio.wait_for(stopped.wait(), _LOOK_EVERY_S)
+            async with asyncio.timeout(_LOOK_EVERY_S):
+                await stopped.wait()
         except TimeoutError:
             continue
 

@@ -97,7 +97,8 @@ class LeaseKeeper:
     async def _stopped(self, seconds: float) -> bool:
         assert self._stop is not None
         try:
-            await asyncio.wait_for(self._stop.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
         except TimeoutError:
             return False
         return True

@@ -66,7 +66,8 @@ class Signal(Generic[T]):
 
         stop = self.listen(check)
         try:
-            return await asyncio.wait_for(future, timeout)
+            async with asyncio.timeout(timeout):
+                return await future
         finally:
             stop()
 

@@ -45,9 +45,8 @@ class Membership:
             some = deliveries[at : at + _AT_ONCE]
             arguments = [part for each in some for part in (each.entry_id, each.before)]
             try:
-                await asyncio.wait_for(
-                    self._link.run(HAND_BACK, self._places, self._group, self._consumer, *arguments), 5
-                )
+                async with asyncio.timeout(5):
+                    await self._link.run(HAND_BACK, self._places, self._group, self._consumer, *arguments)
             except (RelevoError, OSError, TimeoutError) as error:
                 queue = self._keys.queue
                 log.warning("queue %s: %d jobs could not be handed back (%s)", queue, len(some), error)

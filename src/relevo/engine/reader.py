@@ -117,7 +117,8 @@ class Reader:
     async def wake_read(self, unblock: Callable[[int], asyncio.Future[None]]) -> None:
         """Ends a blocked read, so that a paused worker is not given the next job."""
         if self._link.up and self._link.client_id:
-            await asyncio.wait_for(unblock(self._link.client_id), 2)
+            async with asyncio.timeout(2):
+                await unblock(self._link.client_id)
 
     def no_more(self) -> None:
         """No further read begins; may be called from any thread."""
@@ -131,7 +132,8 @@ class Reader:
             return
         if unblock is not None and not self._task.done() and self._link.up and self._link.client_id:
             try:
-                await asyncio.wait_for(unblock(self._link.client_id), 2)
+                async with asyncio.timeout(2):
+                    await unblock(self._link.client_id)
             except (TimeoutError, RelevoError, OSError) as error:
                 log.debug("the blocked read could not be woken: %s", error)
         _, late = await asyncio.wait([self._task], timeout=1)

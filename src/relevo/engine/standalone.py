@@ -108,7 +108,8 @@ class Standalone:
     async def _stop_duty(self) -> None:
         try:
             if self._link.up:
-                await asyncio.wait_for(self._duty.stop(), _LAST_WORDS_S)
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self._duty.stop()
                 return
         except TimeoutError:
             pass

@@ -149,7 +149,8 @@ class OutboxRelay(Loop):
         self._unlisten()
         if self._task is not None:
             try:
-                await asyncio.wait_for(self.stop(), _LAST_WORDS_S)
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self.stop()
             except TimeoutError:
                 log.warning("the outbox relay was cut short; what it held is sent after %.0f s", self._hold_s)
                 self.cancel()

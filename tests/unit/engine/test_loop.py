@@ -116,6 +116,16 @@ async def test_a_duty_outlives_a_tick_that_fails(error: Exception) -> None:
     await duty.stop()
 
 
+async def test_a_wait_that_is_cancelled_as_its_value_comes_is_cancelled() -> None:
+    signal = Signal[int]()
+    waiting = asyncio.ensure_future(signal.wait_for())
+    await turn()
+    signal.emit(1)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
 async def test_a_duty_that_was_stopped_ticks_no_more_and_finishes_once() -> None:
     duty = Duty(*([0.001] * 1000))
     ticked = asyncio.ensure_future(duty.ticked.wait_for())
