@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "agents": {"work", "engine", "broker", "wire", "errors"},
     "api": {"agents", "work", "engine", "broker", "wire", "errors"},
     "console": {"api", "work", "engine", "broker", "wire", "errors"},
-    "pipeline": {"work.store", "wire", "errors"},
+    "pipeline": {"work.store", "broker.address", "wire", "errors"},  # the same URLs as the engine, sockets of its own
     "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra
     "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it
     "logs": {"engine.job_context", "errors"},

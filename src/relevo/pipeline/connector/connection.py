@@ -1,0 +1,242 @@
+"""Redis from a Spark task: one blocking socket read with hiredis, and the way to the server that holds a key.
+
+The engine's own links are made for asyncio; a task reads one stream as fast as it can and has nothing else to do.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
+
+import hiredis
+
+from relevo.broker.address import Address, Node, slot_of
+from relevo.errors import ConnectionLost, ServerRefused, Unreachable
+
+T = TypeVar("T")
+Reply = Any  # bytes, int, None, ReplyError, or a list of these
+Argument = bytes | str | int | float
+
+pack = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)  # pyright: ignore[reportUnknownMemberType]
+
+_NOT_YET = object()
+_MOVED = ("MOVED", "ASK", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "LOADING", "MASTERDOWN")
+
+
+class ReplyError(Exception):
+    """An error reply, kept as a value; `code` is its first word."""
+
+    @property
+    def code(self) -> str:
+        return str(self).split(" ", 1)[0]
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it means "not carried out here, not now"."""
+        return self.code in _MOVED
+
+
+class Connection:
+    """One open, signed-in socket. `send` and `read` may be apart, so that the server works while we do."""
+
+    def __init__(self, address: Address, node: Node, *, timeout_s: float) -> None:
+        self.node = node
+        self._reader: Any = hiredis.Reader(replyError=ReplyError, notEnoughData=_NOT_YET)
+        try:
+            self._socket = _dial(address, node, timeout_s)
+        except OSError as error:
+            raise ConnectionLost(address=node, reason=str(error)) from error
+        try:
+            self._sign_in(address)
+        except BaseException:
+            self.close()
+            raise
+
+    def _sign_in(self, address: Address) -> None:
+        if address.password is not None:
+            user = (address.username,) if address.username else ()
+            self._checked("the sign-in", "AUTH", *user, address.password)
+        if address.db:
+            self._checked("SELECT", "SELECT", address.db)
+        self.call("CLIENT", "SETNAME", "relevo-spark")  # for CLIENT LIST; a user without the right goes unnamed
+
+    def _checked(self, what: str, *arguments: Argument) -> None:
+        reply = self.call(*arguments)
+        if isinstance(reply, ReplyError):
+            raise ServerRefused(command=what, reason=str(reply))
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise ConnectionLost(address=self.node, reason=str(error)) from error
+
+    def read(self) -> Reply:
+        """The next reply; an error reply is a value."""
+        reader, receive = self._reader, self._socket.recv
+        while (reply := reader.gets()) is _NOT_YET:
+            try:
+                data = receive(1 << 18)
+            except OSError as error:
+                raise ConnectionLost(address=self.node, reason=str(error) or "no reply in time") from error
+            if not data:
+                raise ConnectionLost(address=self.node, reason="the server closed it")
+            reader.feed(data)
+        return reply
+
+    def call(self, *arguments: Argument) -> Reply:
+        self.send(pack(arguments))
+        return self.read()
+
+    def pipeline(self, commands: list[tuple[Argument, ...]]) -> list[Reply]:
+        self.send(b"".join(map(pack, commands)))
+        return [self.read() for _ in commands]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Directory:
+    """Finds the server of a key, keeps one connection to each server, and asks again after a loss."""
+
+    def __init__(self, address: Address, *, timeout_s: float) -> None:
+        self.address = address
+        self._timeout_s = timeout_s
+        self._open: dict[Node, Connection] = {}
+        self._slots: list[tuple[int, int, Node]] = []
+
+    def connection(self, key: bytes) -> Connection:
+        """An open connection to the server that holds `key`; waits for a server that is away, up to the time limit."""
+        return self.patiently(lambda: self._connect(self._locate(key)))
+
+    def ask(self, key: bytes, *arguments: Argument) -> Reply:
+        """One read-only command about `key`, sent again after a loss; an error reply is raised."""
+        return self.ask_many(key, [arguments])[0]
+
+    def ask_many(self, key: bytes, commands: list[tuple[Argument, ...]]) -> list[Reply]:
+        """Read-only commands about one key, in one round trip."""
+
+        def attempt() -> list[Reply]:
+            connection = self._connect(self._locate(key))
+            replies = connection.pipeline(commands)
+            self.refuse_moved(replies, connection)
+            return replies
+
+        replies = self.patiently(attempt)
+        for reply, command in zip(replies, commands, strict=True):
+            if isinstance(reply, ReplyError):
+                raise ServerRefused(command=str(command[0]), reason=str(reply))
+        return replies
+
+    def refuse_moved(self, replies: list[Reply], connection: Connection) -> None:
+        """Raises `ConnectionLost` when the key is elsewhere now, so that the next attempt looks it up again."""
+        for reply in replies:
+            if isinstance(reply, ReplyError) and reply.elsewhere:
+                self.forget(connection)
+                raise ConnectionLost(address=connection.node, reason=str(reply))
+
+    def patiently(self, attempt: Callable[[], T]) -> T:
+        """The first success within the time limit; a refusal (a wrong password) is final at once."""
+        deadline, pause = time.monotonic() + self._timeout_s, 0.05
+        while True:
+            try:
+                return attempt()
+            except ConnectionLost as error:
+                self.close()
+                if time.monotonic() + pause > deadline:
+                    raise Unreachable(address=self.address, waited_s=self._timeout_s, reason=error.reason) from error
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
+
+    def servers(self) -> Iterator[Connection]:
+        """Every server that holds keys."""
+        if self.address.kind != "cluster":
+            yield self.connection(b"")
+            return
+        self.connection(b"")
+        for node in dict.fromkeys(node for _, _, node in self._slots):
+            yield self.patiently(lambda node=node: self._connect(node))
+
+    def forget(self, connection: Connection) -> None:
+        self._slots = []
+        self._open.pop(connection.node, None)
+        connection.close()
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+        self._slots = []
+
+    def _connect(self, node: Node) -> Connection:
+        if node not in self._open:
+            self._open[node] = Connection(self.address, node, timeout_s=self._timeout_s)
+        return self._open[node]
+
+    def _locate(self, key: bytes) -> Node:
+        if self.address.kind == "single":
+            return self.address.nodes[0]
+        if self.address.kind == "sentinel":
+            return self._slots[0][2] if self._slots else self._ask_sentinels()
+        if not self._slots:
+            self._ask_cluster()
+        slot = slot_of(key)
+        for first, last, node in self._slots:
+            if first <= slot <= last:
+                return node
+        self._slots = []
+        raise ConnectionLost(address=self.address, reason=f"no node serves slot {slot}")
+
+    def _ask_cluster(self) -> None:
+        failure: ConnectionLost | None = None
+        for node in self.address.nodes:
+            try:
+                ranges = self._connect(node).call("CLUSTER", "SLOTS")
+            except ConnectionLost as error:
+                failure = error
+                continue
+            if isinstance(ranges, ReplyError):
+                raise ServerRefused(command="CLUSTER SLOTS", reason=str(ranges))
+            self._slots = [
+                (first, last, Node((master[0] or b"").decode() or node.host, master[1]))
+                for first, last, master, *_ in ranges
+            ]
+            return
+        raise failure or ConnectionLost(address=self.address, reason="no node to ask")
+
+    def _ask_sentinels(self) -> Node:
+        failure: ConnectionLost | None = None
+        for node in self.address.nodes:
+            try:
+                asked = Connection(self.address.sentinel(), node, timeout_s=self._timeout_s)
+            except ConnectionLost as error:
+                failure = error
+                continue
+            found = asked.call("SENTINEL", "get-master-addr-by-name", self.address.master)
+            asked.close()
+            if found and not isinstance(found, ReplyError):
+                master = Node(found[0].decode(), int(found[1]))
+                self._slots = [(0, 16383, master)]
+                return master
+            failure = ConnectionLost(address=node, reason=f"it knows no master named {self.address.master!r}")
+        raise failure or ConnectionLost(address=self.address, reason="no sentinel to ask")
+
+
+def _dial(address: Address, node: Node, timeout_s: float) -> socket.socket:
+    if node.path:
+        raw = socket.socket(socket.AF_UNIX)
+        raw.settimeout(timeout_s)
+        raw.connect(node.path)
+        return raw
+    raw = socket.create_connection((node.host, node.port), timeout=timeout_s)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if address.tls is None:
+        return raw
+    try:
+        return address.tls.wrap_socket(raw, server_hostname=node.host)
+    except ssl.SSLError:
+        raw.close()
+        raise

@@ -1,0 +1,222 @@
+"""The options of the data source, read once and checked: a wrong one is named before anything runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, cast
+
+from relevo.broker.address import Address
+from relevo.errors import BadArgument
+from relevo.pipeline.connector.columns import TABLES
+from relevo.pipeline.connector.offsets import EntryId, Offset, last_of
+from relevo.wire.keys import QueueKeys
+
+What = Literal["events", "stream", "dlq", "delayed"]
+Position = Literal["earliest", "latest"] | datetime | Offset
+
+_CONNECTION = ("url", "urlEnv", "urlFile", "usernameEnv", "passwordEnv", "passwordFile", "timeoutSeconds")
+_SOURCE = (
+    *("queues", "what", "payload", "startingOffsets", "endingOffsets", "maxRowsPerTrigger", "failOnDataLoss"),
+    *("rowsPerPartition", "pageRows"),
+)
+_SINK = ("queue", "writeId", "maxStreamLen", "fullTimeoutSeconds", "idWindowSeconds", "maxPayloadBytes", "dataFormat")
+_SPARK = ("path", "checkpointLocation", "queryName", "outputMode")  # Spark hands its own on
+
+
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """Where Redis is. Secrets come from the environment or a file of the driver and travel inside pickled readers only."""
+
+    url: str
+    username: str | None = None
+    password: str | None = None
+    timeout_s: float = 30.0
+
+    def address(self) -> Address:
+        address = Address.parse(self.url)
+        if self.username is not None or self.password is not None:
+            address = replace(
+                address, username=self.username or address.username, password=self.password or address.password
+            )
+        return address
+
+    def __repr__(self) -> str:
+        return f"ConnectionOptions({Address.parse(self.url)!s})"
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What to read, from where to where."""
+
+    connection: ConnectionOptions
+    queues: tuple[str, ...]
+    what: What = "events"
+    raw_payload: bool = False
+    starting: Position = "earliest"
+    ending: Position = "latest"
+    max_rows: int | None = None
+    fail_on_data_loss: bool = True
+    rows_per_partition: int = 250_000
+    page_rows: int = 1500
+
+    def key(self, queue: str) -> str:
+        """The Redis key that is read for one queue, or for a glob of them.
+
+        >>> SourceOptions(ConnectionOptions("redis://localhost"), ("a",)).key("a")
+        '{chasqui:a}:events'
+        """
+        keys = QueueKeys(queue)
+        found = {"events": keys.events, "stream": keys.stream, "dlq": keys.dead, "delayed": keys.delayed}
+        return found[self.what].decode()
+
+    @staticmethod
+    def parse(options: Mapping[str, str]) -> SourceOptions:
+        given = _Given(options, (*_CONNECTION, *_SOURCE))
+        names = tuple(name.strip() for name in given.text("queues", "*").split(",") if name.strip())
+        if not names:
+            raise given.bad(
+                "queues", "no queue is named", "Write one, some separated by commas, or a glob such as mail-*."
+            )
+        what = given.one_of("what", tuple(TABLES))
+        source = SourceOptions(
+            connection=_connection(given),
+            queues=names,
+            what=cast("What", what),
+            raw_payload=given.one_of("payload", ("json", "raw")) == "raw",
+            max_rows=given.number("maxRowsPerTrigger"),
+            fail_on_data_loss=given.one_of("failOnDataLoss", ("true", "false")) == "true",
+            rows_per_partition=given.number("rowsPerPartition") or 250_000,
+            page_rows=given.number("pageRows") or 1500,
+        )
+        return replace(
+            source,
+            starting=_position(given, "startingOffsets", "earliest", source),
+            ending=_position(given, "endingOffsets", "latest", source),
+        )
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Where rows go, and how patient the sink is."""
+
+    connection: ConnectionOptions
+    queue: str
+    write_id: str | None = None
+    cap: int = 1_000_000
+    full_timeout_s: float = 600.0
+    id_window_s: int = 3600
+    max_payload: int = 1_048_576
+    data_format: Literal["json", "text"] = "json"
+
+    @staticmethod
+    def parse(options: Mapping[str, str]) -> SinkOptions:
+        given = _Given(options, (*_CONNECTION, *_SINK))
+        queue = given.text("queue", "")
+        if not queue:
+            raise given.bad("queue", "rows need a queue to go to", 'Write .option("queue", "emails").')
+        return SinkOptions(
+            connection=_connection(given),
+            queue=queue,
+            write_id=given.text("writeId", "") or None,
+            cap=given.number("maxStreamLen") or 1_000_000,
+            full_timeout_s=float(given.number("fullTimeoutSeconds") or 600),
+            id_window_s=given.number("idWindowSeconds") or 3600,
+            max_payload=given.number("maxPayloadBytes") or 1_048_576,
+            data_format=cast("Literal['json', 'text']", given.one_of("dataFormat", ("json", "text"))),
+        )
+
+
+class _Given:
+    """The options as Spark hands them over: keys in any case, values as text."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {key.lower(): value for key, value in options.items()}
+        names = {name.lower() for name in (*known, *_SPARK)}
+        for key in self._values:
+            if key not in names:
+                raise BadArgument(
+                    argument="option",
+                    value=key,
+                    reason="there is none of that name",
+                    remedy=f"There are: {', '.join(known)}.",
+                )
+
+    def text(self, name: str, default: str) -> str:
+        return self._values.get(name.lower(), default)
+
+    def number(self, name: str) -> int | None:
+        text = self._values.get(name.lower())
+        if text is None:
+            return None
+        if not (text.isdecimal() and text.isascii() and 0 < int(text) < 1 << 62):
+            raise self.bad(name, "not a whole number above 0", "Write digits only.")
+        return int(text)
+
+    def one_of(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of some words; the first is the default."""
+        text = self.text(name, choices[0]).lower()
+        if text not in choices:
+            raise self.bad(name, "unknown", f"Write {' or '.join(choices)}.")
+        return text
+
+    def bad(self, name: str, reason: str, remedy: str) -> BadArgument:
+        return BadArgument(argument=name, value=self._values.get(name.lower()), reason=reason, remedy=remedy)
+
+
+def _connection(given: _Given) -> ConnectionOptions:
+    url = given.text("url", "") or _secret(given, "urlEnv", "urlFile") or os.environ.get("RELEVO_REDIS_URL", "")
+    connection = ConnectionOptions(
+        url=url or "redis://127.0.0.1:6379",
+        username=_secret(given, "usernameEnv", ""),
+        password=_secret(given, "passwordEnv", "passwordFile"),
+        timeout_s=float(given.number("timeoutSeconds") or 30),
+    )
+    connection.address()  # a URL that cannot be used is told now, not by a task
+    return connection
+
+
+def _secret(given: _Given, env: str, file: str) -> str | None:
+    if name := given.text(env, ""):
+        if name not in os.environ:
+            reason = f"the environment of the driver's JVM has no {name}"
+            raise given.bad(env, reason, "Set it before the Spark session starts, or use a file.")
+        return os.environ[name]
+    if path := given.text(file, "") if file else "":
+        try:
+            return Path(path).read_text().strip()
+        except OSError as error:
+            raise given.bad(
+                file, f"it cannot be read ({error.strerror})", "It is read on the driver's machine."
+            ) from error
+    return None
+
+
+def _position(given: _Given, name: str, default: str, source: SourceOptions) -> Position:
+    text = given.text(name, default).strip()
+    if text in ("earliest", "latest"):
+        return cast("Position", text)
+    if text.startswith("{"):
+        offset = Offset.parse(text)
+        return Offset(
+            {stream if stream.startswith("{") else source.key(stream): at for stream, at in offset.ids.items()}
+        )
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        remedy = 'Write earliest, latest, a time such as 2026-11-01T00:00:00Z, or {"<queue>": "ms-seq"}.'
+        raise given.bad(name, "neither a word, nor a time, nor JSON", remedy) from error
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def just_before(moment: datetime) -> EntryId:
+    """The offset after which everything from `moment` on is read."""
+    return last_of(_ceil_ms(moment) - 1)
+
+
+def _ceil_ms(moment: datetime) -> int:
+    whole = int(moment.replace(microsecond=0).timestamp()) * 1000
+    return whole + -(-moment.microsecond // 1000)

@@ -1,0 +1,117 @@
+"""Reads one range of ids, page by page: the next page is asked for before the last one is converted.
+
+For events every page begins with the last entry of the one before. When that entry is gone, the stream was trimmed under
+our hands, and entries nobody has read may be gone with it: that is told, never passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from relevo.errors import ConnectionLost, DataLost, ServerRefused
+from relevo.pipeline.connector.connection import Connection, Directory, ReplyError, pack
+from relevo.pipeline.connector.offsets import EntryId
+from relevo.pipeline.connector.ranges import IdRange
+from relevo.pipeline.connector.streams import encoded
+
+log = logging.getLogger("relevo.spark")
+
+Entry = list[object]
+"""`[id, [field, value, ...]]`, as Redis sends it."""
+
+
+class Pages:
+    """The pages of one range; iterate once."""
+
+    def __init__(
+        self, directory: Directory, part: IdRange, *, rows: int, append_only: bool, fail_on_data_loss: bool
+    ) -> None:
+        self._directory = directory
+        self._part = part
+        self._key = encoded(part.stream)
+        self._rows = rows
+        self._append_only = append_only
+        self._fail = fail_on_data_loss
+        self._at = part.start
+        """The last entry handed out, or where the range begins."""
+        self._overlaps = append_only and part.witness
+        self.gaps = 0
+        """How often entries were gone before they were read (with failOnDataLoss=false)."""
+
+    def __iter__(self) -> Iterator[list[Entry]]:
+        """Begins again where it was after a lost connection: reading changes nothing."""
+        connection = self._ask_anew()
+        while True:
+            page, overlapped = self._read(connection), self._overlaps
+            more = len(page) == self._rows
+            if page:
+                newest = EntryId.parse(page[-1][0])  # pyright: ignore[reportArgumentType]
+                if overlapped:
+                    page = self._without_witness(page)
+                self._at, self._overlaps = newest, self._append_only
+            elif overlapped:
+                self._tell_loss(None)
+            if more:
+                connection = self._ask(connection)
+            if page:
+                yield page
+            if not more:
+                return
+
+    def _ask(self, connection: Connection) -> Connection:
+        try:
+            connection.send(self._question())
+        except ConnectionLost:
+            return self._ask_anew()
+        return connection
+
+    def _ask_anew(self) -> Connection:
+        def attempt() -> Connection:
+            connection = self._directory.connection(self._key)
+            connection.send(self._question())
+            return connection
+
+        return self._directory.patiently(attempt)
+
+    def _question(self) -> bytes:
+        start = str(self._at) if self._overlaps else f"({self._at}"
+        return pack(("XRANGE", self._key, start, str(self._part.end), "COUNT", self._rows))
+
+    def _read(self, connection: Connection) -> list[Entry]:
+        def attempt() -> list[Entry]:
+            nonlocal connection
+            try:
+                reply = connection.read()
+                self._directory.refuse_moved([reply], connection)
+            except ConnectionLost:
+                connection = self._ask_anew()
+                raise
+            if isinstance(reply, ReplyError):
+                raise ServerRefused(command="XRANGE", reason=str(reply))
+            return reply
+
+        return self._directory.patiently(attempt)
+
+    def _without_witness(self, page: list[Entry]) -> list[Entry]:
+        first = EntryId.parse(page[0][0])  # pyright: ignore[reportArgumentType]
+        if first == self._at:
+            return page[1:]
+        self._tell_loss(first)
+        return page
+
+    def _tell_loss(self, oldest_read: EntryId | None) -> None:
+        """The witness is gone. Streams are trimmed from their oldest end: something older left means nothing was lost."""
+        with_oldest = Directory(self._directory.address, timeout_s=30)  # ours has a question under way
+        try:
+            found = with_oldest.ask(self._key, "XRANGE", self._key, "-", "+", "COUNT", 1)
+        finally:
+            with_oldest.close()
+        oldest = EntryId.parse(found[0][0]) if found else oldest_read
+        if oldest is not None and oldest <= self._at:
+            return
+        lost = DataLost(stream=self._part.stream, after=self._at, oldest=oldest or "none: the stream is empty")
+        if self._fail:
+            raise lost
+        self.gaps += 1
+        log.warning("%s", lost)
