@@ -59,3 +59,24 @@ class ReviewOver(WorkError):
 
     code = "REVIEW_OVER"
     status = 409
+
+
+class BadWebhookUrl(WorkError):
+    """No events can be sent to {url!r}: {reason}."""
+
+    code = "BAD_WEBHOOK_URL"
+    status = 422
+
+
+class WebhookTargetRefused(WorkError):
+    """Nothing is sent to {host!r}: {reason}. If it is meant to be one of yours, allow it with `--webhook-allow`."""
+
+    code = "WEBHOOK_TARGET_REFUSED"
+    status = 422
+
+
+class BadSignature(WorkError):
+    """The signature of this event is no good: {reason}. Do not act on it."""
+
+    code = "BAD_SIGNATURE"
+    status = 401
