@@ -40,6 +40,13 @@ def ulid(name: str, **options: Any) -> Column[str]:
     return Column(name, kind, **options)
 
 
+def _where_set(name: str, column: str) -> Index:
+    """An index for agents over a time that only rows in one state have: `visible_at` while delayed, `claim_until` while
+    claimed, `finished_at` when terminal, else NULL. So that a change of state touches few indexes, and most inserts none."""
+    condition = text(f"{column} IS NOT NULL")
+    return Index(name, column, sqlite_where=condition, postgresql_where=condition)
+
+
 def _table(name: str, *columns: Any) -> Table:
     return Table(PREFIX + name, metadata, *columns, **_MYSQL)
 
@@ -146,8 +153,8 @@ def _message_columns() -> tuple[Any, ...]:
         Column("origin_queue_id", Number, nullable=True),  # of a dead letter or a routed message: where it came from
         Column("state", exact(10), nullable=False),
         Column("sort_key", BigInteger, nullable=False),  # lowest first, then by id; see work/order.py
-        Column("visible_at", BigInteger, nullable=True),  # of a delayed message
-        Column("claim_until", BigInteger, nullable=True),  # of a claimed one
+        Column("visible_at", BigInteger, nullable=True),  # of a delayed message, else NULL
+        Column("claim_until", BigInteger, nullable=True),  # of a claimed one, else NULL
         Column("claim_token", exact(26), nullable=True),
         Column("claimed_by", String(200), nullable=True),
         Column("claimed_at", BigInteger, nullable=True),
@@ -186,11 +193,11 @@ messages = _table(
     "messages",
     *_message_columns(),
     Index("ix_relevo_messages_order", "queue_id", "state", "sort_key", "id"),
-    Index("ix_relevo_messages_visible", "state", "visible_at"),
-    Index("ix_relevo_messages_claims", "state", "claim_until"),
-    Index("ix_relevo_messages_finished", "state", "finished_at"),
-    Index("ix_relevo_messages_expires", "expires_at"),
-    Index("ix_relevo_messages_deadline", "deadline_at"),
+    _where_set("ix_relevo_messages_visible", "visible_at"),
+    _where_set("ix_relevo_messages_claims", "claim_until"),
+    _where_set("ix_relevo_messages_finished", "finished_at"),
+    _where_set("ix_relevo_messages_expires", "expires_at"),
+    _where_set("ix_relevo_messages_deadline", "deadline_at"),
     Index("ix_relevo_messages_scope", "scope_id", "id"),
     Index("ix_relevo_messages_correlation", "scope_id", "correlation_id"),
 )
@@ -250,8 +257,8 @@ deliveries = _table(
     Column("result", Document, nullable=True),
     Column("updated_at", BigInteger, nullable=False),
     Index("ix_relevo_deliveries_order", "subscription_id", "state", "sort_key", "message_id"),
-    Index("ix_relevo_deliveries_visible", "state", "visible_at"),
-    Index("ix_relevo_deliveries_claims", "state", "claim_until"),
+    _where_set("ix_relevo_deliveries_visible", "visible_at"),
+    _where_set("ix_relevo_deliveries_claims", "claim_until"),
     Index("ix_relevo_deliveries_message", "message_id"),
 )
 
