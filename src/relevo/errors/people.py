@@ -80,3 +80,25 @@ class BadSignature(WorkError):
 
     code = "BAD_SIGNATURE"
     status = 401
+
+
+class BadSchema(WorkError):
+    """The schema cannot be used: {reason}."""
+
+    code = "BAD_SCHEMA"
+    status = 422
+
+
+class SchemaInvalid(WorkError):
+    """The body does not fit the schema {schema!r}, version {version}: {faults}."""
+
+    code = "SCHEMA_INVALID"
+    status = 422
+
+
+class SchemaIncompatible(WorkError):
+    """Version {version} of the schema {schema!r} would refuse {count} messages that are waiting, such as {example}: let them
+    be worked on first, correct the schema, or pass `force`."""
+
+    code = "SCHEMA_INCOMPATIBLE"
+    status = 409

@@ -1,0 +1,1 @@
+"""What the bodies of a queue must look like: JSON Schemas of a scope, by name and version, bound to queues."""
