@@ -20,7 +20,16 @@ from relevo.errors.people import (
     SchemaInvalid,
     WebhookTargetRefused,
 )
-from relevo.errors.pipeline import DataLost, JavaMissing, RowsChanged
+from relevo.errors.pipeline import (
+    ArchiveMismatch,
+    DataLost,
+    JavaMissing,
+    LakeChanged,
+    LakeTooNew,
+    NoLake,
+    RowsChanged,
+    TableBroken,
+)
 from relevo.errors.stream_queues import (
     AddUncertain,
     BadArgument,
@@ -106,6 +115,7 @@ from relevo.errors.work_queues import (
 
 __all__ = [
     "AddUncertain",
+    "ArchiveMismatch",
     "BadArgument",
     "BadBatchOutcome",
     "BadCron",
@@ -145,10 +155,13 @@ __all__ = [
     "JobDead",
     "JobTimedOut",
     "KeyExpired",
+    "LakeChanged",
+    "LakeTooNew",
     "MalformedBody",
     "MethodNotAllowed",
     "NameTooLong",
     "NeverFires",
+    "NoLake",
     "NoQueue",
     "NoSuchSchedule",
     "NotEncodable",
@@ -184,6 +197,7 @@ __all__ = [
     "StoreUnavailable",
     "StoryStuck",
     "SystemQueue",
+    "TableBroken",
     "TaskTimedOut",
     "Unauthenticated",
     "Undecodable",

