@@ -154,10 +154,11 @@ class Link:
         if transport is None or transport.closed:
             transport = await self.ready()
         replies = await send(transport, data, count)
-        for reply in replies:
-            if reply.__class__ is ReplyError and self.elsewhere(reply, transport):
-                await self.recover(reply)
-                raise Redirected(address=transport.node, reason=str(reply)) from reply
+        if ReplyError in map(type, replies):  # hundreds of replies a flush, and hardly ever one of these
+            for reply in replies:
+                if reply.__class__ is ReplyError and self.elsewhere(reply, transport):
+                    await self.recover(reply)
+                    raise Redirected(address=transport.node, reason=str(reply)) from reply
         return replies
 
     async def close(self) -> None:

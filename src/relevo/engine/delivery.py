@@ -6,33 +6,37 @@ import asyncio
 import time
 from typing import Any
 
+import msgspec
+
 from relevo.errors import RelevoError
 from relevo.wire.envelope import Envelope
 from relevo.wire.notes import Notes
 
 
-class Delivery:
-    """One held entry. The lease keeper writes `leased_at` and `lost` from its own thread; the rest belongs to the loop."""
+class Delivery(msgspec.Struct, eq=False, gc=False):
+    """One held entry. The lease keeper writes `leased_at` and `lost` from its own thread; the rest belongs to the loop.
 
-    __slots__ = ("before", "ended_by", "entry_id", "envelope", "leased_at", "lost", "name", "notes", "slot", "started")
+    Made for every job and held by the thousand: a struct is made in a third of a class's time, and the garbage collector,
+    which walked over them again and again, need not know them (`slot` is the one way back to us, and is cleared).
+    """
 
-    def __init__(self, entry_id: bytes, envelope: Envelope, name: str, before: int, leased_at: float) -> None:
-        self.entry_id = entry_id
-        self.envelope = envelope
-        self.name = name
-        self.before = before
-        """Deliveries before this one: workers that died with it."""
-        self.leased_at = leased_at
-        """Monotonic time before which the server cannot have begun to count its idle time."""
-        self.lost = False
-        """Another worker has taken it over: it must not start any more."""
-        self.started = 0.0
-        """When it began to run, by `time.perf_counter`; 0 before."""
-        self.slot: asyncio.Task[Any] | None = None
-        self.ended_by: RelevoError | None = None
-        """Why its run is being ended from outside."""
-        self.notes: Notes | None = None
-        """What relevo knows beyond the envelope; None for the ordinary job."""
+    entry_id: bytes
+    envelope: Envelope
+    name: str
+    before: int
+    """Deliveries before this one: workers that died with it."""
+    leased_at: float
+    """Monotonic time before which the server cannot have begun to count its idle time."""
+    lost: bool = False
+    """Another worker has taken it over: it must not start any more."""
+    started: float = 0.0
+    """When it began to run, by `time.perf_counter`; 0 before."""
+    slot: asyncio.Task[Any] | None = None
+    """Who runs it, while it runs."""
+    ended_by: RelevoError | None = None
+    """Why its run is being ended from outside."""
+    notes: Notes | None = None
+    """What relevo knows beyond the envelope; None for the ordinary job."""
 
     @property
     def started_at_ms(self) -> float:

@@ -10,7 +10,9 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
+
+import msgspec
 
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, ReplyError, command, pack
@@ -35,7 +37,8 @@ SCRIPTS = (RETRY, DEAD_LETTER, FINISH, SETTLE_NOTED, PARK)
 _SCRIPT_BATCH = 256
 
 
-class Done(NamedTuple):
+# Structs without the collector's attention, as `Delivery` is: one of these is made for every run.
+class Done(msgspec.Struct, eq=False, gc=False):
     """A job that ran to its end; `result` is empty when nothing is to be stored."""
 
     delivery: Delivery
@@ -45,7 +48,7 @@ class Done(NamedTuple):
     """A full server refused the plain commands: it still lets a script free an entry and then write."""
 
 
-class Retry(NamedTuple):
+class Retry(msgspec.Struct, eq=False, gc=False):
     """A job that failed and runs again after `wait_ms`."""
 
     delivery: Delivery
@@ -53,7 +56,7 @@ class Retry(NamedTuple):
     member: bytes
 
 
-class Burial(NamedTuple):
+class Burial(msgspec.Struct, eq=False, gc=False):
     """A job that will not run again."""
 
     delivery: Delivery
@@ -61,7 +64,7 @@ class Burial(NamedTuple):
     attempt: int
 
 
-class Parking(NamedTuple):
+class Parking(msgspec.Struct, eq=False, gc=False):
     """A job that was told to come back after `wait_ms`; the run does not count."""
 
     delivery: Delivery
@@ -152,25 +155,33 @@ class Flush:
 
     @property
     def count(self) -> int:
-        return len(self._readers)
+        return len(self._parts)
 
     def read(self, replies: list[Reply]) -> None:
-        for take, reply in zip(self._readers, replies, strict=True):
+        for take, reply in zip(self._readers, replies, strict=False):  # nobody needs the answers to events
             take(reply)
 
     def _pack(self, outcomes: Outcomes, now: float) -> None:
-        trusted = self._desk.holdings.trusted
-        plain = [item for item in outcomes.done if item.delivery.notes is None]
-        safe = [item for item in plain if trusted(item.delivery, now) and not item.by_script]
-        if len(safe) != len(plain):
-            self._finish([item for item in plain if not trusted(item.delivery, now) or item.by_script])
+        trusted_from = now - self._desk.holdings.trust_s  # `Holdings.trusted`, without a call for each
+        safe: list[Done] = []
+        doubtful: list[Done] = []
+        noted = False
+        for item in outcomes.done:
+            delivery = item.delivery
+            if delivery.notes is not None:
+                noted = True
+            elif item.by_script or delivery.lost or delivery.leased_at <= trusted_from:
+                doubtful.append(item)
+            else:
+                safe.append(item)
+        if doubtful:
+            self._finish(doubtful)
         if safe:
             self._acknowledge(safe)
-        if outcomes.retries or outcomes.burials or outcomes.parkings or len(plain) != len(outcomes.done):
+        if noted or outcomes.retries or outcomes.burials or outcomes.parkings:
             self._pack_rest(outcomes, now)
         # Behind the settles: whoever hears "completed" finds the job gone and its result there.
         self._parts.extend(outcomes.events)
-        self._readers.extend([_ignore] * len(outcomes.events))
 
     def _pack_rest(self, outcomes: Outcomes, now: float) -> None:
         trusted = self._desk.holdings.trusted
@@ -194,7 +205,7 @@ class Flush:
         stream, group = desk.keys.stream, desk.group
         ids = [item.delivery.entry_id for item in items]
         results = [
-            command("SET", desk.keys.result(item.delivery.envelope.id), item.result, "EX", desk.result_ttl_s)
+            pack((b"SET", desk.keys.result(item.delivery.envelope.id), item.result, b"EX", desk.result_ttl_s))
             for item in items
             if item.result
         ]
@@ -203,7 +214,7 @@ class Flush:
             if isinstance(reply, ReplyError):
                 log.error("acks of queue %s refused: %s", desk.keys.queue, reply)
                 if reply.code in ("OOM", "EXECABORT"):  # a full server takes nothing into a MULTI
-                    self.kept.extend(item._replace(by_script=True) for item in items)
+                    self.kept.extend(Done(item.delivery, item.result, item.cancelled, by_script=True) for item in items)
                 return
             gone = cast("list[int]", reply).count(1) if isinstance(reply, list) else int(reply)
             self.settlement.done += gone
@@ -256,10 +267,10 @@ class Flush:
                     self.settlement.due_in_ms = soonest if known is None else min(known, soonest)
                 self.settlement.retries += ours
                 if desk.log.enabled:
-                    for delivery, wait_ms, _ in ours:
-                        envelope = delivery.envelope
+                    for item in ours:
+                        envelope, name = item.delivery.envelope, item.delivery.name
                         self.follow_ups.append(
-                            desk.log.retry_scheduled(envelope.id, delivery.name, envelope.attempt + 2, wait_ms)
+                            desk.log.retry_scheduled(envelope.id, name, envelope.attempt + 2, item.wait_ms)
                         )
 
             self._add(desk.link.script_call(RETRY, [desk.keys.stream, desk.keys.delayed], arguments), count)

@@ -35,6 +35,8 @@ class Signal(Generic[T]):
     def __init__(self) -> None:
         self.count = 0
         self.last: T | None = None
+        self.listened = False
+        """Whether anyone listens: lets a hot path spare itself making the value."""
         self._listeners: list[Callable[[T], None]] = []
 
     def emit(self, value: T) -> None:
@@ -46,15 +48,17 @@ class Signal(Generic[T]):
             except Exception:  # a listener's fault must never stop the duty it listens to
                 log.exception("a listener of a signal failed")
 
-    @property
-    def listened(self) -> bool:
-        """Whether anyone listens: lets a hot path spare itself making the value."""
-        return bool(self._listeners)
-
     def listen(self, listener: Callable[[T], None]) -> Callable[[], None]:
         """Calls `listener` on every emit until the returned function is called."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+        self.listened = True
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+            self.listened = bool(self._listeners)
+
+        return stop
 
     async def wait_for(self, wanted: Callable[[T], bool] = lambda _: True, *, timeout: float = 10.0) -> T:
         """The next value that `wanted` accepts."""

@@ -97,6 +97,7 @@ class Reader:
         self._max_payload = max_payload
         self._max_stalled = max_stalled
         self._ask_for_notes = command("HLEN", keys.notes)
+        self._names: dict[bytes, str] = {}
         self._room = asyncio.Event()
         self._stopping = False
         self._had_work = False
@@ -304,7 +305,8 @@ class Reader:
             letter = (Reason.OVERSIZE_PAYLOAD, f"{len(data)} bytes, the limit is {self._max_payload}", data, b"")
         else:
             try:
-                return Delivery(entry_id, Envelope.decode(data), raw_name.decode(), before, sent_at)
+                name = self._names.get(raw_name) or self._name(raw_name)
+                return Delivery(entry_id, Envelope.decode(data), name, before, sent_at)
             except Undecodable as error:
                 letter = (Reason.DECODE_FAILED, error.reason, data, b"")
             except UnicodeDecodeError:
@@ -313,6 +315,12 @@ class Reader:
         self._holdings.hold(rejected)
         self._bury(rejected, *letter)
         return None
+
+    def _name(self, raw: bytes) -> str:
+        name = raw.decode()
+        if len(self._names) < 1000:  # names are few; a producer who makes them up must not fill our memory
+            self._names[raw] = name
+        return name
 
     def _survived(self, delivery: Delivery) -> bool:
         """Whether a job of a dead worker gets another chance. Crashes are counted by the group, apart from retries."""

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from time import perf_counter as clock
 
 from relevo.broker.resp import command
 from relevo.engine.admission import Admission
@@ -25,6 +26,8 @@ from relevo.wire.payload import MSGPACK, Codec
 log = logging.getLogger("relevo.runner")
 
 _TURN_S = 0.005
+_RATE_S = 0.01
+"""Over how long the rate is taken: reads grow with it, and until it is known a worker reads no more than its slots hold."""
 
 
 class Runner:
@@ -60,6 +63,8 @@ class Runner:
         self._line: deque[Delivery] = deque()
         self._parked: deque[asyncio.Future[None]] = deque()
         self._slots: list[asyncio.Task[None]] = []
+        self._turn_ends = 0.0
+        self._yielded = False
         self._stopping = False
         self._finished = 0
         self._rate = 0.0
@@ -71,7 +76,7 @@ class Runner:
     def demand(self) -> Demand:
         now = time.monotonic()
         since = now - self._rate_at
-        if since >= 0.05:
+        if since >= _RATE_S:
             latest = (self._finished - self._rate_from) / since
             self._rate = latest if latest > self._rate else (self._rate + latest) / 2
             self._rate_at, self._rate_from = now, self._finished
@@ -86,16 +91,26 @@ class Runner:
             self.accept(deliveries)
 
     def accept(self, deliveries: list[Delivery]) -> None:
+        """Wakes one slot. Handlers that never wait are done with the whole line in its turn, and to wake the other slots for
+        nothing would cost as much as the jobs; the end of the turn tells whether they are needed."""
         self._line.extend(deliveries)
-        wake = min(len(deliveries), self._concurrency)
-        while wake and self._parked:
+        self._wake(1)
+
+    def _end_turn(self) -> None:
+        """Slots together have one turn of the loop at a time, and a short one: it also has to read and to settle."""
+        if self._line and not self._yielded:  # whoever had the word waits in a handler: the others are needed
+            self._wake(min(len(self._line), self._concurrency))
+        self._turn_ends, self._yielded = 0.0, False
+
+    def _wake(self, slots: int) -> None:
+        while slots and self._parked:
             parked = self._parked.popleft()
             if not parked.done():
                 parked.set_result(None)
-                wake -= 1
-        while wake and len(self._slots) < self._concurrency:
+                slots -= 1
+        while slots and len(self._slots) < self._concurrency:
             self._slots.append(asyncio.create_task(self._slot(), name="relevo-slot"))
-            wake -= 1
+            slots -= 1
 
     def take_unstarted(self) -> list[Delivery]:
         """Empties the line; the caller hands these back."""
@@ -135,79 +150,102 @@ class Runner:
     # --- a slot --------------------------------------------------------------------------------------------------------
 
     async def _slot(self) -> None:
-        line, parked = self._line, self._parked
-        loop, me = asyncio.get_running_loop(), asyncio.current_task()
-        turn_ends = 0.0
+        """Runs one job after the other. One coroutine for all of it, and one look at the clock a job: at these rates a call
+        more is felt. What is rare is done elsewhere."""
+        line, running, verdicts, handler, spans = self._line, self.running, self._verdicts, self._handler, self._spans
+        me = asyncio.current_task()
         QUEUE.set(self._keys.queue)
-        while True:
-            if not line:
-                if self._stopping:
-                    return
-                self.on_free()
-                future = loop.create_future()
-                parked.append(future)
-                await future
-                turn_ends = loop.time() + _TURN_S
-                continue
-            if self._stopping:
-                return
-            if loop.time() > turn_ends:  # handlers that never wait must not keep the loop from reading and settling
-                turn_ends = loop.time() + _TURN_S
-                await asyncio.sleep(0)
+        now = clock()
+        while not self._stopping:
+            if not line or now > self._turn_ends:
+                now = await self._next_word()
                 continue
             delivery = line.popleft()
             DELIVERY.set(delivery)
-            if delivery.lost:
-                self._holdings.pop(delivery.entry_id, None)
-                log.warning("job %s was taken over before it started here", delivery.envelope.id)
+            job = self._begin(delivery)
+            if job is None:
                 continue
-            delivery.slot = me
-            await self._run(delivery)
+            if job.id in self.cancelled and await self._was_cancelled(delivery):
+                now = clock()
+                continue
+            if verdicts.tells:
+                verdicts.started(delivery)
+            notes, result = delivery.notes, b""
+            traced = spans.always if notes is None else spans.wanted(notes)
+            delivery.slot, delivery.started = me, now
+            running[delivery.entry_id] = delivery
+            try:
+                value = await (spans.run(handler, job, notes) if traced else handler(job))
+                if value is not None and (self._store_results or (notes is not None and notes.flow is not None)):
+                    result = self._encode(value, delivery.name)
+            except asyncio.CancelledError as cancelled:
+                now = clock()
+                if not self._stop_of_one(delivery, cancelled, now - delivery.started):
+                    raise  # we are leaving: the delivery stays in `running` and is handed back
+            except Exception as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+                now = clock()
+                self._failed(delivery, error, now - delivery.started)
+            else:
+                now = clock()
+                if delivery.ended_by is None:
+                    verdicts.done(delivery, result, now - delivery.started)
+                else:  # the handler would not stop: what it returned no longer counts
+                    self._ended(delivery, delivery.ended_by, now - delivery.started)
+            delivery.slot = None
+            del running[delivery.entry_id]
+            self._finished += 1
 
-    async def _run(self, delivery: Delivery) -> None:
+    async def _next_word(self) -> float:
+        """Waits until this slot may look at the line again; the time then."""
+        loop = asyncio.get_running_loop()
+        if not self._line:
+            self.on_free()
+            future = loop.create_future()
+            self._parked.append(future)
+            await future
+        elif not self._turn_ends:
+            self._turn_ends = clock() + _TURN_S
+            loop.call_soon(self._end_turn)
+        else:
+            self._yielded = True
+            await asyncio.sleep(0)
+        return clock()
+
+    def _begin(self, delivery: Delivery) -> Job | None:
+        """The job for the handler, or None when it does not run."""
         envelope, verdicts = delivery.envelope, self._verdicts
+        if delivery.lost:
+            self._holdings.pop(delivery.entry_id, None)
+            log.warning("job %s was taken over before it started here", envelope.id)
+            return None
         try:
             data = self._decode(envelope.payload)
         except Undecodable as error:
             verdicts.undecodable(delivery, error.reason)
-            return
-        if envelope.attempt >= verdicts.attempts_allowed(delivery):
+            return None
+        if envelope.attempt >= (
+            verdicts.max_attempts if envelope.retry is None else verdicts.attempts_allowed(delivery)
+        ):
             verdicts.exhausted(delivery)
-            return
+            return None
+        notes = delivery.notes
+        flow = None if notes is None else notes.flow
+        return Job(envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self.reports, flow)
+
+    async def _was_cancelled(self, delivery: Delivery) -> bool:
         # Asked again: the id may have been used anew since the marks were last looked at.
-        if envelope.id in self.cancelled and await self.is_marked(envelope.id):
-            verdicts.cancelled(delivery, self._forget(envelope.id), 0.0)
-            return
-        verdicts.started(delivery)
-        job = Job(envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self.reports)
-        traced = self._spans.always
-        if delivery.notes is not None:
-            job.flow = delivery.notes.flow
-            traced = self._spans.wanted(delivery.notes)
-        delivery.started = started = time.perf_counter()
-        self.running[delivery.entry_id] = delivery
-        try:
-            value = await (self._handler(job) if not traced else self._spans.run(self._handler, job, delivery.notes))
-            wanted = self._store_results or (delivery.notes is not None and delivery.notes.flow is not None)
-            result = self._encode(value, delivery.name) if wanted and value is not None else b""
-        except asyncio.CancelledError as cancelled:
-            if not self._stop_of_one(delivery, cancelled, time.perf_counter() - started):
-                raise  # we are leaving: the delivery stays in `running` and is handed back
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is its outcome
-            duration = time.perf_counter() - started
-            if delivery.ended_by is not None:
-                self._ended(delivery, delivery.ended_by, duration)
-            elif isinstance(error, RateLimited):
-                verdicts.parked(delivery, error, duration)
-            else:
-                verdicts.failed(delivery, error, duration)
+        if not await self.is_marked(delivery.envelope.id):
+            return False
+        self._verdicts.cancelled(delivery, self._forget(delivery.envelope.id), 0.0)
+        return True
+
+    def _failed(self, delivery: Delivery, error: Exception, duration: float) -> None:
+        if delivery.ended_by is not None:
+            self._ended(delivery, delivery.ended_by, duration)
+        elif isinstance(error, RateLimited):
+            self._verdicts.parked(delivery, error, duration)
         else:
-            if delivery.ended_by is not None:  # the handler would not stop: what it returned no longer counts
-                self._ended(delivery, delivery.ended_by, time.perf_counter() - started)
-            else:
-                verdicts.done(delivery, result, time.perf_counter() - started)
-        del self.running[delivery.entry_id]
-        self._finished += 1
+            self._verdicts.failed(delivery, error, duration)
 
     # --- ending one run --------------------------------------------------------------------------------------------------
 

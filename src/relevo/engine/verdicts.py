@@ -33,25 +33,26 @@ class Verdicts:
 
     def __init__(self, settler: Settler, events: EventLog, *, max_attempts: int, retry: RetryDefaults) -> None:
         self.outcomes: Signal[Outcome] = Signal()
+        self.tells = events.enabled
+        self.max_attempts = max_attempts
         self._settler = settler
         self._log = events
-        self._max_attempts = max_attempts
         self._retry_defaults = retry
 
     def attempts_allowed(self, delivery: Delivery) -> int:
         retry = delivery.envelope.retry
-        return self._max_attempts if retry is None or retry.max_attempts is None else retry.max_attempts
+        return self.max_attempts if retry is None or retry.max_attempts is None else retry.max_attempts
 
     def started(self, delivery: Delivery) -> None:
-        if self._log.enabled:
+        if self.tells:
             envelope = delivery.envelope
             self._settler.event(self._log.active(envelope.id, delivery.name, envelope.attempt + 1))
 
     def done(self, delivery: Delivery, result: bytes, duration: float) -> None:
-        envelope, name = delivery.envelope, delivery.name
-        attempt = envelope.attempt + 1
-        if self._log.enabled:
-            self._settler.event(self._log.completed(envelope.id, name, attempt, int(duration * 1e6)))
+        if self.tells:
+            envelope = delivery.envelope
+            packed = self._log.completed(envelope.id, delivery.name, envelope.attempt + 1, int(duration * 1e6))
+            self._settler.event(packed)
         self._settler.done(delivery, result)
         if self.outcomes.listened:
             self._tell("ok", delivery, duration)

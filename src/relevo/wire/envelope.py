@@ -5,7 +5,7 @@ The payload is bytes inside the envelope (msgpack in msgpack), so an engine can 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 import msgspec
@@ -13,8 +13,10 @@ import msgspec
 from relevo.errors import Undecodable
 from relevo.wire.retry import RetryOverride
 
+Natural = Annotated[int, msgspec.Meta(ge=0)]
 
-class Envelope(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+
+class Envelope(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """One job as it travels.
 
     >>> Envelope.decode(Envelope("01J9", b"\\xc0", 1_700_000_000_000).encode())
@@ -23,8 +25,8 @@ class Envelope(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
     id: str
     payload: bytes
-    created_at_ms: int
-    attempt: int = 0
+    created_at_ms: Natural
+    attempt: Natural = 0
     retry: RetryOverride | None = None
 
     def encode(self) -> bytes:
@@ -39,12 +41,9 @@ class Envelope(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     def decode(data: bytes) -> Envelope:
         """The envelope in `data`, or `Undecodable`. Accepts every form ChasquiMQ's own reader accepts."""
         try:
-            envelope = _decode(data)
+            return _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError):  # msgspec lets the latter through for text that is not UTF-8
             return _decode_leniently(data)
-        if envelope.attempt < 0 or envelope.created_at_ms < 0:
-            raise Undecodable(size=len(data), what="job envelope", reason="a negative time or attempt")
-        return envelope
 
 
 encode_bare = msgspec.msgpack.Encoder().encode
@@ -78,9 +77,6 @@ def _decode_leniently(data: bytes) -> Envelope:
     if len(items) > 1 and isinstance(items[1], str):  # msgspec would read text as base64
         raise Undecodable(size=len(data), what="job envelope", reason="a payload that is text")
     try:
-        envelope = msgspec.convert(items, Envelope)
+        return msgspec.convert(items, Envelope)
     except msgspec.ValidationError as error:
         raise Undecodable(size=len(data), what="job envelope", reason=str(error)) from error
-    if envelope.attempt < 0 or envelope.created_at_ms < 0:
-        raise Undecodable(size=len(data), what="job envelope", reason="a negative time or attempt")
-    return envelope

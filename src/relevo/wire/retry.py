@@ -7,7 +7,7 @@ import random
 import msgspec
 
 
-class Backoff(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class Backoff(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
     """`[kind, delay_ms, max_delay_ms, multiplier, jitter_ms]`: five slots, always all of them.
 
     >>> Backoff("fixed", 250).wait_ms(3, RetryDefaults(jitter_ms=0))
@@ -34,7 +34,7 @@ class Backoff(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
         )
 
 
-class RetryOverride(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class RetryOverride(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
     """`[max_attempts, backoff]`, the fifth element of an envelope; both slots are always there."""
 
     max_attempts: int | None = None
