@@ -2,6 +2,9 @@
 
 import signal
 
+import psycopg
+from psycopg import sql
+
 from tests.servers.database import DatabaseServer
 from tests.servers.programs import POSTGRES
 
@@ -13,9 +16,15 @@ class PostgresServer(DatabaseServer):
     kind = POSTGRES
     ends_with = signal.SIGINT  # fast shutdown: does not wait for clients
 
-    def url(self, driver: str) -> str:
+    def url(self, driver: str, database: str = "postgres") -> str:
         """SQLAlchemy's address of it, for `psycopg` or `asyncpg`."""
-        return f"postgresql+{driver}://postgres@127.0.0.1:{self.port}/postgres"
+        return f"postgresql+{driver}://postgres@127.0.0.1:{self.port}/{database}"
+
+    def create(self, database: str) -> None:
+        """Makes one more database."""
+        address = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
 
     def refuses_root(self) -> bool:
         return True

@@ -60,3 +60,13 @@ def minted_ms(job_id: str) -> int | None:
 
 
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
+
+
+def first_id(ms: int) -> str:
+    """The lowest id that could be minted at a moment: ids from it on are of that moment or later.
+
+    >>> first_id(1_700_000_000_000) < IdMint()(1_700_000_000_000) < first_id(1_700_000_000_001)
+    True
+    """
+    ms = min(max(ms, 0), 2**48 - 1)
+    return "".join(_ALPHABET[(ms >> shift) & 31] for shift in range(45, -5, -5)) + "0" * 16

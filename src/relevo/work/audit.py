@@ -97,16 +97,7 @@ class Audit:
         query = _matching(caller, wanted).where(audit.c.id < before_id).order_by(audit.c.id.desc()).limit(limit + 1)
         async with self._database.connect() as connection:
             rows = (await connection.execute(query)).mappings().all()
-        entries = [
-            AuditEntry(
-                **{
-                    **row,
-                    "before": None if row["before"] is None else msgspec.Raw(row["before"]),
-                    "after": None if row["after"] is None else msgspec.Raw(row["after"]),
-                }
-            )
-            for row in rows[:limit]
-        ]
+        entries = [_entry(row) for row in rows[:limit]]
         return Page(entries, cursor_at("audit", entries[-1].id) if len(rows) > limit else None)
 
 
@@ -142,3 +133,10 @@ def _matching(caller: Caller, wanted: AuditFilter) -> Select[Any]:
     if wanted.until is not None:
         query = query.where(audit.c.at < wanted.until)
     return query
+
+
+def _entry(row: Any) -> AuditEntry:
+    fields = dict(row)
+    for name in ("before", "after"):
+        fields[name] = None if fields[name] is None else msgspec.Raw(fields[name])
+    return AuditEntry(**fields)

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, and_, insert, select, update
@@ -238,7 +238,7 @@ def _key(row: Any) -> ApiKey:
 
 
 def _permissions(text: str) -> list[Permission]:
-    return [cast("Permission", word) for word in text.split(",") if word in PERMISSIONS]
+    return [word for word in text.split(",") if word in PERMISSIONS]
 
 
 def _set(text: str | None) -> frozenset[str] | None:

@@ -263,17 +263,12 @@ def record_query() -> Select[Any]:
 
 
 def record_of(row: Any) -> QueueRecord:
-    return QueueRecord(
-        **{
-            **row,
-            "system": bool(row["system"]),
-            "dead_letter_expired": bool(row["dead_letter_expired"]),
-            "aging_crosses_tiers": bool(row["aging_crosses_tiers"]),
-            "audit_to_queue": bool(row["audit_to_queue"]),
-            "backoff_multiplier": float(row["backoff_multiplier"]),
-            "events_to_queue": msgspec.json.decode(row["events_to_queue"], type=frozenset[str]),
-        }
-    )
+    fields = dict(row)
+    for name in ("system", "dead_letter_expired", "aging_crosses_tiers", "audit_to_queue"):
+        fields[name] = bool(fields[name])
+    fields["backoff_multiplier"] = float(fields["backoff_multiplier"])
+    fields["events_to_queue"] = msgspec.json.decode(fields["events_to_queue"], type=frozenset[str])
+    return QueueRecord(**fields)
 
 
 def queue_row(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from sqlalchemy import insert, select
@@ -47,7 +48,7 @@ class Tenants:
     async def create(self, slug: str, *, display_name: str = "", actor: str = "cli", request_id: str = "cli") -> Tenant:
         require_slug(slug, "tenant")
         now = self._now_ms()
-        row = {"slug": slug, "display_name": display_name or slug, "state": "active", "created_at": now}
+        row: dict[str, Any] = {"slug": slug, "display_name": display_name or slug, "state": "active", "created_at": now}
         try:
             async with self._database.begin() as connection:
                 made = (await connection.execute(insert(tenants).values(row))).inserted_primary_key

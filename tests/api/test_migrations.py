@@ -1,0 +1,59 @@
+"""The migrations make exactly the tables the program works with, on every database."""
+
+import uuid
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from relevo.errors import StoreOutdated
+from relevo.work.store import schema
+from relevo.work.store.database import Database
+from tests.servers.mariadb import MariaDbServer
+from tests.servers.postgres import PostgresServer
+
+STORES = ("sqlite", "postgresql", "mariadb")
+
+
+@pytest.fixture(params=STORES)
+async def empty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Database]:
+    """A database without tables, one of each kind."""
+    name = f"m{uuid.uuid4().hex[:12]}"
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/work.db"
+    elif request.param == "postgresql":
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        postgres.create(name)
+        url = postgres.url("asyncpg", name)
+    else:
+        mariadb: MariaDbServer = request.getfixturevalue("mariadb")
+        mariadb.create(name)
+        url = mariadb.url("asyncmy", name)
+    database = Database(url)
+    yield database
+    await database.close()
+
+
+async def test_the_migrations_make_the_tables_of_the_program(empty: Database) -> None:
+    assert await schema.upgrade(empty) == (None, schema.head())
+    assert await schema.differences(empty) == []
+
+
+async def test_an_upgrade_of_what_is_up_to_date_changes_nothing(empty: Database) -> None:
+    await schema.upgrade(empty)
+    assert await schema.upgrade(empty) == (schema.head(), schema.head())
+    await schema.require_head(empty)
+
+
+async def test_a_database_without_tables_is_named_outdated(empty: Database) -> None:
+    with pytest.raises(StoreOutdated, match="relevo db upgrade"):
+        await schema.require_head(empty)
+
+
+async def test_a_missing_index_is_found(empty: Database) -> None:
+    await schema.upgrade(empty)
+    on = " ON relevo_messages" if empty.dialect == "mariadb" else ""
+    async with empty.begin() as connection:
+        await connection.execute(text(f"DROP INDEX ix_relevo_messages_scope{on}"))
+    assert await schema.differences(empty) == ["add_index ix_relevo_messages_scope"]
