@@ -5,12 +5,12 @@ import json
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 
 from relevo import Job, Queue, Worker
 from tests.acceptance.conftest import COMMAND, Cli, relevo
+from tests.servers.process import wait_until
 from tests.servers.server import Server
 
 
@@ -182,10 +182,7 @@ async def _fail_once_then_succeed(url: str, queue_name: str) -> None:
 
 def _wait_for_client(server: Server, name: str) -> None:
     """Until the process has connected: a signal before that would test Python's start, not ours."""
-    deadline = time.monotonic() + 30
-    while f"name={name}".encode() not in server.call("CLIENT", "LIST"):
-        assert time.monotonic() < deadline, f"{name} did not connect"
-        time.sleep(0.05)
+    wait_until(lambda: f"name={name}".encode() in server.call("CLIENT", "LIST"), f"{name} to connect", timeout=30)
 
 
 def test_json_is_read_by_programs_whatever_the_data(valkey: Server, cli: Cli, queue_name: str) -> None:

@@ -20,7 +20,7 @@ from tests.servers.process import free_port
 from tests.servers.server import Server
 
 APP = """
-import asyncio, os, time
+import asyncio, os, threading
 from contextlib import asynccontextmanager
 from relevo import Batch, Job, TaskContext, Tasks
 
@@ -54,12 +54,12 @@ async def nap() -> None:
 @tasks.task()
 def block() -> None:
     print(f"blocks in {os.getpid()}", flush=True)
-    time.sleep(3600)
+    threading.Event().wait()
 
 @tasks.task()
 async def freeze() -> None:
     print(f"freezes {os.getpid()}", flush=True)
-    time.sleep(3600)
+    threading.Event().wait()
 
 @tasks.task()
 async def crash() -> None:

@@ -11,6 +11,7 @@ from relevo import BackoffSpec, Batch, Job, Queue, UnrecoverableError
 from relevo.errors import BadArgument, WrongType
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
+from tests.patience import until
 
 
 class Calls:
@@ -116,8 +117,7 @@ async def test_a_job_cancelled_while_it_waits_for_company_is_not_in_the_batch(
     calls = Calls()
     async with worker_of(Batch(calls, size=3, linger_ms=60_000), concurrency=3) as worker:
         jobs = await queue.add_bulk(numbered(2))
-        while len(worker.runner.running) < 2:  # noqa: ASYNC110 - a start has no signal
-            await asyncio.sleep(0.005)
+        await until(lambda: len(worker.runner.running) == 2)
         await queue.cancel(jobs[0].id)
         await worker.until(done=1)
         await queue.add_bulk([{"name": "row", "data": at} for at in (2, 3)])
@@ -158,8 +158,7 @@ async def test_a_shutdown_waits_for_a_batch_that_ends_in_time(queue: Queue, work
     calls = Calls()
     async with worker_of(Batch(calls, size=100, linger_ms=100)) as worker:
         await queue.add_bulk(numbered(3))
-        while len(worker.runner.running) < 3:  # noqa: ASYNC110 - a start has no signal
-            await asyncio.sleep(0.005)
+        await until(lambda: len(worker.runner.running) == 3)
     assert (worker.total.done, await group.length()) == (3, 0)
 
 

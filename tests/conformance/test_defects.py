@@ -14,6 +14,7 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import Group
+from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
 from tests.servers.server import Client, Server
 
@@ -39,14 +40,12 @@ async def test_defect_01_a_job_delivered_as_often_as_allowed_does_not_run_once_m
 
 
 async def test_defect_02_a_handler_longer_than_the_idle_limit_runs_once(queue: Queue, worker_of: WorkerOf) -> None:
-    runs = Runs()
-
-    async def slow(job: Job) -> None:
-        await runs(job)
-        await asyncio.sleep(1.2)
-
-    async with worker_of(slow, claim_min_idle_ms=400) as worker:
+    runs = HeldRuns()
+    async with worker_of(runs, claim_min_idle_ms=400) as worker:
         await queue.add("report", {})
+        await runs.until(1)
+        await worker.outlast_the_idle_limit()
+        runs.let_go()
         total = await worker.until(done=1)
     assert len(runs.jobs) == 1
     assert total.lost == 0

@@ -10,7 +10,8 @@ from relevo.errors import EventsTrimmed
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.runs import Runs
-from tests.servers.server import Client
+from tests.patience import until
+from tests.servers.server import Client, Server
 
 
 async def collect(events: QueueEvents, last: str, *, of: str | None = None, count: int = 1) -> list[QueueEvent]:
@@ -173,11 +174,15 @@ async def test_events_trimmed_before_they_were_read_are_said_to_be_so(
     assert (gap.value.last_id, gap.value.first_id) == (ids[0], ids[3])
 
 
-async def test_a_reader_that_closes_ends_its_loop(queue: Queue) -> None:
+def reads_block(server: Server) -> bool:
+    return any(b" flags=b " in process.call("CLIENT", "LIST") for process in server.processes)
+
+
+async def test_a_reader_that_closes_ends_its_loop(queue: Queue, server: Server) -> None:
     events = queue.events()
     await events.ready()
     reading = asyncio.ensure_future(collect(events, "never"))
-    await asyncio.sleep(0.05)  # into the blocked read
+    await until(lambda: reads_block(server))
     await events.close()
     assert await asyncio.wait_for(reading, 10) == []
 

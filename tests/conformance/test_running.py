@@ -18,7 +18,7 @@ from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import Group
 from tests.conformance.held import WARM_UP, HeldRuns
 from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
+from tests.conformance.watched import WatchedWorker, until_done
 from tests.patience import forever, turn
 from tests.servers.server import Client
 
@@ -72,7 +72,7 @@ async def test_a_slot_lives_on_after_a_timeout(queue: Queue, worker_of: WorkerOf
             await forever()
         await turn()
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:  # both count the cancellations of their task
-            tasks.create_task(asyncio.sleep(0))
+            tasks.create_task(turn())
 
     async with worker_of(handle, job_timeout_s=0.05, concurrency=1) as worker:
         for _ in range(3):
@@ -213,7 +213,7 @@ async def test_a_handler_that_swallows_its_cancellation_is_still_cancelled(queue
     async def handle(job: Job) -> str:
         begun.set()
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(60 if job.name == "stubborn" else 0)
+            await (forever() if job.name == "stubborn" else turn())
         return "a result nobody wants"
 
     async with worker_of(handle, store_results=True, concurrency=1) as worker:
@@ -347,12 +347,12 @@ async def test_a_plain_function_longer_than_the_idle_limit_runs_once_and_stops_n
     queue: Queue, worker_of: WorkerOf
 ) -> None:
     calls: list[str] = []
-    other = threading.Event()
+    other, enough = threading.Event(), threading.Event()
 
     def handle(job: Job) -> None:
         calls.append(job.name)
         if job.name == "long":
-            time.sleep(0.7)
+            assert enough.wait(40)
             assert other.is_set()  # the other one ran meanwhile
         else:
             other.set()
@@ -363,9 +363,10 @@ async def test_a_plain_function_longer_than_the_idle_limit_runs_once_and_stops_n
     ):
         await queue.add("long", {}, attempts=1)
         await queue.add("other", {})
-        async with asyncio.timeout(20):
-            while worker.total.done + second.total.done < 2:  # noqa: ASYNC110 - either of the two may run either
-                await asyncio.sleep(0.01)
+        await until_done(worker, second, done=1)
+        await worker.outlast_the_idle_limit()
+        enough.set()
+        await until_done(worker, second, done=2)
     assert sorted(calls) == ["long", "other"]
 
 

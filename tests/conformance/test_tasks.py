@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -15,6 +14,7 @@ from relevo import BackoffSpec, Depends, Queue, TaskContext, Tasks
 from relevo.errors import BadArgument, BadTask
 from tests.conformance import process_tasks
 from tests.conformance.conftest import QueueOf, WorkerOf
+from tests.conformance.watched import until_done
 from tests.patience import forever
 
 AT_ONCE = BackoffSpec.fixed(1)
@@ -150,12 +150,12 @@ async def test_a_plain_task_longer_than_the_idle_limit_runs_once_and_stops_nobod
 ) -> None:
     tasks: Tasks[None] = Tasks()
     calls: list[str] = []
-    quick_ran = threading.Event()
+    quick_ran, enough = threading.Event(), threading.Event()
 
     @tasks.task()
     def long() -> str:
         calls.append("long")
-        time.sleep(0.7)
+        assert enough.wait(40)
         return f"quick ran meanwhile: {quick_ran.is_set()}"
 
     @tasks.task()
@@ -164,9 +164,12 @@ async def test_a_plain_task_longer_than_the_idle_limit_runs_once_and_stops_nobod
         quick_ran.set()
 
     options = {"claim_min_idle_ms": 200, "store_results": True}
-    async with worker_of(tasks, **options), worker_of(tasks, **options):
+    async with worker_of(tasks, **options) as worker, worker_of(tasks, **options) as second:
         job = await long.enqueue(queue)
         await quick.enqueue(queue)
+        await until_done(worker, second, done=1)
+        await worker.outlast_the_idle_limit()
+        enough.set()
         assert await job.wait_for_result(timeout=20) == "quick ran meanwhile: True"
     assert sorted(calls) == ["long", "quick"]
 

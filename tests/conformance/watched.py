@@ -1,6 +1,7 @@
 """A worker whose settled jobs are counted from its start, so that a test may wait for a total."""
 
 import asyncio
+import time
 from typing import Any
 
 from relevo import Handler, Worker
@@ -37,3 +38,23 @@ class WatchedWorker(Worker):
         self.total.dead += settlement.dead
         self.total.lost += settlement.lost
         self._grown.set()
+
+    async def outlast_the_idle_limit(self) -> None:
+        """Until whoever was to lose his lease would have lost it, by the server's clock; renewals come several times in it."""
+        began = time.monotonic()
+        while time.monotonic() - began < 2 * self.holdings.idle_s:
+            await self.leases.renewed.wait_for(timeout=20)
+
+
+async def until_done(*workers: WatchedWorker, done: int, timeout: float = 20.0) -> None:
+    """Waits until the workers have done so many jobs together."""
+    grown = asyncio.Event()
+    stops = [worker.settled.listen(lambda _: grown.set()) for worker in workers]
+    try:
+        async with asyncio.timeout(timeout):
+            while sum(worker.total.done for worker in workers) < done:
+                grown.clear()
+                await grown.wait()
+    finally:
+        for stop in stops:
+            stop()

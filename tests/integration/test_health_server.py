@@ -12,6 +12,7 @@ import pytest
 from relevo import HealthServer, Job, Metrics, Worker
 from relevo.errors import CannotListen
 from tests.conftest import Launch
+from tests.patience import until
 from tests.servers.server import Redis86, Server
 
 
@@ -40,13 +41,11 @@ async def ready(server: HealthServer) -> tuple[int, Any]:
 
 async def reading(worker: Worker) -> None:
     """Health is asked, not told: a probe does the same."""
-    while not worker.health().can_claim:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: worker.health().can_claim, timeout=30)
 
 
 async def not_reading(worker: Worker) -> None:
-    while worker.health().can_claim:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: not worker.health().can_claim)
 
 
 @pytest.fixture
@@ -61,11 +60,11 @@ async def test_ready_means_that_every_worker_can_claim(redis86: Server, queue_na
     async with HealthServer(workers, port=0) as server:
         assert (await ready(server))[0] == 503
         async with workers[0]:
-            await asyncio.wait_for(reading(workers[0]), 20)
+            await reading(workers[0])
             status, told = await ready(server)
             assert (status, [each["reason"] for each in told["workers"]]) == (503, ["", "not running"])
             async with workers[1]:
-                await asyncio.wait_for(reading(workers[1]), 20)
+                await reading(workers[1])
                 assert (await ready(server))[0] == 200
 
 
@@ -73,7 +72,7 @@ async def test_a_worker_without_its_server_is_alive_and_not_ready(launch: Launch
     redis = launch(Redis86)
     worker = Worker(queue_name, handle, redis_url=redis.url, read_block_ms=50, shutdown_deadline_s=0.1)
     async with HealthServer([worker], port=0) as server, worker:
-        await asyncio.wait_for(reading(worker), 20)
+        await reading(worker)
         redis.kill()
         async with asyncio.timeout(20):
             while (await ready(server))[0] == 200:
@@ -89,11 +88,11 @@ async def test_an_idle_worker_is_ready_again_when_its_server_is_back(launch: Lau
     redis = launch(Redis86)
     worker = Worker(queue_name, handle, redis_url=redis.url, read_block_ms=50)
     async with HealthServer([worker], port=0) as server, worker:
-        await asyncio.wait_for(reading(worker), 20)
+        await reading(worker)
         redis.kill()
-        await asyncio.wait_for(not_reading(worker), 20)
+        await not_reading(worker)
         redis.restart()
-        await asyncio.wait_for(reading(worker), 30)
+        await reading(worker)
         assert (await ready(server))[0] == 200
 
 
@@ -101,7 +100,7 @@ async def test_a_paused_worker_is_ready(redis86: Server, queue_name: str) -> Non
     worker = Worker(queue_name, handle, redis_url=redis86.url, read_block_ms=50)
     worker.pause()
     async with HealthServer([worker], port=0) as server, worker:
-        await asyncio.wait_for(reading(worker), 20)
+        await reading(worker)
         status, told = await ready(server)
     assert (status, told["workers"][0]["reason"]) == (200, "paused")
 

@@ -1,6 +1,5 @@
 """The server did what it was asked, and its answer was lost on the way: nothing is done twice, nothing is forgotten."""
 
-import asyncio
 import time
 from typing import Any
 
@@ -10,6 +9,7 @@ from relevo import Job, Queue
 from relevo.wire.keys import QueueKeys
 from tests.conformance.runs import Runs
 from tests.integration.staff import Staff
+from tests.patience import until
 from tests.servers.proxy import Fate, Proxy
 from tests.servers.server import Server
 
@@ -61,8 +61,7 @@ async def test_a_bulk_of_all_sorts_is_added_once(fate: Fate, redis86: Server, qu
 async def lose_the_next_answer(proxy: Proxy) -> None:
     """To the next read of an idle worker; it is sent when the one under way ends, and waits for a job when we return."""
     proxy.fates.append(Fate.CUT_AFTER)
-    while proxy.fates:  # noqa: ASYNC110 - the proxy has no signal
-        await asyncio.sleep(0.01)
+    await until(lambda: not proxy.fates)
 
 
 async def test_jobs_in_a_lost_answer_to_a_read_are_taken_up_at_once(redis86: Server, staff: Staff) -> None:
@@ -108,8 +107,7 @@ async def test_jobs_whose_notes_could_not_be_fetched_are_taken_up_again(redis86:
     redis86.call("HSET", keys.notes, "of another job", b"\x80")
     async with Proxy(redis86.url) as proxy:
         worker = await staff.worker(proxy.url, runs, claim_min_idle_ms=LONG_IDLE_MS, read_block_ms=3000, **QUIET)
-        while b"name=relevo-read" not in blocked_clients(redis86):  # noqa: ASYNC110 - only the server knows
-            await asyncio.sleep(0.01)
+        await until(lambda: b"name=relevo-read" in blocked_clients(redis86))
         proxy.fates.append(Fate.CUT_BEFORE)  # the read is under way: next are the notes of what it finds
         job = await queue.add("job", {})
         await worker.until(done=1)

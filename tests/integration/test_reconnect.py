@@ -14,7 +14,7 @@ from tests.conformance.runs import Runs
 from tests.conformance.watched import WatchedWorker
 from tests.conftest import Launch
 from tests.integration.staff import Staff
-from tests.patience import turn
+from tests.patience import turn, until
 from tests.servers.acl import AclUser
 from tests.servers.process import free_port
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server, SingleServer
@@ -24,9 +24,7 @@ KINDS = pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey], ids=l
 
 async def until_health(worker: WatchedWorker, can_claim: bool) -> None:
     """Health is asked, not told: a probe does the same."""
-    async with asyncio.timeout(20):
-        while worker.health().can_claim is not can_claim:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: worker.health().can_claim is can_claim)
 
 
 @KINDS
@@ -44,7 +42,7 @@ async def test_workers_and_producers_resume_after_redis_was_killed_and_restarted
     assert worker.health().reason
     waiting = asyncio.ensure_future(queue.add("meanwhile", {}))
     delayed = asyncio.ensure_future(queue.add("later", {}, delay_ms=10, job_id="later"))
-    await asyncio.sleep(0.2)  # it is away for a while, and the adds wait
+    await turn()
     assert not waiting.done()
     server.restart()
     await waiting
@@ -206,9 +204,7 @@ async def test_a_worker_that_may_not_sign_in_says_so_and_starts_when_it_may(
     with AclUser(redis7, password="right") as user:
         redis7.call("ACL", "SETUSER", "app", "resetpass", ">other")
         starting = asyncio.ensure_future(staff.worker(user.url, Runs()))
-        async with asyncio.timeout(10):
-            while not any("WRONGPASS" in record.getMessage() for record in caplog.records):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: any("WRONGPASS" in record.getMessage() for record in caplog.records))
         redis7.call("ACL", "SETUSER", "app", ">right")
         worker = await starting
         await queue.add("job", {})

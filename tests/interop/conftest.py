@@ -1,12 +1,12 @@
 """Fixtures of the tests with PyPI's chasquimq: both libraries on one queue of a Redis 8.6, which chasquimq needs."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
 
 from relevo.wire.keys import QueueKeys
+from tests import patience
 from tests.interop.side import Side
 from tests.servers.server import Server
 
@@ -63,8 +63,6 @@ def until() -> Until:
     """What PyPI's chasquimq does cannot be waited for by a signal: the server is asked until it says so."""
 
     async def wait(true: Callable[[], Any], *, timeout: float = 20.0) -> None:
-        async with asyncio.timeout(timeout):
-            while not true():  # noqa: ASYNC110 - there is nobody to set an event
-                await asyncio.sleep(0.01)
+        await patience.until(lambda: bool(true()), timeout=timeout)
 
     return wait

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relevo import After, BackoffSpec, Flow, Job, Queue, UnrecoverableError, Worker
+from tests.patience import until
 from tests.servers.server import Server
 
 Fate = Literal["ok", "retried", "fails", "exhausted"]
@@ -95,11 +95,11 @@ async def test_no_flow_is_ever_stuck_and_each_job_ends_as_the_model_says(
     ):
         run = await queue.start_flow(flow)
         state = await run.wait(timeout=30)
-        counts = await queue.get_job_counts("waiting", "active", "delayed")
-        async with asyncio.timeout(10):
-            while any(counts.values()):  # the last settle is answered a moment after the flow has ended
-                await asyncio.sleep(0.01)
-                counts = await queue.get_job_counts("waiting", "active", "delayed")
+
+        async def empty() -> bool:
+            return not any((await queue.get_job_counts("waiting", "active", "delayed")).values())
+
+        await until(empty)  # the last settle is answered a moment after the flow has ended
     states = expected(nodes)
     assert [state.jobs[str(number)].state for number in range(len(nodes))] == states
     assert state.state == ("done" if set(states) == {"done"} else "failed")

@@ -16,6 +16,7 @@ from relevo import BackoffSpec, Job, Queue, UnrecoverableError, Worker
 from relevo.errors import AddUncertain, ConnectionLost
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
+from tests.patience import turn
 from tests.property.ledger import Kept, LoopThread, Places
 from tests.servers.leaks import KeyLeaks
 from tests.servers.process import wait_until
@@ -168,7 +169,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     async def _open_gate(self) -> None:
         self.gate.set()
-        await asyncio.sleep(0.01)
+        await turn()  # whoever waits at it goes through
         self.gate.clear()
 
     # --- dying -----------------------------------------------------------------------------------------------------
