@@ -2,9 +2,13 @@
 
 import asyncio
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from chaos.faults import WorkerProcess
+from chaos.ledger import Ledger
 from relevo import Job, Queue
 from relevo.errors import BadArgument, WrongType
 from relevo.wire.keys import QueueKeys
@@ -12,8 +16,10 @@ from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
-from tests.servers.server import Client
+from tests.conformance.watched import WatchedWorker, until_done
+from tests.servers.server import Client, Server
+
+IDLE_MS = 1000
 
 
 class Crowd:
@@ -36,18 +42,12 @@ def some(count: int) -> list[dict[str, object]]:
     return [{"name": "job", "data": at} for at in range(count)]
 
 
-async def both(*workers: WatchedWorker, done: int) -> None:
-    async with asyncio.timeout(20):
-        while sum(worker.total.done for worker in workers) < done:  # noqa: ASYNC110 - either may run either
-            await asyncio.sleep(0.01)
-
-
 async def test_two_workers_share_one_rate(queue: Queue, worker_of: WorkerOf) -> None:
     crowd = Crowd()
     options = {"rate_limit_max": 10, "rate_limit_duration_ms": 500}
     async with worker_of(crowd, **options) as first, worker_of(crowd, **options) as second:
         await queue.add_bulk(some(20))
-        await both(first, second, done=20)
+        await until_done(first, second, done=20)
     # Ten at once, and the other ten at 20 a second.
     assert crowd.starts[-1] - crowd.starts[0] >= 0.45
     assert crowd.starts[9] - crowd.starts[0] < crowd.starts[-1] - crowd.starts[0]
@@ -64,22 +64,35 @@ async def test_two_workers_share_the_places(queue: Queue, worker_of: WorkerOf) -
     crowd = Crowd()
     async with worker_of(crowd, max_running=3) as first, worker_of(crowd, max_running=3) as second:
         await queue.add_bulk(some(30))
-        await both(first, second, done=30)
+        await until_done(first, second, done=30)
     assert crowd.most == 3
 
 
-async def test_the_places_of_a_dead_worker_come_back(
-    queue: Queue, worker_of: WorkerOf, raw: Client, keys: QueueKeys
+async def test_the_places_of_a_killed_worker_come_back(
+    queue: Queue,
+    worker_of: WorkerOf,
+    raw: Client,
+    keys: QueueKeys,
+    server: Server,
+    plain_transport: bool,
+    tmp_path: Path,
 ) -> None:
-    now = time.time() * 1000
-    await raw.zadd(keys.places, {"1-1": now + 300, "1-2": now + 300})  # as a killed worker leaves them
-    async with worker_of(Runs(), max_running=2, claim_min_idle_ms=300) as worker:
-        limited = asyncio.ensure_future(worker.admission.limited.wait_for()) if worker.admission else None
-        await queue.add_bulk(some(4))
-        assert limited is not None
-        await limited
-        assert worker.total.done == 0
-        await worker.until(done=4)
+    ledger, runs, options = Ledger(tmp_path / "ledger"), Runs(), {"max_running": 2, "claim_min_idle_ms": IDLE_MS}
+    told: dict[str, Any] = {"concurrency": 2, "plain_transport": plain_transport, **options}  # full, it reads no more
+    with WorkerProcess(ledger, queue.name, server.url, **told) as doomed:
+        await doomed.ready()
+        await queue.add_bulk([{"name": "long", "data": {"seconds": 600}}] * 2)
+        await ledger.wait_for(lambda marks: sum(mark.kind == "start" for mark in marks) == 2)
+        async with worker_of(runs, **options) as worker:
+            assert worker.admission is not None
+            limited = asyncio.ensure_future(worker.admission.limited.wait_for())
+            await queue.add_bulk(some(3))
+            await limited
+            assert (await raw.zcard(keys.places), runs.jobs) == (2, [])  # while it lives its two places are taken
+            doomed.kill()
+            await worker.until(done=5)  # its two jobs as well, each with a place
+    assert sorted(runs.names) == ["job"] * 3 + ["long"] * 2
+    assert await raw.zcard(keys.places) == 0
 
 
 async def test_a_long_job_keeps_its_place_as_long_as_it_runs(
