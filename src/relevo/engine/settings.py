@@ -1,9 +1,9 @@
-"""The settings of a worker, checked: what was left out has its default here."""
+"""The settings of a worker, checked, and in the units that its parts want."""
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from relevo.engine.validation import positive
 from relevo.errors import BadArgument
@@ -12,39 +12,35 @@ from relevo.wire.retry import RetryDefaults
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """See `Worker` for what each one means; None stands for the default.
+    """See `Worker` for what each one means and what it is when left out; None stands for the default below."""
 
-    >>> WorkerSettings(result_ttl_ms=1500).result_ttl_s
-    2
-    """
-
-    concurrency: int = 100
-    max_attempts: int = 25
-    group: str = "default"
-    consumer_id: str | None = None
-    read_block_ms: int | None = None
-    read_count: int | None = None
-    claim_min_idle_ms: int | None = None
-    max_payload_bytes: int | None = None
-    dlq_max_stream_len: int | None = None
-    events_enabled: bool = True
-    delayed_enabled: bool = True
-    run_scheduler: bool = True
-    scheduler_tick_ms: int | None = None
-    store_results: bool = False
-    result_ttl_ms: int | None = None
-    retry: RetryDefaults = field(default_factory=RetryDefaults)
-    max_stalled_attempts: int = 2
-    stalled_detector_enabled: bool = True
-    shutdown_deadline_s: float = 30.0
-    promote_every_ms: int = 100
-    pause_poll_ms: int = 250
-    rate_limit_max: int | None = None
-    rate_limit_duration_ms: int = 1000
-    max_running: int | None = None
-    job_timeout_s: float | None = None
-    tracing: bool | None = None
-    plain_transport: bool = False
+    concurrency: int
+    max_attempts: int
+    group: str
+    consumer_id: str | None
+    read_block_ms: int | None
+    read_count: int | None
+    claim_min_idle_ms: int | None
+    max_payload_bytes: int | None
+    dlq_max_stream_len: int | None
+    events_enabled: bool
+    delayed_enabled: bool
+    run_scheduler: bool
+    scheduler_tick_ms: int | None
+    store_results: bool
+    result_ttl_ms: int | None
+    retry: RetryDefaults
+    max_stalled_attempts: int
+    stalled_detector_enabled: bool
+    shutdown_deadline_s: float
+    promote_every_ms: int
+    pause_poll_ms: int
+    rate_limit_max: int | None
+    rate_limit_duration_ms: int
+    max_running: int | None
+    job_timeout_s: float | None
+    tracing: bool | None
+    plain_transport: bool
 
     def __post_init__(self) -> None:
         for argument in (
