@@ -9,12 +9,18 @@ from typing import Literal, Self, TypeVar
 import msgspec
 
 from relevo.wire.ids import IdMint
+from relevo.work.audit import Audit
 from relevo.work.claims import Claims
+from relevo.work.keys import Keys
 from relevo.work.messages import Messages
 from relevo.work.queues import Queues
+from relevo.work.scopes import Scopes
+from relevo.work.search import Search
 from relevo.work.settling import Settling
 from relevo.work.store.database import Database
+from relevo.work.tenants import Tenants
 from relevo.work.transaction import Transaction
+from relevo.work.usage import Usage
 from relevo.work.wakeups import Wakeups
 
 T = TypeVar("T")
@@ -55,6 +61,12 @@ class Office:
         """Names this installation's keys in Redis; known once opened."""
         self.database = Database(settings.database_url)
         self.queues = Queues(self.database, self.now_ms)
+        self.tenants = Tenants(self.database, self.now_ms)
+        self.keys = Keys(self.database, self.now_ms)
+        self.scopes = Scopes(self.database, self.queues, self.now_ms)
+        self.audit = Audit(self.database, self.now_ms)
+        self.search = Search(self.database, self.now_ms)
+        self.usage = Usage(self.database, self.now_ms)
         self.wakeups = Wakeups()
         self.messages = Messages(self)
         self.claims = Claims(self)

@@ -234,7 +234,7 @@ def _message(row: Any, slugs: dict[int, str]) -> Message:
     return Message(
         queue=slugs.get(fields["queue_id"], "?"),
         origin_queue=None if origin is None else slugs.get(origin, "?"),
-        priority_tier=TIERS[fields["priority_tier"]],
+        priority_tier=TIERS[int(fields["priority_tier"])],
         deadline=fields["deadline_at"],
         archived_at=fields.get("archived_at"),
         **{name: _raw(fields[name]) for name in ("labels", "body", "result", "hitl_spec")},  # pyright: ignore[reportArgumentType] - labels are never null

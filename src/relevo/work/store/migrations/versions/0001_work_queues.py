@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
@@ -15,7 +17,7 @@ depends_on = None
 _DOCUMENT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 _NUMBER = sa.BigInteger().with_variant(sa.INTEGER(), "sqlite")
 _ULID = sa.String(26).with_variant(mysql.CHAR(26, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
-_TABLE = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+_TABLE: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
 
 def _exact(length: int) -> sa.String:
