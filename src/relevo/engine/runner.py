@@ -64,7 +64,8 @@ class Runner:
         self._parked: deque[asyncio.Future[None]] = deque()
         self._slots: list[asyncio.Task[None]] = []
         self._turn_ends = 0.0
-        self._yielded = False
+        self._coming = False
+        """A slot has been told to look at the line and has not done so yet."""
         self._stopping = False
         self._finished = 0
         self._rate = 0.0
@@ -98,18 +99,20 @@ class Runner:
 
     def _end_turn(self) -> None:
         """Slots together have one turn of the loop at a time, and a short one: it also has to read and to settle."""
-        if self._line and not self._yielded:  # whoever had the word waits in a handler: the others are needed
+        self._turn_ends = 0.0
+        if self._line and not self._coming:  # whoever had the word waits in a handler: the others are needed
             self._wake(min(len(self._line), self._concurrency))
-        self._turn_ends, self._yielded = 0.0, False
 
     def _wake(self, slots: int) -> None:
         while slots and self._parked:
             parked = self._parked.popleft()
             if not parked.done():
                 parked.set_result(None)
+                self._coming = True
                 slots -= 1
         while slots and len(self._slots) < self._concurrency:
             self._slots.append(asyncio.create_task(self._slot(), name="relevo-slot"))
+            self._coming = True
             slots -= 1
 
     def take_unstarted(self) -> list[Delivery]:
@@ -155,7 +158,7 @@ class Runner:
         line, running, verdicts, handler, spans = self._line, self.running, self._verdicts, self._handler, self._spans
         me = asyncio.current_task()
         QUEUE.set(self._keys.queue)
-        now = clock()
+        self._coming, now = False, clock()
         while not self._stopping:
             if not line or now > self._turn_ends:
                 now = await self._next_word()
@@ -207,8 +210,9 @@ class Runner:
             self._turn_ends = clock() + _TURN_S
             loop.call_soon(self._end_turn)
         else:
-            self._yielded = True
+            self._coming = True
             await asyncio.sleep(0)
+        self._coming = False
         return clock()
 
     def _begin(self, delivery: Delivery) -> Job | None:

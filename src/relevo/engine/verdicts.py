@@ -62,8 +62,9 @@ class Verdicts:
         attempt = envelope.attempt + 1
         reason = _reason(error)
         unrecoverable = isinstance(error, UnrecoverableError)
-        log.debug("job %s (%s) failed, attempt %d: %s", envelope.id, name, attempt, reason)
-        if self._log.enabled:
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("job %s (%s) failed, attempt %d: %s", envelope.id, name, attempt, reason)
+        if self.tells:
             self._settler.event(self._log.failed(envelope.id, name, attempt, reason, int(duration * 1e6)))
         if unrecoverable:
             self._bury(delivery, Reason.UNRECOVERABLE, reason)
@@ -75,7 +76,8 @@ class Verdicts:
             wait_ms = defaults.wait_ms(attempt) if backoff is None else backoff.wait_ms(attempt, defaults)
             member = DelayedMember(name, envelope.with_attempt(attempt).encode()).encode()
             self._settler.retry(delivery, wait_ms, member)
-        self._tell("unrecoverable" if unrecoverable else "error", delivery, duration)
+        if self.outcomes.listened:
+            self._tell("unrecoverable" if unrecoverable else "error", delivery, duration)
 
     def parked(self, delivery: Delivery, limited: RateLimited, duration: float) -> None:
         envelope, name = delivery.envelope, delivery.name
