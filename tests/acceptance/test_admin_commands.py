@@ -48,12 +48,12 @@ def test_show_tells_result_progress_and_log_of_a_finished_job(server: Server, cl
     assert cli("job", "progress", queue_name, job_id).out == "100 %\n"
 
 
-def test_a_job_that_left_only_a_log_is_shown_with_that(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_a_job_that_left_only_a_log_is_shown_with_that(server: Server, cli: Cli, queue_name: str) -> None:
     async def work(job: Job) -> None:
         await job.log("nothing to keep")
 
     job_id = cli("add", queue_name, "send", "--json").data["id"]
-    asyncio.run(_work(valkey.url, queue_name, work, jobs=1))
+    asyncio.run(_work(server.url, queue_name, work, jobs=1))
     told = cli("job", "show", queue_name, job_id, "--json").data
     assert (told["state"], told["log_lines"], told["place"]) == ("unknown", 1, None)
 
@@ -79,7 +79,7 @@ def test_a_delayed_job_is_cancelled_after_a_yes(server: Server, cli: Cli, queue_
     assert cli("inspect", queue_name, "--json").data["delayed"] == 0
 
 
-def test_a_running_job_is_cancelled(valkey: Server, queue_name: str, cli: Cli) -> None:
+def test_a_running_job_is_cancelled(server: Server, queue_name: str, cli: Cli) -> None:
     async def story() -> bool:
         running, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -91,7 +91,7 @@ def test_a_running_job_is_cancelled(valkey: Server, queue_name: str, cli: Cli) -
                 cancelled.set()
                 raise
 
-        async with Queue(queue_name, redis_url=valkey.url) as queue, Worker(queue_name, hold, redis_url=valkey.url):
+        async with Queue(queue_name, redis_url=server.url) as queue, Worker(queue_name, hold, redis_url=server.url):
             job = await queue.add("slow", None)
             await asyncio.wait_for(running.wait(), 30)
             said = await asyncio.to_thread(cli, "job", "cancel", queue_name, job.id, "--yes")
@@ -134,7 +134,7 @@ def test_only_old_jobs_are_cleaned(server: Server, cli: Cli, queue_name: str) ->
 
 
 @pytest.mark.parametrize("state", ["completed", "failed", "delayed"])
-def test_a_dry_run_counts_what_clean_then_removes(valkey: Server, cli: Cli, queue_name: str, state: str) -> None:
+def test_a_dry_run_counts_what_clean_then_removes(server: Server, cli: Cli, queue_name: str, state: str) -> None:
     async def end(job: Job) -> str:
         if state == "failed":
             raise ValueError("no")
@@ -143,7 +143,7 @@ def test_a_dry_run_counts_what_clean_then_removes(valkey: Server, cli: Cli, queu
     for _ in range(2):
         cli("add", queue_name, "n", "--attempts", "1", *(["--delay", "1h"] if state == "delayed" else []))
     if state != "delayed":
-        asyncio.run(_work(valkey.url, queue_name, end, jobs=2))
+        asyncio.run(_work(server.url, queue_name, end, jobs=2))
     meant = cli("clean", queue_name, "--state", state, "--dry-run", "--json").data["count"]
     assert meant == cli("clean", queue_name, "--state", state, "--yes", "--json").data["removed"] == 2
 
@@ -156,7 +156,7 @@ def test_an_obliterated_queue_leaves_no_key(server: Server, cli: Cli, queue_name
     assert cli("obliterate", queue_name, "--yes").out == f"there is no queue {queue_name}\n"
 
 
-def test_a_busy_queue_is_obliterated_only_by_force(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_a_busy_queue_is_obliterated_only_by_force(server: Server, cli: Cli, queue_name: str) -> None:
     async def story() -> None:
         running, release = asyncio.Event(), asyncio.Event()
 
@@ -164,7 +164,7 @@ def test_a_busy_queue_is_obliterated_only_by_force(valkey: Server, cli: Cli, que
             running.set()
             await release.wait()
 
-        async with Queue(queue_name, redis_url=valkey.url) as queue, Worker(queue_name, hold, redis_url=valkey.url):
+        async with Queue(queue_name, redis_url=server.url) as queue, Worker(queue_name, hold, redis_url=server.url):
             await queue.add("slow", None)
             await asyncio.wait_for(running.wait(), 30)
             said = await asyncio.to_thread(cli, "obliterate", queue_name, "--yes")
@@ -191,7 +191,7 @@ def test_a_lane_is_limited_listed_and_freed(server: Server, cli: Cli, queue_name
     cli("obliterate", queue_name, "--yes")
 
 
-def test_all_lanes_get_a_limit_by_a_star(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_all_lanes_get_a_limit_by_a_star(server: Server, cli: Cli, queue_name: str) -> None:
     cli("lanes", "limit", queue_name, "*", "--concurrency", "2")
     assert [each["lane"] for each in cli("lanes", "list", queue_name, "--json").data] == ["*"]
     cli("lanes", "unlimit", queue_name, "*")

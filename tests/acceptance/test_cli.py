@@ -29,14 +29,14 @@ def test_a_delayed_job_is_seen_delayed(server: Server, cli: Cli, queue_name: str
     assert 3_500_000 < seen["next_due_ms"] <= 3_600_000
 
 
-def test_added_data_reaches_a_handler_and_its_result_comes_back(valkey: Server, queue_name: str) -> None:
+def test_added_data_reaches_a_handler_and_its_result_comes_back(server: Server, queue_name: str) -> None:
     async def shout(job: Job) -> str:
         return job.data["word"].upper()
 
     async def story() -> str:
-        async with Worker(queue_name, shout, redis_url=valkey.url, store_results=True):
+        async with Worker(queue_name, shout, redis_url=server.url, store_results=True):
             said = await asyncio.to_thread(
-                relevo, "add", queue_name, "shout", '{"word": "ahoy"}', "--wait", "30", url=valkey.url
+                relevo, "add", queue_name, "shout", '{"word": "ahoy"}', "--wait", "30", url=server.url
             )
         return said.out
 
@@ -53,7 +53,7 @@ def test_stdin_can_be_the_data(valkey: Server, cli: Cli, queue_name: str) -> Non
     assert cli("add", queue_name, "one", "-", stdin="[1, 2]").code == 0
 
 
-def test_the_same_id_adds_once(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_the_same_id_adds_once(server: Server, cli: Cli, queue_name: str) -> None:
     first, second = (cli("add", queue_name, "once", "--job-id", "order-7", "--json").data["id"] for _ in range(2))
     assert (first, second) == ("order-7", "order-7")
     assert cli("inspect", queue_name, "--json").data["waiting"] == 1
@@ -85,7 +85,7 @@ def test_inspect_counts_what_a_worker_holds(server: Server, queue_name: str) -> 
     assert (seen["waiting"], seen["pending"], seen["consumers"], seen["group_exists"]) == (0, 1, 1, True)
 
 
-def test_watch_prints_a_look_a_line_for_programs(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_watch_prints_a_look_a_line_for_programs(server: Server, cli: Cli, queue_name: str) -> None:
     cli("add", queue_name, "one")
     said = cli("watch", queue_name, "--interval-ms", "1", "--count", "3", "--json")
     assert [look["waiting"] for look in said.lines] == [1, 1, 1]
@@ -100,8 +100,8 @@ def test_events_are_told_in_order(server: Server, cli: Cli, queue_name: str) -> 
     assert told[0]["job_name"] == "flaky"
 
 
-def test_events_can_be_chosen_by_name(valkey: Server, cli: Cli, queue_name: str) -> None:
-    asyncio.run(_fail_once_then_succeed(valkey.url, queue_name))
+def test_events_can_be_chosen_by_name(server: Server, cli: Cli, queue_name: str) -> None:
+    asyncio.run(_fail_once_then_succeed(server.url, queue_name))
     said = cli("events", queue_name, "--from", "0", "--event", "failed", "--count", "1").out
     shape = r"\d{4}-\d\d-\d\dT[\d:.]+Z \d+-\d+ failed id=\w+ name=flaky attempt=1 duration_us=\d+ reason=not yet\n"
     assert re.fullmatch(shape, said)

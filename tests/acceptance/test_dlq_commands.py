@@ -91,7 +91,7 @@ def test_people_see_a_table_and_the_reasons_counted(server: Server, cli: Cli, gr
     assert "retries_exhausted: 2  unrecoverable: 1" in said
 
 
-def test_an_empty_graveyard_is_said(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_an_empty_graveyard_is_said(server: Server, cli: Cli, queue_name: str) -> None:
     assert cli("dlq", "peek", queue_name).out == f"no dead letters in {queue_name}\n"
     assert cli("dlq", "replay", queue_name).code == 0
 

@@ -63,13 +63,13 @@ def test_every_master_of_a_cluster_is_looked_at(cluster: RedisCluster) -> None:
     assert len({finding["where"] for finding in said["findings"]}) == 3
 
 
-def test_a_queue_without_workers_is_a_danger(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_a_queue_without_workers_is_a_danger(server: Server, cli: Cli, queue_name: str) -> None:
     cli("add", queue_name, "lonely")
     found = _findings(cli("doctor", queue_name, "--json").data)
     assert (found["waiting"]["level"], found["waiting"]["remedy"]) == ("danger", "Start a worker for this queue.")
 
 
-def test_a_queue_with_a_worker_is_well_however_many_wait(valkey: Server, queue_name: str) -> None:
+def test_a_queue_with_a_worker_is_well_however_many_wait(server: Server, queue_name: str) -> None:
     async def story() -> Said:
         running, release = asyncio.Event(), asyncio.Event()
 
@@ -77,11 +77,11 @@ def test_a_queue_with_a_worker_is_well_however_many_wait(valkey: Server, queue_n
             running.set()
             await release.wait()
 
-        async with Queue(queue_name, redis_url=valkey.url) as queue:
+        async with Queue(queue_name, redis_url=server.url) as queue:
             await queue.add_bulk([{"name": "slow", "data": None}] * 5)
-            async with Worker(queue_name, hold, redis_url=valkey.url, concurrency=1):
+            async with Worker(queue_name, hold, redis_url=server.url, concurrency=1):
                 await asyncio.wait_for(running.wait(), 20)
-                said = await asyncio.to_thread(relevo, "doctor", queue_name, "--json", url=valkey.url)
+                said = await asyncio.to_thread(relevo, "doctor", queue_name, "--json", url=server.url)
                 release.set()
         return said
 

@@ -138,11 +138,13 @@ def app(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(app: Path, valkey: Server) -> Generator[Start]:
+def start(request: pytest.FixtureRequest, app: Path) -> Generator[Start]:
+    """On the server the test asks for, else on Valkey."""
+    server: Server = request.getfixturevalue("server" if "server" in request.fixturenames else "valkey")
     started: list[Running] = []
 
     def begin(*arguments: str) -> Running:
-        started.append(Running(app.parent, valkey.url, *arguments))
+        started.append(Running(app.parent, server.url, *arguments))
         return started[-1]
 
     yield begin
@@ -152,7 +154,7 @@ def start(app: Path, valkey: Server) -> Generator[Start]:
         running.ended()
 
 
-def test_tasks_run_and_their_results_are_kept(cli: Cli, start: Start, queue_name: str) -> None:
+def test_tasks_run_and_their_results_are_kept(server: Server, cli: Cli, start: Start, queue_name: str) -> None:
     worker = start("app:tasks", "--queue", queue_name, "--store-results")
     said = cli("add", queue_name, "greet", '{"name": "Ada"}', "--wait", "40")
     assert 'result: "Hello, Ada!"' in said.out
