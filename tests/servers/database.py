@@ -22,8 +22,8 @@ class DatabaseServer(ABC):
     kind: ClassVar[Database]
     ends_with: ClassVar[signal.Signals] = signal.SIGTERM
 
-    def __init__(self) -> None:
-        self.programs: Programs = programs_of(self.kind)
+    def __init__(self, programs: Programs | None = None) -> None:
+        self.programs = programs or programs_of(self.kind)
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix=f"relevo-{self.name}-"))
         self.data = self.folder / "data"

@@ -5,7 +5,7 @@ import os
 import pymysql
 
 from tests.servers.database import DatabaseServer
-from tests.servers.programs import MACHINE, MARIADB
+from tests.servers.programs import MACHINE, MARIADB, Programs
 
 DATABASE = "relevo"
 
@@ -16,8 +16,8 @@ class MariaDbServer(DatabaseServer):
     name = "mariadb"
     kind = MARIADB
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, programs: Programs | None = None) -> None:
+        super().__init__(programs)
         self.create(DATABASE)
 
     def url(self, driver: str, database: str = DATABASE) -> str:
