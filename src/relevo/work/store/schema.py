@@ -14,8 +14,10 @@ from sqlalchemy import Connection, text
 
 from relevo.errors import StoreOutdated
 from relevo.work.store.database import Database
-from relevo.work.store.tables import PREFIX, metadata
+from relevo.work.store.people import rules
+from relevo.work.store.tables import PREFIX
 
+_ALL = rules.metadata  # of store/tables.py and store/people.py together
 _LOCK = 0x72656C65766F  # "relevo": one upgrade at a time, however many processes start at once
 
 
@@ -100,7 +102,7 @@ def _upgrade(connection: Connection, to: str) -> tuple[str | None, str]:
 
 def _differences(connection: Connection) -> list[str]:
     context = MigrationContext.configure(connection, opts=configuration_of(connection.dialect.name))
-    return [_said(difference) for difference in compare_metadata(context, metadata)]
+    return [_said(difference) for difference in compare_metadata(context, _ALL)]
 
 
 def _said(difference: Any) -> str:

@@ -47,17 +47,17 @@ def _where_set(name: str, column: str) -> Index:
     return Index(name, column, sqlite_where=condition, postgresql_where=condition)
 
 
-def _table(name: str, *columns: Any) -> Table:
+def table(name: str, *columns: Any) -> Table:
     return Table(PREFIX + name, metadata, *columns, **_MYSQL)
 
 
-settings = _table(
+settings = table(
     "settings",  # what belongs to the installation as a whole: its id, which names its keys in Redis
     Column("name", exact(64), primary_key=True),
     Column("value", Document, nullable=False),
 )
 
-tenants = _table(
+tenants = table(
     "tenants",
     Column("id", Number, primary_key=True),
     Column("slug", exact(63), nullable=False, unique=True),
@@ -66,7 +66,7 @@ tenants = _table(
     Column("created_at", BigInteger, nullable=False),
 )
 
-api_keys = _table(
+api_keys = table(
     "api_keys",  # the key itself is shown once and never stored: `digest` is SHA-256 of 32 random bytes
     Column("id", exact(26), primary_key=True),
     Column("tenant_id", Number, ForeignKey(tenants.c.id), nullable=False, index=True),
@@ -82,7 +82,7 @@ api_keys = _table(
     Column("last_used_at", BigInteger, nullable=True),
 )
 
-scopes = _table(
+scopes = table(
     "scopes",
     Column("id", Number, primary_key=True),
     Column("tenant_id", Number, ForeignKey(tenants.c.id), nullable=False),
@@ -97,7 +97,7 @@ scopes = _table(
     Index("uq_relevo_scopes_slug", "tenant_id", "slug", unique=True),
 )
 
-queues = _table(
+queues = table(
     "queues",
     Column("id", Number, primary_key=True),
     Column("tenant_id", Number, ForeignKey(tenants.c.id), nullable=False),
@@ -128,7 +128,7 @@ queues = _table(
 
 # Depths and usage in one: every transaction adds its own differences to a row of (queue, day, slot). A slot belongs to
 # one process, so that processes do not queue up for a counter's lock; a depth is the sum over all rows of a queue.
-tallies = _table(
+tallies = table(
     "tallies",
     Column("queue_id", Number, ForeignKey(queues.c.id), primary_key=True),
     Column("day", Integer, primary_key=True),  # days since 1970, UTC
@@ -189,7 +189,7 @@ def _message_columns() -> tuple[Any, ...]:
     )
 
 
-messages = _table(
+messages = table(
     "messages",
     *_message_columns(),
     Index("ix_relevo_messages_order", "queue_id", "state", "sort_key", "id"),
@@ -202,7 +202,7 @@ messages = _table(
     Index("ix_relevo_messages_correlation", "scope_id", "correlation_id"),
 )
 
-archive = _table(
+archive = table(
     "archive",  # a finished message moves here an hour later; it is read through the same API
     *_message_columns(),
     Column("archived_at", BigInteger, nullable=False),
@@ -212,7 +212,7 @@ archive = _table(
     Index("ix_relevo_archive_archived", "archived_at"),
 )
 
-labels = _table(
+labels = table(
     "labels",  # the labels once more, a row each, to find messages by; they stay while the message or its archive does
     Column("scope_id", Number, primary_key=True),
     Column("name", String(100), primary_key=True),
@@ -221,7 +221,7 @@ labels = _table(
     Index("ix_relevo_labels_message", "message_id"),
 )
 
-idempotency = _table(
+idempotency = table(
     "idempotency",  # one row a key, for as long as the message or its archive exists
     Column("queue_id", Number, primary_key=True),
     Column("idempotency_key", String(200), primary_key=True),
@@ -230,7 +230,7 @@ idempotency = _table(
     Index("ix_relevo_idempotency_message", "message_id"),
 )
 
-subscriptions = _table(
+subscriptions = table(
     "subscriptions",
     Column("id", Number, primary_key=True),
     Column("queue_id", Number, ForeignKey(queues.c.id), nullable=False),
@@ -240,7 +240,7 @@ subscriptions = _table(
     Index("uq_relevo_subscriptions_name", "queue_id", "name", unique=True),
 )
 
-deliveries = _table(
+deliveries = table(
     "deliveries",  # one a subscription and message of a broadcast queue, with the claim columns of a message
     Column("subscription_id", Number, ForeignKey(subscriptions.c.id), primary_key=True),
     ulid("message_id", primary_key=True),
@@ -262,7 +262,7 @@ deliveries = _table(
     Index("ix_relevo_deliveries_message", "message_id"),
 )
 
-outbox = _table(
+outbox = table(
     "events_outbox",  # the events of one transaction, relayed in the order of `id`, then deleted
     Column("id", Number, primary_key=True),
     Column("created_at", BigInteger, nullable=False),
@@ -271,7 +271,7 @@ outbox = _table(
     Column("copied", SmallInteger, nullable=False, server_default=text("0")),
 )
 
-audit = _table(
+audit = table(
     "audit",  # one row a call that changed something; append only
     Column("id", Number, primary_key=True),
     Column("tenant_id", Number, nullable=False),
@@ -290,7 +290,7 @@ audit = _table(
     Index("ix_relevo_audit_correlation", "correlation_id"),
 )
 
-replays = _table(
+replays = table(
     "replays",  # a replay of dead letters: what was asked, how far it is
     ulid("id", primary_key=True),
     Column("tenant_id", Number, nullable=False),
@@ -309,7 +309,7 @@ replays = _table(
     Index("ix_relevo_replays_scope", "scope_id", "id"),
 )
 
-agent_runs = _table(
+agent_runs = table(
     "agent_runs",  # one row an agent: its last run and who may run it when Redis is away
     Column("agent", exact(40), primary_key=True),
     Column("last_started_at", BigInteger, nullable=True),
