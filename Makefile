@@ -12,7 +12,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format reference test-unit test-conformance test-interop test-scale chaos bench servers install clean
+.PHONY: help demo up test check format reference test-unit test-conformance test-interop test-scale chaos bench bench-growth servers install clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,8 +53,13 @@ test-scale: servers ## many jobs, queues and workers
 chaos: servers ## kills, pauses and restarts under load
 	$(PYTEST) -m chaos --timeout=1800 chaos tests
 
-bench: servers ## measures, rivals side by side (some minutes on a quiet machine)
+bench: servers ## measures, rivals side by side (20 minutes on a quiet machine), and writes benchmarks/report.md
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks report
+
+bench-growth: servers ## what a job costs as things grow (10 minutes)
+	$(BIN)/python -m benchmarks growth
+	$(BIN)/python -m benchmarks report
 
 servers: $(READY) ## get the servers the tests run on
 	@$(BIN)/python -m tests.servers.install

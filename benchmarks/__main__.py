@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: interleaved rounds of everyone on one Redis 8.6, then a table, the goals and a JSON file."""
+"""`python -m benchmarks`: interleaved rounds of everyone, then a table, the goals, a JSON file and the report.
+
+`python -m benchmarks growth` measures what a job costs as things grow; `python -m benchmarks report` writes the report anew.
+"""
 
 from __future__ import annotations
 
@@ -6,66 +9,78 @@ import argparse
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.table import Table
 
-from benchmarks.case import BY_NAME
-from benchmarks.contestant import CONTESTANTS, Contestant, RunFailed, Task
-from benchmarks.goals import goal_table
+from benchmarks import report
+from benchmarks.case import BY_NAME, CASES
+from benchmarks.goals import outcomes
+from benchmarks.growth import Growth
+from benchmarks.roster import BASE, chosen
+from benchmarks.rounds import Rounds
 from benchmarks.tally import Tally
 from tests.servers.cache import cache_folder
-from tests.servers.server import Redis86
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="times the number of jobs of each case")
-    parser.add_argument("--only", action="append", default=[], help="a contestant (part of its name); may be repeated")
-    parser.add_argument("--case", action="append", default=[], help="a case; may be repeated")
-    parser.add_argument("--json", type=Path, default=RESULTS / "latest.json")
-    chosen = parser.parse_args()
+    asked = _parser().parse_args()
     console = Console()
-    contestants = [each for each in CONTESTANTS if not chosen.only or any(part in each.name for part in chosen.only)]
-    venvs = cache_folder() / "bench-venvs"
-    with Redis86(settings={"save": "", "appendonly": "no"}) as server:
-        version = server.call("INFO", "server").decode().partition("redis_version:")[2].split("\r")[0]
-        tally = Tally(f"Redis {version}", chosen.scale)
-        plan = [(each, task) for each in contestants for task in each.tasks if _wanted(task, chosen.case)]
-        with Progress(console=console) as progress:
-            steps = progress.add_task("installing", total=len(contestants))
-            for each in contestants:
-                each.install(venvs)
-                progress.advance(steps)
-            steps = progress.add_task("measuring", total=chosen.rounds * len(plan))
-            # By task, then by contestant: whatever else the machine does meets all of them alike.
-            plan.sort(key=lambda step: step[1].cases)
-            for number in range(chosen.rounds):
-                for each, task in plan if number % 2 == 0 else plan[::-1]:
-                    progress.update(steps, description=f"round {number + 1}: {each.name}, {task.cases[0]}")
-                    _measure(tally, each, task, server, chosen.scale, venvs)
-                    progress.advance(steps)
-    console.print(tally.table([each.name for each in contestants], "chasquimq 1.3.0"))
-    console.print(goal_table(tally))
+    if asked.what == "report":
+        console.print(f"written: {report.write(asked.json, asked.growth_json)}")
+    elif asked.what == "growth":
+        growth = Growth(console, scale=0.01 if asked.quick else 1.0, only=asked.case)
+        growth.run().save(asked.growth_json)
+        console.print(growth.points.table())
+        console.print(f"all numbers: {asked.growth_json}")
+    else:
+        rounds = Rounds(chosen(asked.only), asked.case, console, venvs=cache_folder() / "bench-venvs")
+        tally = rounds.run(1 if asked.quick else asked.rounds, seconds=0.1 if asked.quick else asked.seconds)
+        tally.save(asked.json)
+        show(console, tally)
+        console.print(f"all numbers: {asked.json}; `python -m benchmarks report` makes a page of them")
+
+
+def show(console: Console, tally: Tally) -> None:
+    # A line a contestant: there are more of them than a terminal has columns, so the cases come in blocks.
+    for block in _blocks([case.name for case in CASES], 6):
+        cases = [case for case in block if any(tally.median(who, case) is not None for who in tally.contestants)]
+        if not cases:
+            continue
+        table = Table("", *(f"{BY_NAME[case].title}, {BY_NAME[case].unit}" for case in cases))
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for who in tally.contestants:
+            cells = [tally.cell(who, case, BASE) for case in cases]
+            if any(cell != "-" for cell in cells):
+                table.add_row(who, *cells)
+        console.print(table)
+    goals = Table("goal, as a ratio in this run", "wanted", "reached", "", title="goals")
+    for goal, reached, met in outcomes(tally):
+        shown = "-" if reached is None else f"{reached:.2f}"
+        goals.add_row(
+            goal.title, f"{goal.times:g}", shown, {True: "[green]met[/]", False: "[yellow]not met[/]"}.get(met)
+        )
+    console.print(goals)
     for failure in tally.failures:
-        console.print(f"[red]{failure}[/]")
-    tally.save(chosen.json)
-    console.print(f"all numbers: {chosen.json}")
+        console.print(f"[red]{failure}[/]", markup=True)
 
 
-def _wanted(task: Task, cases: list[str]) -> bool:
-    return not cases or any(case in cases for case in task.cases) or task.name == "ceiling"
+def _blocks(names: list[str], size: int) -> list[list[str]]:
+    return [names[at : at + size] for at in range(0, len(names), size)]
 
 
-def _measure(tally: Tally, each: Contestant, task: Task, server: Redis86, scale: float, venvs: Path) -> None:
-    server.flush()
-    size = BY_NAME[task.cases[0]].jobs if task.cases[0] in BY_NAME else 60_000
-    jobs = max(1000, int(size * scale) // 1000 * 1000)
-    try:
-        tally.note(each.name, each.run(task, server.url, jobs, venvs, timeout_s=300))
-    except RunFailed as failure:
-        tally.failures.append(str(failure))
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("run", "growth", "report"), default="run")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.6, help="about what each run is to take")
+    parser.add_argument("--only", action="append", default=[], help="a contestant (part of its name); may be repeated")
+    parser.add_argument("--case", action="append", default=[], help="a case, or a line of growth; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="one round of short runs: does everything work?")
+    parser.add_argument("--json", type=Path, default=RESULTS / "latest.json")
+    parser.add_argument("--growth-json", type=Path, default=RESULTS / "growth.json")
+    return parser
 
 
 if __name__ == "__main__":

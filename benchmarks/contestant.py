@@ -1,98 +1,24 @@
-"""Who is measured: a driver program in a virtual environment of its own, and the tasks it can do."""
+"""Who is measured: a driver program, the virtual environment it runs in, and what it can be asked."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
 import venv
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-DRIVERS = Path(__file__).parent / "drivers"
+from benchmarks.case import TASKS, Task
 
-Options = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Task:
-    """One run of a driver; it answers one or more cases."""
-
-    name: str
-    cases: tuple[str, ...]
-    options: Options = field(default_factory=dict[str, Any])
-
-
-def standard_tasks(**worker: Any) -> tuple[Task, ...]:
-    """What relevo and chasquimq are asked alike."""
-    extra = {"worker": worker} if worker else {}
-    return (
-        Task("add_single", ("add_single",)),
-        Task("add_concurrent", ("add_concurrent",)),
-        Task("add_bulk", ("add_bulk_50",), {"size": 50}),
-        Task("add_bulk", ("add_bulk_500",), {"size": 500}),
-        Task("add_bulk", ("add_bulk_500_two",), {"size": 500, "in_flight": 2}),
-        Task("drain", ("drain", "cpu"), {"name": "drain", "cpu": "cpu", **extra}),
-        Task("drain", ("drain_events", "cpu_events"), {"name": "drain_events", "cpu": "cpu_events", "events": True}),
-        Task("drain", ("drain_results",), {"name": "drain_results", "results": True}),
-        Task("drain", ("drain_5ms",), {"name": "drain_5ms", "pause_s": 0.005}),
-        Task("delayed", ("delayed",)),
-        Task("retry_storm", ("retry_storm",)),
-        Task("latency", ("latency_p50", "latency_p99")),
-        Task("memory", ("memory_idle",)),
-    )
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """One library (or one way to use it). `packages` go into its venv; none means relevo's own."""
-
-    name: str
-    driver: str
-    tasks: tuple[Task, ...]
-    arguments: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-    pinned_to: str | None = None
-    """Cores the program may use, as `taskset` writes them."""
-
-    def python(self, cache: Path) -> Path:
-        if not self.packages:
-            return Path(sys.executable)
-        return cache / self.name.split(",")[0].replace(" ", "-") / "bin" / "python"
-
-    def install(self, cache: Path) -> None:
-        """Makes the venv once; a stamp tells what is in it."""
-        if not self.packages:
-            return
-        home = self.python(cache).parent.parent
-        stamp = home / "installed.txt"
-        wanted = "\n".join(self.packages)
-        if stamp.exists() and stamp.read_text() == wanted:
-            return
-        venv.create(home, with_pip=True, clear=True)
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, *self.packages], check=True)
-        stamp.write_text(wanted)
-
-    def run(self, task: Task, url: str, jobs: int, cache: Path, *, timeout_s: float) -> dict[str, float]:
-        """The numbers of one task; raises `RunFailed` with the driver's last words."""
-        command = [str(self.python(cache)), str(DRIVERS / self.driver), *self.arguments]
-        if self.pinned_to is not None:
-            command = ["taskset", "-c", self.pinned_to, *command]
-        asked = json.dumps({"task": task.name, "url": url, "jobs": jobs, "options": task.options})
-        environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-        try:
-            done = subprocess.run(
-                command, input=asked, capture_output=True, text=True, timeout=timeout_s, check=True, env=environment
-            )
-            return json.loads(done.stdout.strip().splitlines()[-1])
-        except subprocess.TimeoutExpired as error:
-            raise RunFailed(self.name, task.name, f"not done after {timeout_s} s") from error
-        except (subprocess.CalledProcessError, ValueError, IndexError) as error:
-            words = getattr(error, "stderr", None) or str(error)
-            raise RunFailed(self.name, task.name, words.strip()[-400:]) from error
+HERE = Path(__file__).parent
+DRIVERS = HERE / "drivers"
+PINNED: dict[str, list[str]] = tomllib.loads((HERE / "rivals.toml").read_text())
 
 
 class RunFailed(Exception):
@@ -102,21 +28,96 @@ class RunFailed(Exception):
         super().__init__(f"{contestant}: {task}: {words}")
 
 
-CEILING = Contestant("the server itself", "ceiling.py", (Task("ceiling", ("xadd", "xadd_idmp", "read_ack")),))
+@dataclass(frozen=True)
+class Contestant:
+    """One library, or one way to use it."""
 
-RELEVO = Contestant("relevo", "chasqui.py", standard_tasks(), ("relevo",))
+    name: str
+    driver: str
+    can: tuple[str, ...]
+    """Names of TASKS; what is not here shows as `-`."""
+    home: str | None = None
+    """Its list in rivals.toml; None runs where the harness runs."""
+    arguments: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    adds_per_s: int = 500
+    """How fast it can surely add delayed jobs: they must all be there before the first is due."""
+    server: str = "redis86"
+    one_core: bool = False
 
-CHASQUIMQ = Contestant(
-    "chasquimq 1.3.0", "chasqui.py", standard_tasks(), ("chasquimq",), ("chasquimq==1.3.0", "msgpack", "uvloop")
-)
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return tuple(self._own(TASKS[name]) for name in self.can)
 
-CHASQUIMQ_TUNED = Contestant(
-    "chasquimq 1.3.0, tuned",
-    "chasqui.py",
-    (Task("drain", ("drain", "cpu"), {"name": "drain", "cpu": "cpu", "uvloop": True, "worker": {"read_count": 256}}),),
-    ("chasquimq",),
-    ("chasquimq==1.3.0", "msgpack", "uvloop"),
-    pinned_to="1",
-)
+    @property
+    def version(self) -> str:
+        return "this checkout" if self.home is None else ", ".join(PINNED[self.home])
 
-CONTESTANTS = (CEILING, RELEVO, CHASQUIMQ, CHASQUIMQ_TUNED)
+    def available(self) -> bool:
+        return not self.in_node or (shutil.which("npm") is not None and shutil.which("node") is not None)
+
+    @property
+    def in_node(self) -> bool:
+        return self.driver.endswith(".mjs")
+
+    def install(self, cache: Path) -> None:
+        """Makes its environment once; a stamp tells what is in it."""
+        if self.home is None:
+            return
+        home, wanted = cache / self.home, "\n".join(PINNED[self.home])
+        stamp = home / "installed.txt"
+        if stamp.exists() and stamp.read_text() == wanted:
+            return
+        shutil.rmtree(home, ignore_errors=True)
+        if self.in_node:
+            home.mkdir(parents=True)
+            command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(home)]
+        else:
+            venv.create(home, with_pip=True)
+            command = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        done = subprocess.run([*command, *PINNED[self.home]], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RunFailed(self.name, "install", done.stderr.strip()[-400:])
+        stamp.write_text(wanted)
+
+    def run(self, task: Task, url: str, jobs: int, cache: Path, *, timeout_s: float) -> dict[str, float]:
+        """The measures of one task; raises `RunFailed` with the driver's last words."""
+        asked = json.dumps({"task": task.name, "url": url, "jobs": jobs, "options": task.options})
+        try:
+            done = subprocess.run(
+                self._command(cache),
+                input=asked,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=True,
+                env=os.environ | {"PYTHONWARNINGS": "ignore"},
+            )
+            return json.loads(done.stdout.strip().splitlines()[-1])
+        except subprocess.TimeoutExpired as error:
+            raise RunFailed(self.name, task.name, f"not done after {timeout_s} s") from error
+        except (subprocess.CalledProcessError, ValueError, IndexError) as error:
+            words = getattr(error, "stderr", None) or str(error)
+            raise RunFailed(self.name, task.name, words.strip()[-400:]) from error
+
+    def _command(self, cache: Path) -> list[str]:
+        if self.in_node:
+            program = ["node", str(DRIVERS / self.driver), str(cache / str(self.home))]
+        else:
+            python = sys.executable if self.home is None else str(cache / self.home / "bin" / "python")
+            program = [python, str(DRIVERS / self.driver), *self.arguments]
+        return ["taskset", "-c", _last_core(), *program] if self.one_core else program
+
+    def _own(self, task: Task) -> Task:
+        options = {**task.options, **self.options}
+        answers = dict(task.answers)
+        if task.name == "delayed":
+            options["adds_per_s"] = self.adds_per_s
+            task = replace(task, most=2 * self.adds_per_s)
+        if "events" in options and "drain" not in self.can:  # it always writes them: this is its only plain drain
+            answers["busy_mb"] = "memory_busy"
+        return replace(task, options=options, answers=answers)
+
+
+def _last_core() -> str:
+    return str(max(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else "0"

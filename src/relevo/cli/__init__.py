@@ -9,6 +9,8 @@ import typer
 from relevo import version
 from relevo.cli import (
     add,
+    bench,
+    db,
     demo,
     dlq,
     doctor,
@@ -18,6 +20,7 @@ from relevo.cli import (
     job,
     lanes,
     repeatable,
+    serve,
     up,
     upkeep,
     watch,
@@ -62,6 +65,9 @@ def options(
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
 app.command("worker")(worker.worker)
+app.command("serve")(serve.serve)
+app.command("agents")(serve.agents)
+app.add_typer(db.app, name="db")
 app.command("add")(add.add)
 app.command("inspect")(inspect.inspect)
 app.command("watch")(watch.watch)
@@ -74,6 +80,7 @@ app.add_typer(flow.app, name="flow")
 for command in (upkeep.pause, upkeep.resume, upkeep.drain, upkeep.clean, upkeep.obliterate):
     app.command(command.__name__)(command)
 app.command("doctor")(doctor.doctor)
+app.command("bench")(bench.bench)
 
 
 def main() -> None:

@@ -58,6 +58,7 @@ from relevo.errors.stream_queues import (
     NeverFires,
     NoQueue,
     NoSuchSchedule,
+    NotMeasurable,
     NotEncodable,
     NotRunning,
     NotSupportedError,
@@ -84,10 +85,12 @@ from relevo.errors.tree import (
     RelevoError,
 )
 from relevo.errors.work_queues import (
+    AgentFailed,
     BadCursor,
     BadDatabaseUrl,
     BodyTooLarge,
     ClaimLost,
+    EventsOvertaken,
     IdempotencyConflict,
     InvalidInput,
     KeyExpired,
@@ -115,6 +118,7 @@ from relevo.errors.work_queues import (
 
 __all__ = [
     "AddUncertain",
+    "AgentFailed",
     "ArchiveMismatch",
     "BadArgument",
     "BadBatchOutcome",
@@ -146,6 +150,7 @@ __all__ = [
     "EmbeddedServerFailed",
     "EmbeddedServerMissing",
     "EmbeddedServerUnavailable",
+    "EventsOvertaken",
     "EventsTrimmed",
     "ExpressionFailed",
     "IdempotencyConflict",
@@ -164,6 +169,7 @@ __all__ = [
     "NoLake",
     "NoQueue",
     "NoSuchSchedule",
+    "NotMeasurable",
     "NotEncodable",
     "NotFound",
     "NotRunning",

@@ -175,6 +175,10 @@ class ServerRefused(RelevoError):
     """Redis refused {command}: {reason}."""
 
 
+class NotMeasurable(RelevoError):
+    """{address} is not measured: {reason}. {remedy}"""
+
+
 class ResultTimeout(RelevoError, TimeoutError):
     """No result of job {job_id!r} within {timeout_s} s: it may still be waiting or running, its handler may have
     returned None, or its worker runs without `store_results=True`."""
