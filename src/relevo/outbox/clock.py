@@ -26,7 +26,8 @@ def _postgresql(*_: Any, **__: Any) -> str:
 @compiles(now_ms, "mysql")
 @compiles(now_ms, "mariadb")
 def _mysql(*_: Any, **__: Any) -> str:
-    return "CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)"
+    # Not UNIX_TIMESTAMP(...): it reads a local time, and in the hour that comes twice in autumn it cannot tell which is meant.
+    return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
 
 
 @compiles(now_ms, "sqlite")
