@@ -19,9 +19,9 @@ from relevo.broker.resp import Argument, pack
 class Script:
     """One script; its text depends on what the server can do."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, room: str = "relevo.broker") -> None:
         self.name = name
-        text = _read(name)
+        text = files(room).joinpath(f"lua/{name}.lua").read_text()
         self._texts = {native: _whole(text, native) for native in (True, False)}
         self._shas = {
             native: hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()
@@ -41,9 +41,9 @@ class Script:
 
 
 @cache
-def script(name: str) -> Script:
-    """The script in `lua/<name>.lua`."""
-    return Script(name)
+def script(name: str, *, room: str = "relevo.broker") -> Script:
+    """The script in `lua/<name>.lua` of a room."""
+    return Script(name, room=room)
 
 
 def _whole(text: str, native: bool) -> str:

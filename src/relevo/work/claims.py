@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from relevo.errors import InvalidInput, QueueArchived, QueuePaused, ScopePaused, WrongConsumerMode
 from relevo.work.caller import Caller
-from relevo.work.message import ClaimedMessage
+from relevo.work.faults import fault
+from relevo.work.joining import Step
+from relevo.work.message import TIERS, ClaimedMessage
+from relevo.work.order import Taken
+from relevo.work.outbox import WorkEvent
+from relevo.work.queues import QueueRecord
+from relevo.work.store.port import Claim, TakenRow
+from relevo.work.trail import trail_line
+from relevo.work.transaction import Transaction
+from relevo.work.wakeups import Patience
 
 if TYPE_CHECKING:
     from relevo.work.office import Office
+
+MOST_IN_A_CALL = 1_000
+LONGEST_WAIT_S = 60.0
+MOST_LABELS = 10
+
+
+class _Asking(NamedTuple):
+    """One look into the queue."""
+
+    caller: Caller
+    queue: QueueRecord
+    batch_size: int
+    consumer: str
+    labels: tuple[tuple[str, str], ...]
+    taken: Taken | None
+    """Ids that the order index gave out for it; None when it was not asked."""
 
 
 class Claims:
@@ -17,6 +47,7 @@ class Claims:
 
     def __init__(self, office: Office) -> None:
         self._office = office
+        self._claiming: Step[_Asking, list[ClaimedMessage]] = Step("claim", self._claim)
 
     async def claim(
         self,
@@ -29,11 +60,145 @@ class Claims:
         consumer: str | None = None,
         labels: Mapping[str, str] | None = None,
         subscription: str | None = None,
+        patience: Patience | None = None,
     ) -> list[ClaimedMessage]:
         """Up to `batch_size` messages (at most 1000) in the queue's order, all with one token. With `wait_s` (at most 60) waits
-        that long for the first one. `subscription` is needed for a broadcast queue and refused for any other.
+        that long for the first one, or until `patience` ends. `subscription` is needed for a broadcast queue, refused for others.
 
         Raises `NotFound`, `PermissionDenied`, `ScopePaused`, `QueuePaused`, `QueueArchived`, `WrongConsumerMode`,
         `InvalidInput`, `StoreUnavailable`. A draining queue is claimed from until it is empty.
         """
-        raise NotImplementedError
+        _check(batch_size, wait_s, consumer, labels)
+        caller.require("consume")
+        until = asyncio.get_running_loop().time() + wait_s
+        while True:
+            record = await self._office.queues.lookup(caller, scope, queue)
+            _require_open(record)
+            _require_mode(record, subscription)
+            with self._office.wakeups.waiter(record.id) as waiter:
+                claimed = await self._look(caller, record, batch_size, consumer or caller.actor, labels, subscription)
+                left = until - asyncio.get_running_loop().time()
+                if claimed or left <= 0 or (patience is not None and patience.ended):
+                    return claimed
+                if patience is not None:
+                    patience.waiter = waiter
+                await waiter.wait(left)
+
+    async def _look(
+        self,
+        caller: Caller,
+        queue: QueueRecord,
+        batch_size: int,
+        consumer: str,
+        labels: Mapping[str, str] | None,
+        subscription: str | None,
+    ) -> list[ClaimedMessage]:
+        office = self._office
+        if subscription is not None:
+            return await office.deliveries.claim(
+                caller, queue, subscription, batch_size=batch_size, consumer=consumer, wanted=labels
+            )
+        taken = None if labels else await office.order.take(queue.id, batch_size)
+        asking = _Asking(caller, queue, batch_size, consumer, tuple((labels or {}).items()), taken)
+        try:
+            fault("claim.taken")
+            return await office.joiner.join(self._claiming, asking, weight=batch_size)
+        finally:
+            if taken:
+                office.order.taken_up(queue.id, taken)
+                fault("claim.indexed")
+
+    # --- in the transaction ----------------------------------------------------------------------------------------------
+
+    async def _claim(self, transaction: Transaction, askings: Sequence[_Asking]) -> list[list[ClaimedMessage]]:
+        transaction.begun("claim")
+        found: list[list[ClaimedMessage]] = []
+        for asking in askings:
+            token = secrets.token_hex(13)
+            until = transaction.now + asking.queue.visibility_timeout_s * 1000
+            line = trail_line(transaction.now, "claimed", asking.caller.actor, asking.consumer)
+            rows = await self._take(transaction, asking, Claim(token, until, asking.consumer, transaction.now, line))
+            if rows:
+                _note(transaction, asking, rows)
+            found.append([_claimed(asking.queue, row, token, until) for row in rows])
+        return found
+
+    @staticmethod
+    async def _take(transaction: Transaction, asking: _Asking, claim: Claim) -> list[TakenRow]:
+        session, queue_id = transaction.session, asking.queue.id
+        rows: list[TakenRow] = []
+        if asking.taken is not None and asking.taken.ids:
+            rows = sorted(await session.take_these(queue_id, asking.taken.ids, claim))
+        missing = asking.batch_size - len(rows)
+        if (
+            missing
+        ):  # the index had no more, or rows it should have had not: what it lacks is never lost, only asked for here
+            rows += await session.take_next(queue_id, missing, claim, asking.labels)
+        return rows
+
+
+def _check(batch_size: int, wait_s: float, consumer: str | None, labels: Mapping[str, str] | None) -> None:
+    if not 0 < batch_size <= MOST_IN_A_CALL:
+        raise InvalidInput(where="batch_size", reason=f"{batch_size} is not between 1 and {MOST_IN_A_CALL}")
+    if not 0 <= wait_s <= LONGEST_WAIT_S:
+        raise InvalidInput(where="wait_s", reason=f"{wait_s} is not between 0 and {LONGEST_WAIT_S:.0f}")
+    if consumer is not None and not (0 < len(consumer) <= 200 and "\0" not in consumer):
+        raise InvalidInput(where="consumer", reason="pass 1 to 200 characters, or leave it out")
+    if labels and len(labels) > MOST_LABELS:
+        raise InvalidInput(where="labels", reason=f"{len(labels)} labels are too many, the limit is {MOST_LABELS}")
+    if labels and any("\0" in name + value for name, value in labels.items()):
+        raise InvalidInput(where="labels", reason="a label holds a NUL character")
+
+
+def _require_open(queue: QueueRecord) -> None:
+    if queue.scope_state not in ("active", "draining"):
+        raise ScopePaused(scope=queue.scope, state=queue.scope_state)
+    if queue.state in ("active", "draining"):
+        return
+    raise QueuePaused(queue=queue.slug) if queue.state == "paused" else QueueArchived(queue=queue.slug)
+
+
+def _require_mode(queue: QueueRecord, subscription: str | None) -> None:
+    if queue.consumer_mode == "broadcast" and subscription is None:
+        raise WrongConsumerMode(queue=queue.slug, mode="broadcast", remedy="pass the `subscription` you claim for")
+    if queue.consumer_mode != "broadcast" and subscription is not None:
+        raise WrongConsumerMode(queue=queue.slug, mode="competing", remedy="claim without `subscription`")
+
+
+def _note(transaction: Transaction, asking: _Asking, rows: Sequence[TakenRow]) -> None:
+    queue, now = asking.queue, transaction.now
+    transaction.differences.moved(queue.id, "pending", "claimed", len(rows))
+    transaction.differences.add(queue.id, "claims", len(rows))
+    transaction.events += [
+        WorkEvent(
+            "claimed", queue.id, row.id, now, row.message_type, row.correlation_id,
+            {"attempt": row.attempts, "wait_ms": max(0, now - row.pending_since)},
+        )
+        for row in rows
+    ]  # fmt: skip
+    transaction.audit_messages(asking.caller, "message.claim", queue, [row.id for row in rows])
+
+
+def _claimed(queue: QueueRecord, row: TakenRow, token: str, until: int) -> ClaimedMessage:
+    return ClaimedMessage(
+        id=row.id,
+        queue=queue.slug,
+        claim_token=token,
+        claim_until=until,
+        attempts=row.attempts,
+        reclaims=row.reclaims,
+        message_type=row.message_type,
+        priority_tier=TIERS[row.priority_tier],
+        priority_score=row.priority_score,
+        labels=msgspec.Raw(row.labels.encode()),
+        content_type=row.content_type,
+        body=_NOTHING if row.body is None else msgspec.Raw(row.body.encode()),
+        correlation_id=row.correlation_id,
+        causation_id=row.causation_id,
+        parent_id=row.parent_id,
+        deadline=row.deadline_at,
+        created_at=row.created_at,
+    )
+
+
+_NOTHING = msgspec.Raw(b"null")

@@ -66,6 +66,11 @@ class Differences:
         if after in COUNTED_STATES:
             self.add(queue_id, after, count)
 
+    def waiting(self, queue_id: int) -> int:
+        """What this transaction adds to those pending or delayed."""
+        counts = self._of.get(queue_id)
+        return 0 if counts is None else counts[_PLACE["pending"]] + counts[_PLACE["delayed"]]
+
     def rows(self, *, now_ms: int, slot: int) -> list[tuple[Any, ...]]:
         """Rows to add to the table, by queue."""
         day = now_ms // _DAY_MS

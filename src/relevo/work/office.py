@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Literal, Self, TypeVar
 
@@ -10,20 +12,33 @@ import msgspec
 
 from relevo.wire.ids import IdMint
 from relevo.work.audit import Audit
+from relevo.work.caller import Caller
 from relevo.work.claims import Claims
+from relevo.work.dead_letters import DeadLetters
+from relevo.work.deliveries import Deliveries
+from relevo.work.faults import arm_from_environment
+from relevo.work.joining import Joiner
 from relevo.work.keys import Keys
 from relevo.work.messages import Messages
-from relevo.work.queues import Queues
+from relevo.work.order import Order
+from relevo.work.queues import DEAD_LETTER, QueueRecord, Queues
+from relevo.work.replays import Replays
 from relevo.work.scopes import Scopes
 from relevo.work.search import Search
 from relevo.work.settling import Settling
 from relevo.work.store.database import Database
+from relevo.work.store.installation import installation_id
+from relevo.work.store.port import Dialect, Driver, Session
+from relevo.work.subscriptions import Subscriptions
 from relevo.work.tenants import Tenants
 from relevo.work.transaction import Transaction
 from relevo.work.usage import Usage
 from relevo.work.wakeups import Wakeups
 
 T = TypeVar("T")
+
+_SLOTS = 64
+"""Rows of tallies a queue and day at most: each lane of a process has one, and two processes seldom the same."""
 
 
 class OfficeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +64,7 @@ class Office:
         async with await Office.open(OfficeSettings(database_url="sqlite:///data/work.db")) as office:
             await office.messages.publish(caller, "billing", "invoices", [NewMessage(body=msgspec.Raw(b"{}"))])
 
-    Its nouns: `database`, `queues`, `messages`, `claims`, `settling`, `order`, `wakeups`, `subscriptions`.
+    Its nouns: `database`, `queues`, `messages`, `claims`, `settling`, `order`, `wakeups`, `subscriptions`, `deliveries`.
     """
 
     def __init__(self, settings: OfficeSettings, *, now_ms: Callable[[], int] | None = None) -> None:
@@ -67,31 +82,128 @@ class Office:
         self.audit = Audit(self.database, self.now_ms)
         self.search = Search(self.database, self.now_ms)
         self.usage = Usage(self.database, self.now_ms)
-        self.wakeups = Wakeups()
+        self.wakeups = Wakeups(settings.redis_url, poll_s=settings.poll_s)
+        self.order = Order(self, settings.redis_url, claims_by_index=self._claims_by_index())
         self.messages = Messages(self)
         self.claims = Claims(self)
         self.settling = Settling(self)
+        self.subscriptions = Subscriptions(self)
+        self.dead_letters = DeadLetters(self)
+        self.replays = Replays(self)
+        self.deliveries = Deliveries(self)
+        self._driver: Driver = _driver_for(self.database)
+        self.joiner = Joiner(
+            self._commit,
+            lanes=settings.lanes or self._driver.lanes,
+            together=self._driver.lanes == 1,
+        )
+        self._slot = random.randrange(_SLOTS)
 
     @classmethod
     async def open(cls, settings: OfficeSettings, *, now_ms: Callable[[], int] | None = None) -> Self:
         """Connects to the database. Redis may be away: then claims go by SQL until it is there."""
+        arm_from_environment()
         office = cls(settings, now_ms=now_ms)
-        raise NotImplementedError(office)
+        try:
+            if settings.create_tables:
+                await office.database.create_tables()
+            await office._driver.open()
+            office.installation = await installation_id(office.database)
+        except BaseException:
+            await office.close()
+            raise
+        office.order.open()
+        office.wakeups.open(office.installation)
+        return office
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._driver.dialect
 
     async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Runs `work` in one transaction of the hot driver, writes what it collected (tallies, events, audit rows), commits,
         and tells the order index and the waiting claims. `work` awaits nothing but its session, see store/port.py, and may
         be run again after a deadlock."""
-        raise NotImplementedError
+        done: list[T] = []
+
+        async def keep(transaction: Transaction) -> None:
+            done[:] = [await work(transaction)]
+
+        await (await self._commit(keep))()
+        return done[0]
+
+    async def scope_of(self, caller: Caller, scope: str) -> QueueRecord:
+        """A record of the scope's own `_dead_letter`, for what all its queues share; from the same cache."""
+        if caller.queues is not None:
+            caller.require_sight(scope)
+            caller = msgspec.structs.replace(caller, queues=None)
+        return await self.queues.lookup(caller, scope, DEAD_LETTER)
+
+    async def pending_page(self, queue_id: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
+        """The next pending messages of a queue in its order, as the order index wants them."""
+
+        async def read(session: Session) -> list[tuple[int, str]]:
+            place, message_id = after
+            return [(row[0], row[1]) for row in await session.pending_page(queue_id, place, message_id, limit)]
+
+        return await self._driver.transact(read)
 
     async def close(self) -> None:
-        raise NotImplementedError
+        await self.joiner.close()
+        await self.order.close()
+        await self.wakeups.close()
+        await self._driver.close()
+        await self.database.close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def _claims_by_index(self) -> bool:
+        path = self.settings.claim_path
+        return path == "index" or (path == "auto" and self.database.dialect == "mariadb")
+
+    async def _commit(self, work: Callable[[Transaction], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """One transaction; returns what is to be done after it, which may overlap with the next."""
+        done: list[Transaction] = []
+
+        async def run(session: Session) -> None:
+            transaction = Transaction(session, self.now_ms())
+            await work(transaction)
+            await transaction.write(self._slot)
+            transaction.passed("written")
+            done[:] = [transaction]
+
+        await self._driver.transact(run)
+        transaction = done[0]
+        transaction.passed("committed")
+
+        async def tell() -> None:
+            if transaction.ready:
+                await self.order.add(transaction.ready)
+            wakes = Counter(ready.queue_id for ready in transaction.ready)
+            wakes.update(transaction.wakes)
+            if wakes:
+                self.wakeups.wake(wakes)
+            transaction.passed("indexed")
+
+        return tell
+
+
+def _driver_for(database: Database) -> Driver:
+    if database.dialect == "sqlite":
+        from relevo.work.store.sqlite import SqliteDriver
+
+        return SqliteDriver(database)
+    if database.dialect == "postgresql":
+        from relevo.work.store.postgres import PostgresDriver
+
+        return PostgresDriver(database)
+    from relevo.work.store.mariadb import MariaDbDriver
+
+    return MariaDbDriver(database)
 
 
 def _clock() -> int:

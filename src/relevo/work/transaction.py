@@ -8,14 +8,19 @@ told after the commit. Nothing of this can be forgotten, because there is no oth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from relevo.work import outbox
 from relevo.work.caller import Caller
 from relevo.work.depths import Differences
-from relevo.work.outbox import WorkEvent
+from relevo.work.faults import fault
+from relevo.work.outbox import EventName, WorkEvent
+from relevo.work.queues import QueueRecord
 from relevo.work.store import tables
-from relevo.work.store.port import Row, Session
+from relevo.work.store.port import HeldRow, Rewrite, Row, Session
+from relevo.work.trail import trail_line
+
+Kind = Literal["publish", "claim", "settle"]
 
 
 class Ready(NamedTuple):
@@ -38,6 +43,17 @@ class Transaction:
         self.wakes: dict[int, int] = {}
         """Messages to tell waiting claims of, by queue, that are in no order index (deliveries of a broadcast queue)."""
         self._audits: list[Row] = []
+        self._kinds: list[Kind] = []
+
+    def begun(self, kind: Kind) -> None:
+        """A step of this kind begins; names the fault points that the transaction passes from here on."""
+        if kind not in self._kinds:
+            self._kinds.append(kind)
+        fault(f"{kind}.begun")
+
+    def passed(self, point: str) -> None:
+        for kind in self._kinds:
+            fault(f"{kind}.{point}")
 
     def audit(
         self,
@@ -61,6 +77,23 @@ class Transaction:
             )
         )
 
+    def audit_messages(
+        self, caller: Caller, action: str, queue: QueueRecord, ids: Sequence[str], *, known_queue: bool = True
+    ) -> None:
+        """One audit row for one call that did the same to several messages of a queue (or of its scope)."""
+        listed = '","'.join(ids)
+        self.audit(
+            caller, action, ids[0], tenant_id=queue.tenant_id, scope_id=queue.scope_id,
+            queue_id=queue.id if known_queue else None, after=f'{{"ids":["{listed}"]}}',
+        )  # fmt: skip
+
+    def event(self, name: EventName, row: HeldRow, **extras: int | str) -> None:
+        """Something happened to a message whose row is held."""
+        queue_id = row.origin_queue_id if row.state == "dead" and row.origin_queue_id is not None else row.queue_id
+        self.events.append(
+            WorkEvent(name, queue_id, row.id, self.now, row.message_type, row.correlation_id, extras or None)
+        )
+
     async def write(self, slot: int) -> None:
         """Writes what was collected; the last thing before the commit."""
         session = self.session
@@ -71,6 +104,18 @@ class Transaction:
             await session.insert(tables.outbox, [row], columns=_OUTBOX_COLUMNS)
         if self.differences:
             await session.add_tallies(self.differences.rows(now_ms=self.now, slot=slot))
+
+
+def rewritten(
+    row: HeldRow, transaction: Transaction, event: str, actor: str, detail: str | None = None, **changes: Any
+) -> Rewrite:
+    """A held row with some values changed, and the change in its history; for `session.rewrite`."""
+    kept = {name: getattr(row, name) for name in _KEPT}
+    line = trail_line(transaction.now, event, actor, detail)
+    return Rewrite(**(kept | changes), updated_at=transaction.now, trail=line)
+
+
+_KEPT = tuple(name for name in Rewrite._fields if name not in ("updated_at", "trail"))
 
 
 def _columns_without_id(table: Any) -> Sequence[str]:

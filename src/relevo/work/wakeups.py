@@ -2,7 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Generator, Mapping
+
+import msgspec
+
+from relevo.broker.address import Address
+from relevo.broker.link import Link
+from relevo.broker.resp import Reply, command
+from relevo.engine.loop import AGAIN, Loop
+from relevo.wire.ids import IdMint
+
+log = logging.getLogger("relevo.wakeups")
+
+_KEPT = 1_000
+_BLOCK_MS = 5_000
+_LIVES_MS = 3_600_000
+_TTL_EVERY_S = 60.0
+
+
+class Patience:
+    """Ends the wait of one claim from outside: its worker hung up, or the process is to end. What it is taking it takes."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.waiter: Waiter | None = None
+
+    def end(self) -> None:
+        self.ended = True
+        if self.waiter is not None:
+            self.waiter.woken.set()
+
+
+class Waiter:
+    """One claim that may have to wait. A wake that comes while it still looks is not lost."""
+
+    def __init__(self, wakeups: Wakeups) -> None:
+        self._wakeups = wakeups
+        self.woken = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        """Returns when there may be something, at the latest after `seconds` or the time of the next look."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, self._wakeups.look_again_s)):
+                await self.woken.wait()
+        self.woken.clear()
 
 
 class Wakeups:
@@ -13,10 +61,136 @@ class Wakeups:
     `poll_s` all the same.
     """
 
+    def __init__(self, redis_url: str | None, *, poll_s: float) -> None:
+        self._address = None if redis_url is None else Address.parse(redis_url)
+        self._poll_s = poll_s
+        self._waiting: dict[int, deque[Waiter]] = {}
+        self._node = IdMint()()
+        self._sender: Link | None = None
+        self._reader: _Reader | None = None
+        self._key = b""
+        self._ttl_due = 0.0
+
+    def open(self, installation: str) -> None:
+        """Begins to listen to other nodes; Redis may be away."""
+        if self._address is None:
+            return
+        tag = f"{{{installation}}}".encode()
+        self._key = b"rw:" + tag + b":wakes"
+        self._sender = Link(self._address, tag, purpose="wake")
+        self._sender.open_soon()
+        self._reader = _Reader(
+            self, Link(self._address, tag, purpose="wakes", patience=_BLOCK_MS / 1000 + 15), self._key
+        )
+        self._reader.start()
+
+    async def close(self) -> None:
+        if self._reader is not None:
+            await self._reader.close()
+        if self._sender is not None:
+            await self._sender.close()
+
+    @property
+    def look_again_s(self) -> float:
+        """How long a claim waits before it looks without being woken: longer while other nodes can tell us."""
+        told = self._reader is not None and self._reader.listening
+        return self._poll_s * 10 if told else self._poll_s
+
+    async def listening(self) -> None:
+        """Waits until other nodes' wakes arrive here; for tests, and for readiness."""
+        if self._reader is not None:
+            await self._reader.heard.wait()
+
     def wake(self, ready: Mapping[int, int]) -> None:
         """So many messages of these queues can be claimed now: wakes claims here and on other nodes. Never raises."""
-        raise NotImplementedError
+        for queue_id, count in ready.items():
+            self._wake_here(queue_id, count)
+        sender = self._sender
+        if sender is None:
+            return
+        transport = sender.open_transport
+        if transport is None:
+            sender.open_soon()
+            return
+        told = msgspec.json.encode([self._node, list(ready.items())])
+        data, count = command("XADD", self._key, "MAXLEN", "~", _KEPT, "*", "w", told), 1
+        if time.monotonic() > self._ttl_due:
+            self._ttl_due = time.monotonic() + _TTL_EVERY_S
+            data, count = data + command("PEXPIRE", self._key, _LIVES_MS), 2
+        transport.submit(data, count, _ignore)
 
-    async def wait(self, queue_id: int, seconds: float) -> bool:
-        """Waits for a wake of this queue; False when none came in time."""
-        raise NotImplementedError
+    @contextlib.contextmanager
+    def waiter(self, queue_id: int) -> Generator[Waiter]:
+        """A place among those who wait; to be taken before looking, so that nothing published meanwhile is missed."""
+        waiter = Waiter(self)
+        line = self._waiting.setdefault(queue_id, deque())
+        line.append(waiter)
+        try:
+            yield waiter
+        finally:
+            if waiter in line:
+                line.remove(waiter)
+            if not line and self._waiting.get(queue_id) is line:
+                del self._waiting[queue_id]
+            if waiter.woken.is_set():  # woken, and gone before it could look: the next in line looks instead
+                self._wake_here(queue_id, 1)
+
+    def _wake_here(self, queue_id: int, count: int) -> None:
+        for waiter in self._waiting.get(queue_id, ()):
+            if count <= 0:
+                return
+            if not waiter.woken.is_set():
+                waiter.woken.set()
+                count -= 1
+
+    def heard(self, told: bytes) -> None:
+        """A wake of another node."""
+        node, ready = msgspec.json.decode(told, type=tuple[str, list[tuple[int, int]]])
+        if node != self._node:
+            for queue_id, count in ready:
+                self._wake_here(queue_id, count)
+
+    def wake_all(self) -> None:
+        """Wakes may have been missed: everybody looks."""
+        for line in self._waiting.values():
+            for waiter in line:
+                waiter.woken.set()
+
+
+class _Reader(Loop):
+    """Follows the stream of wakes."""
+
+    def __init__(self, wakeups: Wakeups, link: Link, key: bytes) -> None:
+        super().__init__("wakes", every=0.0)
+        self.heard = asyncio.Event()
+        self._wakeups = wakeups
+        self._link = link
+        self._key = key
+        self._last: str | None = None
+
+    @property
+    def listening(self) -> bool:
+        return self._link.up and self.heard.is_set()
+
+    async def tick(self) -> float | None:
+        last = self._last
+        if last is None or not self._link.up:
+            newest: Reply = await self._link.call("XREVRANGE", self._key, "+", "-", "COUNT", 1)
+            last = self._last = newest[0][0].decode() if newest else "0-0"
+            self._wakeups.wake_all()
+        self.heard.set()
+        reply: Reply = await self._link.call("XREAD", "BLOCK", _BLOCK_MS, "COUNT", 100, "STREAMS", self._key, last)
+        for entry_id, fields in reply[0][1] if reply else ():
+            self._last = entry_id.decode()
+            self._wakeups.heard(fields[1])
+        return AGAIN
+
+    async def close(self) -> None:
+        """Does not wait for the read under way: closing its connection ends it."""
+        self._stopping = True
+        await self._link.close()
+        await self.stop()
+
+
+def _ignore(_: object) -> None:
+    """A wake that got lost costs a claim the time until its next look."""

@@ -16,8 +16,6 @@ T = TypeVar("T")
 Dialect = Literal["sqlite", "postgresql", "mariadb"]
 Row = tuple[Any, ...]
 
-NOBODY_WAITS_LONGER_S = 30.0
-
 
 class Claim(NamedTuple):
     """What a claim writes into the rows it takes."""
@@ -31,10 +29,10 @@ class Claim(NamedTuple):
 
 
 class TakenRow(NamedTuple):
-    """A row that a claim has just taken, as the worker gets it."""
+    """A row that a claim has just taken, as the worker gets it. Rows compare in the queue's order."""
 
-    id: str
     sort_key: int
+    id: str
     attempts: int
     reclaims: int
     message_type: str
@@ -48,9 +46,8 @@ class TakenRow(NamedTuple):
     parent_id: str | None
     deadline_at: int | None
     created_at: int
-    visible_at: int | None
-    updated_at: int
-    """When it was taken: on some databases the row as it was before is not to be had."""
+    pending_since: int
+    """When it was last changed before: published, promoted, released or put back."""
 
 
 class HeldRow(NamedTuple):
@@ -106,10 +103,12 @@ class Rewrite(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """One message to complete, by whoever holds `token`."""
+    """One message to complete, by whoever holds `token`, in the scope (and the queue, if any) that they named."""
 
     id: str
     token: str
+    scope_id: int
+    queue_id: int | None
     result: str | None
 
 
@@ -122,6 +121,22 @@ class CompletedRow(NamedTuple):
     claimed_at: int
     message_type: str
     correlation_id: str
+
+
+class QueueRules(NamedTuple):
+    """What settling needs of a queue; the names are those of `QueueRecord`."""
+
+    id: int
+    slug: str
+    ordering: str
+    consumer_mode: str
+    visibility_timeout_s: int
+    max_retries: int
+    backoff_initial_ms: int
+    backoff_multiplier: str
+    backoff_cap_ms: int
+    backoff_jitter_ms: int
+    dead_letter_id: int
 
 
 class KnownKey(NamedTuple):
@@ -164,6 +179,10 @@ class Session(Protocol):
         """Inserts (queue_id, key, message_id, body_digest) and returns those that were there already, with what they say."""
         ...
 
+    async def forget_keys(self, message_ids: Sequence[str]) -> None:
+        """Forgets the keys of these messages."""
+        ...
+
     async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
         """The oldest pending or delayed rows, held; for overflow policies."""
         ...
@@ -181,6 +200,10 @@ class Session(Protocol):
         """Claims those of these rows that are still pending in this queue."""
         ...
 
+    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
+        """Pending rows of a queue in its order, after this place: (sort_key, id) of each."""
+        ...
+
     # --- settle ----------------------------------------------------------------------------------------------------------
 
     async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
@@ -189,6 +212,10 @@ class Session(Protocol):
 
     async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
         """These rows, held, in the order of their ids; ids that do not exist are left out."""
+        ...
+
+    async def rules(self, queue_ids: Sequence[int]) -> list[QueueRules]:
+        """What settling needs of these queues."""
         ...
 
     async def rewrite(self, rows: Sequence[Rewrite]) -> None:

@@ -1,0 +1,176 @@
+"""The hot path on PostgreSQL: asyncpg, with arrays unnested into rows: one statement for any number of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import asyncpg
+from sqlalchemy import BigInteger, Integer, SmallInteger, Table
+
+from relevo.errors import StoreUnavailable
+from relevo.work.store.database import Database
+from relevo.work.store.port import (
+    Claim,
+    CompletedRow,
+    Completion,
+    Dialect,
+    HeldRow,
+    KnownKey,
+    QueueRules,
+    Rewrite,
+    Row,
+    Session,
+    TakenRow,
+)
+from relevo.work.store.statements import column_names, labelled, statement
+
+T = TypeVar("T")
+
+_TRIES = 5
+_COPIED_FROM = 64
+"""Rows from which COPY beats an INSERT of arrays."""
+
+# Rolled back by the server, and worth another try.
+_TRANSIENT = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+_GONE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError, OSError)
+
+
+def _sql(name: str) -> str:
+    return statement("postgresql", name)
+
+
+def _arrays(rows: Sequence[Row]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+@cache
+def _insert(table: Table, columns: tuple[str, ...]) -> str:
+    arrays = ", ".join(f"${at}::{_kind(table, name)}[]" for at, name in enumerate(columns, 1))
+    names = ", ".join(f'"{name}"' for name in columns)
+    return f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({arrays})"  # noqa: S608 - names of ours
+
+
+def _kind(table: Table, name: str) -> str:
+    kind = table.c[name].type
+    if isinstance(kind, SmallInteger):
+        return "smallint"
+    if isinstance(kind, BigInteger):
+        return "bigint"
+    return "integer" if isinstance(kind, Integer) else "text"
+
+
+class PostgresSession:
+    """An open transaction on one connection."""
+
+    dialect: Dialect = "postgresql"
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def _fetch(self, sql: str, *values: Any) -> list[Any]:
+        return await self._connection.fetch(sql, *values)
+
+    async def fetch(self, statement: str, *values: Any) -> list[Row]:
+        return [tuple(row) for row in await self._fetch(_sql(statement), *values)]
+
+    async def insert(self, table: Table, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
+        names = column_names(table, columns)
+        if len(rows) >= _COPIED_FROM:
+            await self._connection.copy_records_to_table(table.name, records=rows, columns=names)
+        else:
+            await self._connection.execute(_insert(table, names), *_arrays(rows))
+
+    async def lock_queues(self, queue_ids: Sequence[int]) -> None:
+        await self._fetch(_sql("lock_queues"), list(queue_ids))
+
+    async def waiting(self, queue_id: int) -> int:
+        return (await self._fetch(_sql("waiting"), queue_id))[0][0]
+
+    async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
+        queues, keys, messages, digests = _arrays(rows)
+        added = {row[0] for row in await self._fetch(_sql("remember_keys"), queues, keys, messages, digests)}
+        if len(added) == len(rows):
+            return []
+        known = [KnownKey(*row) for row in await self._fetch(_sql("known_keys"), queues, keys)]
+        return [key for key in known if key.message_id not in added]
+
+    async def forget_keys(self, message_ids: Sequence[str]) -> None:
+        await self._connection.execute(_sql("forget_keys"), list(message_ids))
+
+    async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
+        return [HeldRow(*row) for row in await self._fetch(_sql("oldest_waiting"), queue_id, limit)]
+
+    async def take_next(
+        self, queue_id: int, limit: int, claim: Claim, labels: Sequence[tuple[str, str]] = ()
+    ) -> list[TakenRow]:
+        wanted = [text for label in labels for text in label]
+        rows = await self._fetch(labelled("postgresql", len(labels)), queue_id, limit, *claim, *wanted)
+        return sorted(TakenRow(*row) for row in rows) if len(rows) > 1 else [TakenRow(*row) for row in rows]
+
+    async def take_these(self, queue_id: int, ids: Sequence[str], claim: Claim) -> list[TakenRow]:
+        return [TakenRow(*row) for row in await self._fetch(_sql("take_these"), queue_id, list(ids), *claim)]
+
+    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
+        return await self._fetch(_sql("pending_page"), queue_id, sort_key, message_id, limit)
+
+    async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
+        return [CompletedRow(*row) for row in await self._fetch(_sql("complete"), *_arrays(items), now, trail)]
+
+    async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
+        return [HeldRow(*row) for row in await self._fetch(_sql("hold"), list(ids))]
+
+    async def rules(self, queue_ids: Sequence[int]) -> list[QueueRules]:
+        return [QueueRules(*row) for row in await self._fetch(_sql("rules"), list(queue_ids))]
+
+    async def rewrite(self, rows: Sequence[Rewrite]) -> None:
+        await self._connection.execute(_sql("rewrite"), *_arrays(rows))
+
+    async def add_tallies(self, rows: Sequence[Row]) -> None:
+        await self._connection.execute(_sql("add_tallies"), *_arrays(rows))
+
+
+class PostgresDriver:
+    """A pool of connections, one for each transaction under way."""
+
+    dialect: Dialect = "postgresql"
+    lanes = 4
+
+    def __init__(self, database: Database) -> None:
+        self._url = database.url.render_as_string(hide_password=False)
+        self._pool: Any = None
+
+    async def open(self) -> None:
+        try:
+            self._pool = await cast("Any", asyncpg).create_pool(
+                self._url, min_size=1, max_size=16, statement_cache_size=200, max_cacheable_statement_size=0
+            )
+        except (*_GONE, asyncpg.PostgresError, TimeoutError) as error:
+            raise StoreUnavailable(reason=_said(error)) from error
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close()
+
+    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return await self._once(work)
+            except _TRANSIENT:
+                if not tries_left:
+                    raise
+            except (*_GONE, TimeoutError, asyncpg.InsufficientResourcesError) as error:
+                raise StoreUnavailable(reason=_said(error)) from error
+        raise AssertionError("the last try returns or raises")
+
+    async def _once(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        if self._pool is None:
+            raise StoreUnavailable(reason="it was closed")
+        async with self._pool.acquire(timeout=30) as connection, connection.transaction():
+            return await work(PostgresSession(connection))
+
+
+def _said(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,2 @@
+-- messages
+DELETE FROM relevo_idempotency WHERE message_id IN %s

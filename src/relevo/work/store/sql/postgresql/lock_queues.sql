@@ -1,0 +1,2 @@
+-- $1 queues
+SELECT id FROM relevo_queues WHERE id = ANY($1::bigint[]) ORDER BY id FOR UPDATE

@@ -1,0 +1,8 @@
+-- The first pending rows of a queue in its order. /*labels*/ is where each wanted label adds a condition.
+-- ?1 queue, ?2 how many
+SELECT m.sort_key, m.id, m.attempts + 1, m.reclaims, m.message_type, m.priority_tier, m.priority_score,
+    m.labels, m.content_type, m.body, m.correlation_id, m.causation_id, m.parent_id, m.deadline_at, m.created_at, m.updated_at
+FROM relevo_messages AS m
+WHERE m.queue_id = ?1 AND m.state = 'pending' /*labels*/
+ORDER BY m.sort_key, m.id
+LIMIT ?2

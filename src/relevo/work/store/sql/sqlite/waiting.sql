@@ -1,0 +1,4 @@
+-- ?1 queue
+SELECT COALESCE(SUM(pending + delayed), 0)
+FROM relevo_tallies
+WHERE queue_id = ?1

@@ -1,0 +1,204 @@
+"""The hot path on SQLite: one thread that writes, with a connection and prepared statements of its own.
+
+No step of a transaction waits for anything, so its coroutine runs to its end in that thread, between BEGIN IMMEDIATE and
+COMMIT: one hand-over between threads for a whole joined transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+from sqlalchemy import Table
+
+from relevo.errors import StoreUnavailable
+from relevo.work.store.database import BUSY_TIMEOUT_MS, PRAGMAS, Database, sqlite_path
+from relevo.work.store.port import (
+    Claim,
+    CompletedRow,
+    Completion,
+    Dialect,
+    HeldRow,
+    KnownKey,
+    QueueRules,
+    Rewrite,
+    Row,
+    Session,
+    TakenRow,
+)
+from relevo.work.store.statements import column_names, labelled, statement
+
+T = TypeVar("T")
+
+_STATEMENTS_KEPT = 256
+
+
+def _sql(name: str) -> str:
+    return statement("sqlite", name)
+
+
+def _json(values: Sequence[Any]) -> str:
+    return msgspec.json.encode(values).decode()
+
+
+@cache
+def _insert(table: Table, columns: tuple[str, ...]) -> str:
+    places = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places})"  # noqa: S608 - names of ours
+
+
+class SqliteSession:
+    """An open transaction, used in the writing thread."""
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def _fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        return self._connection.execute(sql, values).fetchall()
+
+    async def fetch(self, statement: str, *values: Any) -> list[Row]:
+        return self._fetch(_sql(statement), values)
+
+    async def insert(self, table: Table, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
+        self._connection.executemany(_insert(table, column_names(table, columns)), rows)
+
+    async def lock_queues(self, queue_ids: Sequence[int]) -> None:
+        """There is one writer."""
+
+    async def waiting(self, queue_id: int) -> int:
+        return self._fetch(_sql("waiting"), (queue_id,))[0][0]
+
+    async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
+        added = self._connection.executemany(_sql("remember_keys"), rows).rowcount
+        if added == len(rows):
+            return []
+        mine = {row[2] for row in rows}
+        wanted = _json([row[:2] for row in rows])
+        known = [KnownKey(*row) for row in self._fetch(_sql("known_keys"), (wanted,))]
+        return [key for key in known if key.message_id not in mine]
+
+    async def forget_keys(self, message_ids: Sequence[str]) -> None:
+        self._connection.execute(_sql("forget_keys"), (_json(message_ids),))
+
+    async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
+        return [HeldRow(*row) for row in self._fetch(_sql("oldest_waiting"), (queue_id, limit))]
+
+    async def take_next(
+        self, queue_id: int, limit: int, claim: Claim, labels: Sequence[tuple[str, str]] = ()
+    ) -> list[TakenRow]:
+        wanted = [text for label in labels for text in label]
+        return self._claim(self._fetch(labelled("sqlite", len(labels)), (queue_id, limit, *wanted)), claim)
+
+    async def take_these(self, queue_id: int, ids: Sequence[str], claim: Claim) -> list[TakenRow]:
+        return self._claim(self._fetch(_sql("take_these"), (queue_id, _json(ids))), claim)
+
+    def _claim(self, rows: list[Row], claim: Claim) -> list[TakenRow]:
+        if rows:
+            ids = _json([row[1] for row in rows])
+            self._connection.execute(_sql("mark_claimed"), (*claim, ids))
+        return [TakenRow(*row) for row in rows]
+
+    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
+        return self._fetch(_sql("pending_page"), (queue_id, sort_key, message_id, limit))
+
+    async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
+        sql, execute = _sql("complete"), self._connection.execute
+        done: list[CompletedRow] = []
+        for item in items:
+            row = execute(sql, (*item, now, trail)).fetchone()
+            if row is not None:
+                done.append(CompletedRow(*row))
+        return done
+
+    async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
+        return [HeldRow(*row) for row in self._fetch(_sql("hold"), (_json(ids),))]
+
+    async def rules(self, queue_ids: Sequence[int]) -> list[QueueRules]:
+        return [QueueRules(*row) for row in self._fetch(_sql("rules"), (_json(queue_ids),))]
+
+    async def rewrite(self, rows: Sequence[Rewrite]) -> None:
+        self._connection.executemany(_sql("rewrite"), rows)
+
+    async def add_tallies(self, rows: Sequence[Row]) -> None:
+        self._connection.executemany(_sql("add_tallies"), rows)
+
+
+class SqliteDriver:
+    """The writing thread of one process. Other processes may write the same file: SQLite makes them wait for each other."""
+
+    dialect: Dialect = "sqlite"
+    lanes = 1
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="relevo-sqlite")
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._connect)
+
+    async def close(self) -> None:
+        if self._thread is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
+            self._thread.shutdown(wait=False)
+            self._thread = None
+
+    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        if self._thread is None:
+            raise StoreUnavailable(reason="it was closed")
+        async with self._database.writing:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+
+    # --- in the thread -------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        path = sqlite_path(self._database.url)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._connection = sqlite3.connect(
+            path,
+            timeout=BUSY_TIMEOUT_MS / 1000,
+            isolation_level=None,
+            cached_statements=_STATEMENTS_KEPT,
+            check_same_thread=False,
+        )
+        for pragma in PRAGMAS:
+            self._connection.execute(pragma)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _run(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        connection = self._connection
+        assert connection is not None
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                done = _to_its_end(cast("Coroutine[Any, Any, T]", work(SqliteSession(connection))))
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except sqlite3.OperationalError as error:  # locked for too long, a full disk, a folder that is gone
+            raise StoreUnavailable(reason=str(error)) from error
+        return done
+
+
+def _to_its_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    raise AssertionError("a transaction awaits nothing but its session")
