@@ -196,3 +196,15 @@ class ServiceUnreachable(WorkError):
 
     code = "UNREACHABLE"
     status = 503
+
+
+class AgentFailed(WorkError):
+    """The agent {agent!r} failed: {reason}. It runs again at its next beat; `GET /v1/agents` shows its last error."""
+
+    code = "AGENT_FAILED"
+
+
+class EventsOvertaken(WorkError):
+    """Two processes relayed the same events at the same time: they were sent twice, with the same `seq`, and none is lost."""
+
+    code = "EVENTS_OVERTAKEN"
