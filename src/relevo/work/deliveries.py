@@ -118,7 +118,7 @@ class Deliveries:
             transaction.differences.add(queue.id, "claims", len(live))
             for each in live:
                 transaction.events.append(
-                    _event(
+                    event_of(
                         "claimed", queue, rows[each.message_id], now, subscription=subscription,
                         attempt=each.attempts + 1, wait_ms=max(0, now - each.updated_at),
                     )
@@ -187,18 +187,18 @@ class Deliveries:
             await delivery.let_go(transaction, "pending", attempts=max(0, attempt - 1))
             transaction.differences.add(queue.id, "released", 1)
             transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + 1
-            transaction.events.append(_event("released", queue, message, now, **told))
+            transaction.events.append(event_of("released", queue, message, now, **told))
             return False
         transaction.differences.add(queue.id, "handler_ms", took_ms)
         told["duration_us"] = took_ms * 1000
         if verdict == "complete":
             result = None if item.result is None else bytes(item.result).decode()
             await delivery.let_go(transaction, "completed", result=result)
-            transaction.events.append(_event("completed", queue, message, now, **told))
+            transaction.events.append(event_of("completed", queue, message, now, **told))
             return True
         reason = item.reason or "failed"
         transaction.differences.add(queue.id, "failed", 1)
-        transaction.events.append(_event("failed", queue, message, now, **told, reason=reason))
+        transaction.events.append(event_of("failed", queue, message, now, **told, reason=reason))
         tries = attempt - delivery.reclaims
         if item.dead or tries >= queue.max_retries:
             await delivery.let_go(transaction, "dead", failure_reason=reason)
@@ -209,7 +209,7 @@ class Deliveries:
         wait_ms = backoff.wait_ms(tries)
         await delivery.let_go(transaction, "delayed", visible_at=now + wait_ms, failure_reason=reason)
         transaction.differences.add(queue.id, "retried", 1)
-        retried = _event("retried", queue, message, now, **told, reason=reason, backoff_ms=wait_ms)
+        retried = event_of("retried", queue, message, now, **told, reason=reason, backoff_ms=wait_ms)
         transaction.events.append(retried)
         return False
 
@@ -248,7 +248,7 @@ async def bury(
     transaction.differences.moved(queue.dead_letter_id, None, "dead")
     transaction.differences.add(queue.id, "dead_lettered", 1)
     transaction.events.append(
-        _event(
+        event_of(
             "dead_lettered", queue, message, now, subscription=delivery.subscription, attempt=delivery.attempts,
             reason=reason, dead_letter=copy_id,
         )
@@ -378,7 +378,7 @@ def _claimed(
     )  # fmt: skip
 
 
-def _event(event: EventName, queue: QueueRecord, row: RowMapping, now: int, **extras: int | str) -> WorkEvent:
+def event_of(event: EventName, queue: QueueRecord, row: RowMapping, now: int, **extras: int | str) -> WorkEvent:
     return WorkEvent(event, queue.id, row["id"], now, row["message_type"], row["correlation_id"], extras)
 
 

@@ -1,0 +1,97 @@
+"""Every five minutes: messages that have been finished for over an hour move to the archive.
+
+Reads go on through the same API; claims, settles and the order no longer walk past them. See work/archive.py for why a kill in
+the middle neither loses nor doubles one.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import select, update
+
+from relevo.agents.agent import Batch
+from relevo.agents.window import Window
+from relevo.work import archive
+from relevo.work.caller import Caller
+from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.office import Office
+from relevo.work.store.tables import messages, queues
+from relevo.work.trail import trail_line
+
+AFTER_MS = 3_600_000
+_WHOLE_EVERY_MS = 86_400_000
+
+
+class MessageArchiver:
+    """Archives in the order in which messages finished."""
+
+    name = "message_archiver"
+    every_s = 300.0
+    about = "moves messages that finished over an hour ago to the archive"
+
+    def __init__(self, office: Office, *, after_ms: int = AFTER_MS, batch: int = 500) -> None:
+        self._office = office
+        self._after_ms = after_ms
+        self._batch = batch
+        self._caller = Caller.system(self.name)
+        self._window = Window(whole_every_ms=_WHOLE_EVERY_MS)
+
+    async def work(self) -> Batch:
+        closed = await self._close_unheard()
+        now = self._office.now_ms()
+        since, until = self._window.since(now), now - self._after_ms
+        moved = await transact(self._office, lambda each: self._move(each, since, until))
+        if moved < self._batch:
+            self._window.seen(now)
+        return Batch(moved + closed, more=moved >= self._batch or closed >= self._batch)
+
+    async def _move(self, transaction: ColdTransaction, since: int, until: int) -> int:
+        m = messages.c
+        query = (
+            select(m.id)
+            .where(m.finished_at > since - self._after_ms, m.finished_at <= until, m.state.in_(archive.ARCHIVED_STATES))
+            .order_by(m.finished_at)
+            .limit(self._batch)
+        )
+        ids = list((await transaction.connection.execute(transaction.held(query))).scalars())
+        await archive.move(transaction, ids)
+        return len(ids)
+
+    async def _close_unheard(self) -> int:
+        """A broadcast message that was published to nobody waits an hour for a subscription, and is then done."""
+        m, before = messages.c, self._office.now_ms() - self._after_ms
+        unheard = (
+            select(m.id, m.queue_id)
+            .join_from(queues, messages, m.queue_id == queues.c.id)
+            .where(
+                queues.c.consumer_mode == "broadcast",
+                m.state == "pending",
+                m.open_deliveries == 0,
+                m.created_at <= before,
+            )
+            .limit(self._batch)
+        )
+        async with self._office.database.connect() as connection:
+            found = (await connection.execute(unheard)).all()
+        if not found:
+            return 0
+
+        async def close(transaction: ColdTransaction) -> int:
+            mine = select(m.id, m.queue_id).where(
+                m.id.in_([row.id for row in found]), m.state == "pending", m.open_deliveries == 0
+            )
+            rows = (await transaction.connection.execute(transaction.held(mine))).all()
+            now = transaction.now
+            await transaction.connection.execute(
+                update(messages)
+                .where(m.id.in_([row.id for row in rows]))
+                .values(
+                    state="completed", finished_at=now, updated_at=now,
+                    trail=m.trail + trail_line(now, "completed", self._caller.actor, "nobody had subscribed"),
+                )
+            )  # fmt: skip
+            for row in rows:
+                transaction.differences.moved(row.queue_id, "pending", None)
+                transaction.differences.add(row.queue_id, "completed", 1)
+            return len(rows)
+
+        return await transact(self._office, close)

@@ -1,0 +1,161 @@
+"""Continuously: events leave the outbox for the Redis streams of their queues, and for `_events` where the scope asks for it.
+
+At least once, and in order for each message. The rows of one message stand in the outbox in the order of its changes (see
+work/outbox.py); the relay sends rows by number, and deletes them only once Redis has them all. Who dies in between leaves them
+to be sent again, from the first of them, by whoever takes the lease. A repetition has the same `seq` as the first time.
+
+The messages of `_events` are inserted in the transaction that deletes the rows, so those are made exactly once. While Redis is
+away they are made all the same, and the rows are kept for the streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import delete, select, update
+
+from relevo.agents.agent import Batch
+from relevo.agents.event_streams import EventStreams
+from relevo.errors import EventsOvertaken, NotFound, RelevoError
+from relevo.work import faults
+from relevo.work.caller import Caller
+from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.internal_messages import post
+from relevo.work.message import NewMessage
+from relevo.work.office import Office
+from relevo.work.outbox import WorkEvent, decode
+from relevo.work.queues import QueueRecord
+from relevo.work.store.tables import outbox
+
+log = logging.getLogger("relevo.agents")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of the outbox."""
+
+    id: int
+    copied: bool
+    events: list[WorkEvent]
+
+
+class OutboxRelay:
+    """Relays up to `batch` rows at a time."""
+
+    name = "outbox_relay"
+    every_s = 1.0
+    about = "sends events to their streams and to `_events`"
+
+    def __init__(self, office: Office, *, batch: int = 200, max_len: int = 100_000) -> None:
+        self._office = office
+        self._batch = batch
+        self._caller = Caller.system(self.name)
+        url = office.settings.redis_url
+        self.streams = None if url is None else EventStreams(url, max_len=max_len)
+        self._away = False
+
+    async def work(self) -> Batch:
+        rows = await self._rows(only_uncopied=False)
+        if not rows:
+            return Batch(0)
+        queues = await self._queues(rows)
+        try:
+            await self._send(rows, queues)
+        except (RelevoError, OSError, TimeoutError) as error:
+            if not self._away:
+                log.warning("events wait in the outbox until Redis is back: %s", error)
+            self._away = True
+            return await self._copy_meanwhile()
+        if self._away:
+            log.warning("events leave the outbox again")
+        self._away = False
+        faults.fault("relay.sent")
+        await transact(self._office, lambda each: self._finish(each, rows, queues))
+        return Batch(sum(len(row.events) for row in rows), more=len(rows) == self._batch)
+
+    async def close(self) -> None:
+        if self.streams is not None:
+            await self.streams.close()
+
+    async def _send(self, rows: Sequence[Row], queues: dict[int, QueueRecord]) -> None:
+        if self.streams is None:
+            return
+        packed: dict[QueueRecord, list[tuple[WorkEvent, str]]] = defaultdict(list)
+        for row in rows:
+            for at, event in enumerate(row.events):
+                queue = queues.get(event.queue_id)
+                if queue is not None:  # a queue that was deleted meanwhile has no stream any more
+                    packed[queue].append((event, f"{row.id}-{at}"))
+        await self.streams.send(packed)
+
+    async def _copy_meanwhile(self) -> Batch:
+        """Redis is away: `_events` gets its messages, the rows stay."""
+        rows = await self._rows(only_uncopied=True)
+        if not rows:
+            await asyncio.sleep(0.5)
+            return Batch(0)
+        queues = await self._queues(rows)
+        ids = [row.id for row in rows]
+
+        async def copy(transaction: ColdTransaction) -> int:
+            copied = await self._to_events_queue(transaction, rows, queues)
+            await transaction.connection.execute(update(outbox).where(outbox.c.id.in_(ids)).values(copied=1))
+            return copied
+
+        return Batch(await transact(self._office, copy), more=len(rows) == self._batch)
+
+    async def _finish(self, transaction: ColdTransaction, rows: Sequence[Row], queues: dict[int, QueueRecord]) -> None:
+        ids = [row.id for row in rows]
+        gone = await transaction.connection.execute(delete(outbox).where(outbox.c.id.in_(ids)))
+        if gone.rowcount == len(rows):
+            await self._to_events_queue(transaction, [row for row in rows if not row.copied], queues)
+            return
+        # Another relay was here although the lease was ours (one of us stood still): what it deleted, it has copied.
+        raise EventsOvertaken
+
+    async def _to_events_queue(
+        self, transaction: ColdTransaction, rows: Sequence[Row], queues: dict[int, QueueRecord]
+    ) -> int:
+        wanted: dict[int, list[NewMessage]] = defaultdict(list)
+        for row in rows:
+            for event in row.events:
+                queue = queues.get(event.queue_id)
+                # Events of system queues stay out: working on `_events` would fill it for ever.
+                if queue is not None and not queue.system and event.event in queue.events_to_queue:
+                    wanted[queue.events_queue_id].append(_as_message(event, queue))
+        copied = 0
+        for queue_id, new in sorted(wanted.items()):
+            home = await self._office.queues.by_id(queue_id)
+            copied += await post(transaction, self._office, self._caller, home, new)
+        return copied
+
+    async def _rows(self, *, only_uncopied: bool) -> list[Row]:
+        query = select(outbox.c.id, outbox.c.copied, outbox.c.events).order_by(outbox.c.id).limit(self._batch)
+        if only_uncopied:
+            query = query.where(outbox.c.copied == 0)
+        async with self._office.database.connect() as connection:
+            found = (await connection.execute(query)).all()
+        return [Row(row.id, bool(row.copied), decode(row.events)) for row in found]
+
+    async def _queues(self, rows: Sequence[Row]) -> dict[int, QueueRecord]:
+        known: dict[int, QueueRecord] = {}
+        for queue_id in {event.queue_id for row in rows for event in row.events}:
+            try:
+                known[queue_id] = await self._office.queues.by_id(queue_id)
+            except NotFound:
+                continue
+        return known
+
+
+def _as_message(event: WorkEvent, queue: QueueRecord) -> NewMessage:
+    body = {
+        "event": event.event, "message_id": event.id, "queue": queue.slug, "ts": event.ts,
+        "message_type": event.message_type, "correlation_id": event.correlation_id, **(event.extras or {}),
+    }  # fmt: skip
+    return NewMessage(
+        body=msgspec.Raw(msgspec.json.encode(body)), message_type=f"message.{event.event}",
+        correlation_id=event.correlation_id, causation_id=event.id, source_type="queue", source_id=queue.slug,
+    )  # fmt: skip

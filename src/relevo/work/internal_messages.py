@@ -1,0 +1,37 @@
+"""Messages that the installation itself puts into a scope's system queues, inside a transaction it has open anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy import insert
+
+from relevo.work.caller import Caller
+from relevo.work.cold_transaction import ColdTransaction
+from relevo.work.intake import COLUMNS, NewRow, take_in
+from relevo.work.message import NewMessage
+from relevo.work.queues import QueueRecord
+from relevo.work.store.tables import messages
+from relevo.work.transaction import Ready
+
+if TYPE_CHECKING:
+    from relevo.work.office import Office
+
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+async def post(
+    transaction: ColdTransaction, office: Office, caller: Caller, queue: QueueRecord, new: Sequence[NewMessage]
+) -> int:
+    """Publishes to a system queue. No events and no audit go with it: these messages are events and findings themselves."""
+    made = take_in(caller, queue, new, mint=office.mint, now=transaction.now, max_body_bytes=_MOST_BYTES)
+    rows = [row for row in made if isinstance(row, NewRow)]
+    if rows:
+        await transaction.connection.execute(
+            insert(messages), [dict(zip(COLUMNS, row.values, strict=True)) for row in rows]
+        )
+        transaction.differences.moved(queue.id, None, "pending", len(rows))
+        transaction.differences.add(queue.id, "published", len(rows))
+        transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
+    return len(rows)

@@ -1,0 +1,109 @@
+"""How a dead letter comes to life again: pending in the queue it came from, with its tries reset and its history kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import RowMapping, bindparam, insert, select, update
+
+from relevo.work.cold_transaction import ColdTransaction
+from relevo.work.deliveries import SUBSCRIPTION
+from relevo.work.order import sort_key
+from relevo.work.outbox import WorkEvent
+from relevo.work.queues import QueueRecord
+from relevo.work.store.tables import deliveries, messages, subscriptions
+from relevo.work.trail import trail_line
+from relevo.work.transaction import Ready
+
+
+async def revive(
+    transaction: ColdTransaction,
+    home: QueueRecord,
+    origin: QueueRecord,
+    letters: Sequence[RowMapping],
+    *,
+    replay_id: str | None,
+    actor: str,
+) -> int:
+    """Moves dead letters, whose rows are held, from `home` (the scope's `_dead_letter`) back to `origin`; returns how many.
+
+    A ttl that ran out begins anew and a deadline that has passed is dropped, or they would expire within the minute: to replay
+    is to want it done after all. A copy that a subscription could not deliver goes to that subscription alone, and stays where
+    it is when the subscription is gone.
+    """
+    if origin.consumer_mode == "broadcast":
+        letters = await _with_deliveries(transaction, origin, letters)
+    if not letters:
+        return 0
+    values = [_new_values(origin, letter, transaction.now, actor, replay_id) for letter in letters]
+    m = messages.c
+    await transaction.connection.execute(
+        update(messages)
+        .where(m.id == bindparam("_id"))
+        .values(
+            queue_id=origin.id, origin_queue_id=None, state="pending", attempts=0, reclaims=0, replays=m.replays + 1,
+            visible_at=None, claim_until=None, claim_token=None, claimed_by=None, claimed_at=None, failure_reason=None,
+            finished_at=None, updated_at=transaction.now, sort_key=bindparam("_key"), expires_at=bindparam("_expires"),
+            deadline_at=bindparam("_deadline"), open_deliveries=1 if origin.consumer_mode == "broadcast" else None,
+            trail=m.trail + bindparam("_line"),
+        ),
+        values,
+    )  # fmt: skip
+    transaction.differences.moved(home.id, "dead", None, len(letters))
+    transaction.differences.moved(origin.id, None, "pending", len(letters))
+    transaction.differences.add(origin.id, "replayed", len(letters))
+    for letter, new in zip(letters, values, strict=True):
+        if origin.consumer_mode == "competing":
+            transaction.ready.append(Ready(origin.id, new["_key"], letter["id"]))
+        told: dict[str, int | str] = {"attempt": 0, "reason": letter["failure_reason"] or ""}
+        if replay_id is not None:
+            told["replay"] = replay_id
+        transaction.events.append(
+            WorkEvent(
+                "replayed",
+                origin.id,
+                letter["id"],
+                transaction.now,
+                letter["message_type"],
+                letter["correlation_id"],
+                told,
+            )
+        )
+    return len(letters)
+
+
+def _new_values(queue: QueueRecord, letter: RowMapping, now: int, actor: str, replay_id: str | None) -> dict[str, Any]:
+    expires, deadline = letter["expires_at"], letter["deadline_at"]
+    if expires is not None and expires <= now:
+        expires = now + (expires - letter["created_at"])
+    if deadline is not None and deadline <= now:
+        deadline = None
+    place = sort_key(
+        queue.ordering, created_at=letter["created_at"], tier=letter["priority_tier"], score=letter["priority_score"],
+        deadline_at=deadline,
+    )  # fmt: skip
+    line = trail_line(now, "replayed", actor, replay_id)
+    return {"_id": letter["id"], "_key": place, "_expires": expires, "_deadline": deadline, "_line": line}
+
+
+async def _with_deliveries(
+    transaction: ColdTransaction, queue: QueueRecord, letters: Sequence[RowMapping]
+) -> list[RowMapping]:
+    """Makes the one delivery of each copy; those whose subscription is gone are left out."""
+    names = {letter["source_id"] for letter in letters if letter["source_type"] == SUBSCRIPTION}
+    s = subscriptions.c
+    query = select(s.id, s.name).where(s.queue_id == queue.id, s.name.in_(names))
+    numbers = {row.name: row.id for row in await transaction.connection.execute(query)}
+    wanted = [each for each in letters if each["source_type"] == SUBSCRIPTION and each["source_id"] in numbers]
+    if wanted:
+        rows = [
+            {
+                "subscription_id": numbers[each["source_id"]], "message_id": each["id"], "state": "pending",
+                "sort_key": each["sort_key"], "attempts": 0, "reclaims": 0, "updated_at": transaction.now,
+            }
+            for each in wanted
+        ]  # fmt: skip
+        await transaction.connection.execute(insert(deliveries), rows)
+        transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + len(rows)
+    return wanted
