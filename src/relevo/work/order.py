@@ -295,6 +295,19 @@ class Order:
         except RelevoError:
             return None
 
+    async def places(self, queue_id: int, ids: Sequence[str]) -> list[int | None] | None:
+        """Where the index has these messages, None for those it has not; None for all when there is no complete index."""
+        if self._address is None or await self.size(queue_id) is None:
+            return None
+        if not ids:
+            return []
+        keys = self.keys(queue_id)
+        try:
+            found = await self._server(keys).link.call("ZMSCORE", keys.order, *ids)
+        except RelevoError:
+            return None
+        return [None if score is None else int(float(score)) for score in found]
+
     # --- servers ---------------------------------------------------------------------------------------------------------
 
     def _server(self, keys: Keys) -> _Server:
