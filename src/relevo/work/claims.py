@@ -63,7 +63,7 @@ class Claims:
         patience: Patience | None = None,
     ) -> list[ClaimedMessage]:
         """Up to `batch_size` messages (at most 1000) in the queue's order, all with one token. With `wait_s` (at most 60) waits
-        that long for the first one, or until `patience` ends. `subscription` is needed for a broadcast queue, refused for others.
+        that long for the first one, or until `patience` ends. `subscription` is for broadcast queues and only for these.
 
         Raises `NotFound`, `PermissionDenied`, `ScopePaused`, `QueuePaused`, `QueueArchived`, `WrongConsumerMode`,
         `InvalidInput`, `StoreUnavailable`. A draining queue is claimed from until it is empty.

@@ -39,8 +39,8 @@ _TRIES = 8
 _TRANSIENT = frozenset({1213, 1205, 1020})  # deadlock, a lock waited for too long, a row that changed: rolled back
 _CONNECTIONS = 16
 _SETTINGS = (
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, "
-    "SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES'), SESSION innodb_lock_wait_timeout = 20"
+    "SET SESSION tx_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = 20, "
+    "SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
 )
 _STATEMENTS_KEPT = 100
 
@@ -72,7 +72,7 @@ class MariaDbSession:
         await cursor.execute(
             cursor.mogrify(sql, values)
         )  # as text: lists of any length, without a plan to keep for each
-        return cursor.fetchall()
+        return await cursor.fetchall()
 
     async def fetch(self, statement: str, *values: Any) -> list[Row]:
         return await self._fetch(_sql(statement), *values)

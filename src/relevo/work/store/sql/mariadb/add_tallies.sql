@@ -1,13 +1,13 @@
 -- Many rows: queue, day and slot, then the differences in the order of the columns.
 INSERT INTO relevo_tallies (
     queue_id, day, slot,
-    pending, delayed, claimed, in_review, dead, published, published_bytes, claims,
+    pending, `delayed`, claimed, in_review, dead, published, published_bytes, claims,
     completed, failed, retried, released, reclaimed, expired, dead_lettered, cancelled,
     replayed, handler_ms, reviews
 )
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON DUPLICATE KEY UPDATE
-    pending = pending + VALUES(pending), delayed = delayed + VALUES(delayed),
+    pending = pending + VALUES(pending), `delayed` = `delayed` + VALUES(`delayed`),
     claimed = claimed + VALUES(claimed), in_review = in_review + VALUES(in_review),
     dead = dead + VALUES(dead), published = published + VALUES(published),
     published_bytes = published_bytes + VALUES(published_bytes), claims = claims + VALUES(claims),

@@ -1,3 +1,5 @@
--- Many rows of queue, key, message and digest; those whose key is known are left out.
-INSERT IGNORE INTO relevo_idempotency (queue_id, idempotency_key, message_id, body_digest)
+-- Many rows of queue, key, message and digest; a key that is known stays what it is (INSERT IGNORE would have its warnings
+-- fetched and logged, with the keys in them).
+INSERT INTO relevo_idempotency (queue_id, idempotency_key, message_id, body_digest)
 VALUES (%s, %s, %s, %s)
+ON DUPLICATE KEY UPDATE message_id = message_id
