@@ -61,4 +61,4 @@ def test_names_made_up_for_every_job_do_not_fill_the_memory() -> None:
     log = EventLog(KEYS)
     for number in range(3000):
         assert log.active("a", f"name-{number}", 1) == by_the_wire("active", "a", f"name-{number}", {"attempt": 1})
-    assert len(log._names) <= 1001  # pyright: ignore[reportPrivateUsage]
+    assert len(log._frames) <= 1001  # pyright: ignore[reportPrivateUsage]
