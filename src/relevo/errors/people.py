@@ -102,3 +102,18 @@ class SchemaIncompatible(WorkError):
 
     code = "SCHEMA_INCOMPATIBLE"
     status = 409
+
+
+class ReviewChanged(WorkError):
+    """Review {review!r} was changed by somebody else again and again while you did: look at it and try once more."""
+
+    code = "REVIEW_CHANGED"
+    status = 409
+
+
+class ReplayLoop(WorkError):
+    """Dead letter {message_id!r} was sent back {replays} times and died each time: mend what kills it, then replay it by hand
+    (`relevo work replay`), or cancel it."""
+
+    code = "REPLAY_LOOP"
+    status = 409

@@ -32,8 +32,8 @@ class LakeChanged(RelevoError):
 
 
 class TableBroken(RelevoError):
-    """The table {table} was not renewed, because its new rows break what must be true of it: {reasons}. Version {version} is still
-    there, unharmed."""
+    """The table {table} was not renewed, because its new rows break what must be true of it: {reasons}. Version {version} is
+    still there, unharmed."""
 
 
 class ArchiveMismatch(RelevoError):

@@ -1,0 +1,324 @@
+"""Reviews as rows: opened beside a message, worked on by people, ended by them or by the clock.
+
+A change reads the case, lets it decide (review/case.py), and writes it over the version that was read: of two people who act at
+the same moment one is told so. What follows from a decision happens in the same transaction (review/outcomes.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from sqlalchemy import Select, insert, or_, select, update
+
+from relevo.errors import NotFound, ReviewChanged
+from relevo.work.caller import Caller
+from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.queues import require_scope
+from relevo.work.review.case import Case, CaseState, Note, Vote
+from relevo.work.review.outcomes import Origin, follow
+from relevo.work.review.spec import ReviewSpec
+from relevo.work.store.people import reviews
+from relevo.work.store.tables import queues, scopes
+
+if TYPE_CHECKING:
+    from relevo.work.office import Office
+
+Source = Literal["message", "dead_letter", "stream_dead_letter"]
+_TRIES = 5
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """A review as people see it."""
+
+    id: str
+    scope: str
+    queue: str | None
+    message_id: str | None
+    source: Source
+    correlation_id: str
+    title: str
+    state: CaseState
+    spec: ReviewSpec
+    assignees: list[str]
+    holder: str | None
+    held_until: int | None
+    due_at: int | None
+    votes: list[Vote]
+    notes: list[Note]
+    outcome: dict[str, Any] | None
+    reason: str | None
+    created_at: int
+    finished_at: int | None
+
+
+class Reviews:
+    """The reviews of an office."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._ended: dict[str, asyncio.Event] = {}
+
+    # --- opening ---------------------------------------------------------------------------------------------------------
+
+    def row(
+        self,
+        spec: ReviewSpec,
+        *,
+        tenant_id: int,
+        scope_id: int,
+        queue_id: int | None,
+        message_id: str | None,
+        source: Source,
+        origin: Origin,
+        correlation_id: str,
+        now: int,
+    ) -> dict[str, Any]:
+        """The row of a new review, for the transaction that makes its message wait for it."""
+        case = Case.open(self._office.mint(), spec, now)
+        return {
+            "id": case.id, "tenant_id": tenant_id, "scope_id": scope_id, "queue_id": queue_id, "message_id": message_id,
+            "source": source, "origin": msgspec.json.encode(origin).decode(), "correlation_id": correlation_id,
+            "title": spec.title[:500], "version": 1, "created_at": now, **_columns(case, now),
+        }  # fmt: skip
+
+    async def open(self, transaction: ColdTransaction, row: dict[str, Any]) -> str:
+        """Writes a row made by `row`."""
+        await transaction.connection.execute(insert(reviews).values(row))
+        return row["id"]
+
+    # --- reading ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, caller: Caller, scope: str, review_id: str) -> Review:
+        caller.require("view")
+        caller.require_sight(scope)
+        async with self._office.database.connect() as connection:
+            row = (await connection.execute(_mine(caller, scope, review_id))).mappings().one_or_none()
+        if row is None or (row["queue"] is not None and not caller.sees_queue(row["queue"])):
+            raise NotFound(what="review", name=review_id)
+        return _review(row)
+
+    async def inbox(
+        self,
+        caller: Caller,
+        scope: str,
+        *,
+        state: CaseState | None = None,
+        holder: str | None = None,
+        person: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Review]:
+        """Reviews, oldest first: those that wait or are held unless a state is named. With `person`, only what that person
+        may decide or holds."""
+        caller.require("view")
+        caller.require_sight(scope)
+        after = text_of("reviews", cursor, default="")
+        async with self._office.database.connect() as connection:
+            owner = await require_scope(connection, caller.tenant_id, scope)
+            wanted = ("waiting", "held") if state is None else (state,)
+            query = _query().where(reviews.c.scope_id == owner["id"], reviews.c.state.in_(wanted), reviews.c.id > after)
+            if holder is not None:
+                query = query.where(reviews.c.holder == holder)
+            if caller.queues is not None:
+                query = query.where(or_(queues.c.slug.in_(caller.queues), reviews.c.queue_id.is_(None)))
+            found: list[Review] = []
+            more = True
+            while more and len(found) <= limit:  # whom a review is for stands in its document
+                rows = (await connection.execute(query.order_by(reviews.c.id).limit(limit + 1))).mappings().all()
+                more = len(rows) > limit
+                found += [review for row in rows if _is_for(review := _review(row), person)]
+                if rows:
+                    query = query.where(reviews.c.id > rows[-1]["id"])
+        return Page(found[:limit], cursor_at("reviews", found[limit - 1].id) if len(found) > limit else None)
+
+    async def result(self, caller: Caller, scope: str, review_id: str, *, wait_s: float = 0.0) -> Review:
+        """The review, once it is over or the time is."""
+        deadline = asyncio.get_running_loop().time() + min(wait_s, 60.0)
+        while True:
+            ended = self._ended.setdefault(review_id, asyncio.Event())
+            review = await self.get(caller, scope, review_id)
+            left = deadline - asyncio.get_running_loop().time()
+            if review.finished_at is not None or left <= 0:
+                self._ended.pop(review_id, None)
+                return review
+            try:
+                async with asyncio.timeout(min(left, 1.0)):  # another process may end it: look now and then
+                    await ended.wait()
+            except TimeoutError:
+                continue
+
+    # --- what people do --------------------------------------------------------------------------------------------------
+
+    async def claim(self, caller: Caller, scope: str, review_id: str, person: str) -> Review:
+        return await self._change(caller, scope, review_id, "claim", lambda case, now: case.claim(person, now))
+
+    async def release(self, caller: Caller, scope: str, review_id: str, person: str) -> Review:
+        return await self._change(caller, scope, review_id, "release", lambda case, now: case.release(person, now))
+
+    async def hand_over(self, caller: Caller, scope: str, review_id: str, person: str, to: str) -> Review:
+        return await self._change(
+            caller, scope, review_id, "hand_over", lambda case, now: case.hand_over(person, to, now)
+        )
+
+    async def comment(self, caller: Caller, scope: str, review_id: str, person: str, text: str) -> Review:
+        return await self._change(
+            caller, scope, review_id, "comment", lambda case, now: case.comment(person, text, now)
+        )
+
+    async def decide(
+        self,
+        caller: Caller,
+        scope: str,
+        review_id: str,
+        person: str,
+        answer: dict[str, Any],
+        *,
+        corrected_body: Any = None,
+    ) -> Review:
+        def act(case: Case, now: int) -> None:
+            case.decide(person, answer, now, corrected_body=corrected_body)
+
+        return await self._change(caller, scope, review_id, "decide", act)
+
+    async def withdraw(self, caller: Caller, scope: str, review_id: str, person: str, reason: str) -> Review:
+        caller.require("manage")
+        return await self._change(
+            caller, scope, review_id, "withdraw", lambda case, now: case.withdraw(person, reason, now)
+        )
+
+    async def _change(
+        self, caller: Caller, scope: str, review_id: str, verb: str, act: Callable[[Case, int], object]
+    ) -> Review:
+        caller.require("review")
+        caller.require_sight(scope)
+        for _ in range(_TRIES):
+            changed = await transact(
+                self._office, lambda each: self._act(each, caller, _mine(caller, scope, review_id), verb, act)
+            )
+            if changed is not None:
+                break
+        else:
+            raise ReviewChanged(review=review_id)
+        if changed.finished_at is not None:
+            self._wake(review_id)
+        return changed
+
+    async def _act(
+        self,
+        transaction: ColdTransaction,
+        caller: Caller,
+        found: Select[Any],
+        verb: str,
+        act: Callable[[Case, int], object],
+    ) -> Review | None:
+        """One change; None when somebody else was quicker."""
+        row = (await transaction.connection.execute(found)).mappings().one_or_none()
+        if row is None or (row["queue"] is not None and not caller.sees_queue(row["queue"])):
+            raise NotFound(what="review", name="?")
+        case = _case(row)
+        before = case.state
+        act(case, transaction.now)
+        if not await self._written(transaction, row, case):
+            return None
+        transaction.audit(
+            caller, f"review.{verb}", row["id"], tenant_id=row["tenant_id"], scope_id=row["scope_id"],
+            queue_id=row["queue_id"], correlation_id=row["correlation_id"],
+            before=msgspec.json.encode({"state": before}).decode(),
+            after=msgspec.json.encode({"state": case.state, "did": msgspec.to_builtins(case.notes[-1:])}).decode(),
+        )  # fmt: skip
+        if case.over:
+            await follow(self._office, transaction, row, case, caller)
+        return _review({**row, **_columns(case, transaction.now)})
+
+    # --- what the clock does ---------------------------------------------------------------------------------------------
+
+    async def tick(self, caller: Caller, limit: int = 100) -> int:
+        """Lets time pass for the cases that are due; how many there were."""
+        due = select(reviews.c.id).where(reviews.c.next_tick_at <= self._office.now_ms())
+        async with self._office.database.connect() as connection:
+            rows = await connection.execute(due.order_by(reviews.c.next_tick_at).limit(limit))
+            ids = list(rows.scalars())
+        for review_id in ids:
+            await self._tick(caller, review_id)
+        return len(ids)
+
+    async def _tick(self, caller: Caller, review_id: str) -> None:
+        async def pass_time(transaction: ColdTransaction) -> bool:
+            query = _query().where(reviews.c.id == review_id)
+            row = (await transaction.connection.execute(query)).mappings().one_or_none()
+            if row is None:
+                return False
+            case = _case(row)
+            happened = case.tick(transaction.now)
+            if happened == "nothing" or not await self._written(transaction, row, case):
+                return False
+            transaction.audit(
+                caller, f"review.{happened}", review_id, tenant_id=row["tenant_id"], scope_id=row["scope_id"],
+                queue_id=row["queue_id"], correlation_id=row["correlation_id"],
+                after=msgspec.json.encode({"state": case.state, "assignees": case.assignees}).decode(),
+            )  # fmt: skip
+            if case.over:
+                await follow(self._office, transaction, row, case, caller)
+            return case.over
+
+        if await transact(self._office, pass_time):
+            self._wake(review_id)
+
+    async def _written(self, transaction: ColdTransaction, row: Any, case: Case) -> bool:
+        mine = (reviews.c.id == row["id"]) & (reviews.c.version == row["version"])
+        values = {**_columns(case, transaction.now), "version": row["version"] + 1}
+        done = await transaction.connection.execute(update(reviews).where(mine).values(values))
+        return done.rowcount == 1
+
+    def _wake(self, review_id: str) -> None:
+        ended = self._ended.pop(review_id, None)
+        if ended is not None:
+            ended.set()
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------------
+
+Change = Callable[[ColdTransaction], Awaitable[Any]]
+
+
+def _query() -> Select[Any]:
+    return (
+        select(reviews, scopes.c.slug.label("scope"), queues.c.slug.label("queue"))
+        .join_from(reviews, scopes, scopes.c.id == reviews.c.scope_id)
+        .outerjoin(queues, queues.c.id == reviews.c.queue_id)
+    )
+
+
+def _mine(caller: Caller, scope: str, review_id: str) -> Select[Any]:
+    return _query().where(reviews.c.id == review_id, reviews.c.tenant_id == caller.tenant_id, scopes.c.slug == scope)
+
+
+def _columns(case: Case, now: int) -> dict[str, Any]:
+    """What of the case stands in columns of its own, to be found by."""
+    return {
+        "state": case.state, "holder": case.holder, "next_tick_at": case.next_tick_at(), "finished_at": case.finished_at,
+        "updated_at": now, "document": msgspec.json.encode(case).decode(),
+    }  # fmt: skip
+
+
+def _case(row: Any) -> Case:
+    return msgspec.json.decode(row["document"], type=Case)
+
+
+def _review(row: Any) -> Review:
+    case = _case(row)
+    return Review(
+        id=row["id"], scope=row["scope"], queue=row["queue"], message_id=row["message_id"], source=row["source"],
+        correlation_id=row["correlation_id"], title=row["title"], state=case.state, spec=case.spec,
+        assignees=case.assignees, holder=case.holder, held_until=case.held_until, due_at=case.due_at, votes=case.votes,
+        notes=case.notes, outcome=case.outcome, reason=case.reason, created_at=case.opened_at,
+        finished_at=case.finished_at,
+    )  # fmt: skip
+
+
+def _is_for(review: Review, person: str | None) -> bool:
+    return person is None or not review.assignees or person in review.assignees or review.holder == person
