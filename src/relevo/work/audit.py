@@ -28,8 +28,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None
     request_id: str
     correlation_id: str | None
-    before: msgspec.Raw | None
-    after: msgspec.Raw | None
+    before: msgspec.Raw
+    after: msgspec.Raw
 
 
 def audit_row(
@@ -138,5 +138,5 @@ def _matching(caller: Caller, wanted: AuditFilter) -> Select[Any]:
 def _entry(row: Any) -> AuditEntry:
     fields = dict(row)
     for name in ("before", "after"):
-        fields[name] = None if fields[name] is None else msgspec.Raw(fields[name])
+        fields[name] = msgspec.Raw(fields[name] or b"null")
     return AuditEntry(**fields)

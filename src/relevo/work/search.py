@@ -27,6 +27,10 @@ _SHOWN = tuple(
 """All that a reader may see. Not the claim's token: it is the right to settle, and belongs to the worker alone."""
 
 
+NULL = msgspec.Raw(b"null")
+"""Nothing, where any JSON may stand: msgspec takes `Raw` only by itself, not beside None."""
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A message as a reader sees it, at work or archived (`archived_at`)."""
 
@@ -40,7 +44,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     priority_score: int
     labels: msgspec.Raw
     content_type: str
-    body: msgspec.Raw | None
+    body: msgspec.Raw
+    """Any JSON value; null after erasure."""
     correlation_id: str
     causation_id: str | None
     parent_id: str | None
@@ -57,8 +62,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     deadline: int | None
     failure_reason: str | None
-    result: msgspec.Raw | None
-    hitl_spec: msgspec.Raw | None
+    result: msgspec.Raw
+    hitl_spec: msgspec.Raw
     created_at: int
     updated_at: int
     finished_at: int | None
@@ -120,12 +125,6 @@ class Search:
             rows = (await connection.execute(query)).mappings().all()
         found = [_message(row, slugs) for row in rows[:limit]]
         return Page(found, cursor_at("messages", found[-1].id) if len(rows) > limit else None)
-
-    async def dead_letters(
-        self, caller: Caller, scope: str, wanted: MessageFilter, *, limit: int = 100, cursor: str | None = None
-    ) -> Page[Message]:
-        """Dead letters of a scope, newest first; `wanted.queue` is the queue they came from."""
-        return await self.list(caller, scope, msgspec.structs.replace(wanted, state="dead"), limit=limit, cursor=cursor)
 
     async def get(self, caller: Caller, scope: str, message_id: str) -> Message:
         row, slugs = await self._row(caller, scope, message_id)
@@ -237,7 +236,7 @@ def _message(row: Any, slugs: dict[int, str]) -> Message:
         priority_tier=TIERS[int(fields["priority_tier"])],
         deadline=fields["deadline_at"],
         archived_at=fields.get("archived_at"),
-        **{name: _raw(fields[name]) for name in ("labels", "body", "result", "hitl_spec")},  # pyright: ignore[reportArgumentType] - labels are never null
+        **{name: _raw(fields[name]) for name in ("labels", "body", "result", "hitl_spec")},
         **{name: fields[name] for name in Message.__struct_fields__ if name in fields and name not in _MADE},
     )
 
@@ -247,5 +246,5 @@ _MADE = frozenset(
 )
 
 
-def _raw(text: str | None) -> msgspec.Raw | None:
-    return None if text is None else msgspec.Raw(text)
+def _raw(text: str | None) -> msgspec.Raw:
+    return NULL if text is None else msgspec.Raw(text)

@@ -1,0 +1,116 @@
+"""The HTTP application: hot routes in front, FastAPI behind, problem documents for whatever goes wrong in either."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from relevo.agents.roster import Roster
+from relevo.api import agents, dead_letters, declared, health, keys, messages, queues, reports, scopes, subscriptions
+from relevo.api.auth import header, request_id_of
+from relevo.api.document import openapi_of
+from relevo.api.hot import Asgi, HotRoutes, Send
+from relevo.api.metrics import ApiMetrics
+from relevo.api.problems import known, nowhere, problem, problem_of, problem_response
+from relevo.api.reading import ClientGone, Receive
+from relevo.api.settings import ApiSettings
+from relevo.errors import InvalidInput, MethodNotAllowed, WorkError
+from relevo.work.office import Office
+
+ABOUT = """Durable messages in queues: published once, claimed in order, settled by the one who holds them.
+
+Every answer is `{"data": …, "meta": {"request_id": …}}`; every error a problem document (RFC 9457) with a stable `code`.
+Times are milliseconds since 1970; requests may also write them as RFC 3339."""
+
+
+def make_app(office: Office, roster: Roster, settings: ApiSettings | None = None, *, version: str = "0") -> HotRoutes:
+    """The application as a server runs it."""
+    settings = settings or ApiSettings()
+    app = FastAPI(
+        title="relevo work queues", version=version, description=ABOUT, docs_url=None, redoc_url=None,
+        openapi_url="/openapi.json",
+    )  # fmt: skip
+    app.state.office, app.state.roster, app.state.limits = office, roster, settings
+    app.state.metrics = metrics = ApiMetrics()
+    for room in (declared, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health):
+        app.include_router(room.router)
+    app.openapi = lambda: openapi_of(app)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(WorkError, _told)
+    app.add_exception_handler(Exception, _told)
+    hot = HotRoutes(_Guarded(app, metrics), office, settings, metrics)
+    app.state.stopping = hot.stopping
+    return hot
+
+
+class _Guarded:
+    """Around the framework: request ids, strange addresses, the clock of the metrics, and errors nobody else has dealt with."""
+
+    def __init__(self, app: Asgi, metrics: ApiMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        request_id = request_id_of(header(scope["headers"], b"x-request-id"))
+        scope.setdefault("state", {})["request_id"] = request_id
+        status = 0
+
+        async def told(event: Any) -> None:
+            nonlocal status
+            if event["type"] == "http.response.start":
+                status = event["status"]
+                if not any(name == b"x-request-id" for name, _ in event["headers"]):
+                    event["headers"] = [*event["headers"], (b"x-request-id", request_id.encode())]
+            await send(event)
+
+        try:
+            path: str = scope["path"]
+            if not (path.isascii() and path.isprintable()):
+                raise nowhere(path)
+            if b"%00" in scope["query_string"]:
+                raise InvalidInput(where="address", reason="it contains a NUL character")
+            await self._app(scope, receive, told)
+        except ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001 - told already when an answer has begun: the framework hands it on all the same
+            if status:
+                return
+            await problem_response(problem_of(known(error), request_id))(scope, receive, told)
+        finally:
+            route = getattr(scope.get("route"), "path", "unknown")
+            self._metrics.answered(route, scope["method"], status or 499, time.perf_counter() - started)
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    return problem_response(problem_of(known(error), request.state.request_id))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return problem_response(problem_of(InvalidInput(where=where, reason=first["msg"]), request.state.request_id))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    request_id: str = request.state.request_id
+    if error.status_code == 404:
+        return problem_response(problem_of(nowhere(request.url.path), request_id))
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "other methods")
+        refusal = MethodNotAllowed(method=request.method, path=request.url.path, allowed=allowed)
+        response = problem_response(problem_of(refusal, request_id))
+        response.headers["allow"] = allowed
+        return response
+    return problem_response(problem(error.status_code, "INVALID_INPUT", str(error.detail), request_id))

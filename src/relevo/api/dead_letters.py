@@ -1,0 +1,95 @@
+"""`/v1/scopes/{scope}/dead-letters` and `…/replays`: what could not be done, and sending it back."""
+
+from __future__ import annotations
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from relevo.api.answers import answer, page_answer
+from relevo.api.auth import Authenticated
+from relevo.api.bodies import ReplayIn, ms_of
+from relevo.api.document import describe
+from relevo.api.questions import (
+    Cursor,
+    LabelFilter,
+    Limit,
+    MessageKey,
+    MomentFilter,
+    QueueFilter,
+    ScopeSlug,
+    TextFilter,
+    labels_in,
+    moment_ms,
+    require_id,
+)
+from relevo.api.reading import body_of
+from relevo.errors import WrongState
+from relevo.work.dead_letters import DeadLetter, DeadLetterFilter
+from relevo.work.office import Office
+from relevo.work.replays import Replay, ReplayFilter
+
+router = APIRouter(prefix="/v1/scopes/{scope}", tags=["dead letters"])
+
+_REPLAY = msgspec.json.Decoder(ReplayIn)
+
+
+@router.get("/dead-letters", summary="Dead letters of a scope, newest first", **describe(list[DeadLetter], paged=True))
+async def list_dead_letters(
+    request: Request,
+    caller: Authenticated,
+    scope: ScopeSlug,
+    queue: QueueFilter = None,
+    reason: TextFilter = None,
+    message_type: TextFilter = None,
+    correlation_id: TextFilter = None,
+    label: LabelFilter = None,
+    since: MomentFilter = None,
+    until: MomentFilter = None,
+    text: TextFilter = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    office: Office = request.app.state.office
+    wanted = DeadLetterFilter(
+        queue=queue, reason=reason, message_type=message_type, correlation_id=correlation_id, labels=labels_in(label),
+        since=moment_ms(since, "since"), until=moment_ms(until, "until"), text=text,
+    )  # fmt: skip
+    page = await office.dead_letters.list(caller, scope, wanted, limit=limit, cursor=cursor)
+    return page_answer(page, caller.request_id)
+
+
+@router.post(
+    "/replays", summary="Send dead letters back to their queues: filtered, throttled, in the background",
+    **describe(Replay, body=ReplayIn, body_optional=True, status=201),
+)  # fmt: skip
+async def start_replay(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _REPLAY, optional=True)
+    asked = body.filter
+    wanted = ReplayFilter(
+        queue=asked.queue, reason=asked.reason, message_type=asked.message_type, correlation_id=asked.correlation_id,
+        labels=dict(asked.labels), since=ms_of(asked.since), until=ms_of(asked.until), text=asked.text, ids=asked.ids,
+        max_replays=body.max_replays,
+    )  # fmt: skip
+    replay = await office.replays.start(caller, scope, wanted, rate_per_s=body.rate_per_s, dry_run=body.dry_run)
+    return answer(replay, caller.request_id, 201)
+
+
+@router.get("/replays", summary="List replays, newest first", **describe(list[Replay], paged=True))
+async def list_replays(
+    request: Request, caller: Authenticated, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    office: Office = request.app.state.office
+    return page_answer(await office.replays.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+
+
+@router.get("/replays/{replay_id}", summary="How far a replay is", **describe(Replay))
+async def get_replay(request: Request, caller: Authenticated, scope: ScopeSlug, replay_id: MessageKey) -> Response:
+    office: Office = request.app.state.office
+    return answer(await office.replays.get(caller, scope, require_id(replay_id, "replay")), caller.request_id)
+
+
+@router.post("/replays/{replay_id}/cancel", summary="Stop a replay", **describe(Replay, problems=[WrongState]))
+async def cancel_replay(request: Request, caller: Authenticated, scope: ScopeSlug, replay_id: MessageKey) -> Response:
+    office: Office = request.app.state.office
+    return answer(await office.replays.cancel(caller, scope, require_id(replay_id, "replay")), caller.request_id)

@@ -1,0 +1,94 @@
+"""The hot routes as the document knows them. Their requests never get here: hot.py answers them first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from relevo.api.bodies import (
+    BatchIn,
+    ClaimIn,
+    CompleteBatch,
+    CompleteIn,
+    ExtendBatch,
+    ExtendIn,
+    FailBatch,
+    FailIn,
+    MessageIn,
+    ReleaseBatch,
+    ReleaseIn,
+)
+from relevo.api.document import describe
+from relevo.api.questions import MessageKey, QueueSlug, ScopeSlug
+from relevo.errors import (
+    ClaimLost,
+    IdempotencyConflict,
+    QueueArchived,
+    QueueDraining,
+    QueuePaused,
+    ScopePaused,
+    WorkQueueFull,
+    WrongConsumerMode,
+)
+from relevo.work.message import ClaimedMessage, Published, Refusal, Settled
+
+router = APIRouter(prefix="/v1/scopes/{scope}", tags=["work"])
+
+_CLOSED = (ScopePaused, QueuePaused, QueueArchived)
+
+_OF_QUEUE: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
+        "messages",
+        "Publish a message: when this is answered, it is on disk. 200 instead of 201: the idempotency key was known",
+        describe(
+            Published, body=MessageIn, status=201, also=(200,),
+            problems=(*_CLOSED, QueueDraining, IdempotencyConflict, WorkQueueFull),
+        ),
+    ),
+    (
+        "messages/batch",
+        "Publish up to 1000 messages in one transaction; each has its own outcome",
+        describe(list[Published | Refusal], body=BatchIn, problems=(*_CLOSED, QueueDraining)),
+    ),
+    (
+        "claim",
+        "Claim the next messages; with `wait_s` waits for the first",
+        describe(list[ClaimedMessage], body=ClaimIn, problems=(*_CLOSED, WrongConsumerMode)),
+    ),
+    ("complete", "Complete many", describe(list[Settled], body=CompleteBatch)),
+    ("fail", "Fail many", describe(list[Settled], body=FailBatch)),
+    ("release", "Release many", describe(list[Settled], body=ReleaseBatch)),
+    ("extend", "Extend many", describe(list[Settled], body=ExtendBatch)),
+)  # fmt: skip
+
+_OF_MESSAGE: tuple[tuple[str, str, Any], ...] = (
+    ("complete", "Finish a claimed message with its result", CompleteIn),
+    (
+        "fail",
+        "Give a claimed message back as failed: it comes again after a pause, or goes to the dead letters",
+        FailIn,
+    ),
+    ("release", "Give a claimed message back untouched", ReleaseIn),
+    ("extend", "Keep a claimed message for longer", ExtendIn),
+)
+
+
+async def _of_queue(scope: ScopeSlug, queue: QueueSlug) -> None:
+    raise AssertionError(f"hot.py answers requests for {scope}/{queue}")
+
+
+async def _of_message(scope: ScopeSlug, message_id: MessageKey) -> None:
+    raise AssertionError(f"hot.py answers requests for {scope}/{message_id}")
+
+
+for _path, _summary, _described in _OF_QUEUE:
+    router.add_api_route(
+        f"/queues/{{queue}}/{_path}", _of_queue, methods=["POST"], summary=_summary,
+        operation_id=f"queue_{_path.replace('/', '_')}", **_described,
+    )  # fmt: skip
+for _path, _summary, _body in _OF_MESSAGE:
+    router.add_api_route(
+        f"/messages/{{message_id}}/{_path}", _of_message, methods=["POST"], summary=_summary,
+        operation_id=f"message_{_path}", **describe(Settled, body=_body, problems=(ClaimLost,)),
+    )  # fmt: skip

@@ -1,0 +1,105 @@
+"""The OpenAPI document: FastAPI's routes, with bodies and answers described by the very types that decode and encode them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import UnionType
+from typing import Any, get_args, get_origin
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from relevo.api.answers import JSON, Meta
+from relevo.api.problems import Internal, Problem, documented
+from relevo.errors import (
+    BadCursor,
+    BodyTooLarge,
+    InvalidInput,
+    KeyExpired,
+    MalformedBody,
+    NotFound,
+    PermissionDenied,
+    StoreUnavailable,
+    Unauthenticated,
+    UnsupportedMediaType,
+    WorkError,
+)
+
+ALWAYS: tuple[type[WorkError], ...] = (
+    Unauthenticated, KeyExpired, PermissionDenied, NotFound, InvalidInput, Internal, StoreUnavailable,
+)  # fmt: skip
+WITH_BODY: tuple[type[WorkError], ...] = (MalformedBody, BodyTooLarge, UnsupportedMediaType)
+PAGED: tuple[type[WorkError], ...] = (BadCursor,)
+
+_REF = "#/components/schemas/{name}"
+_described: list[Any] = [Problem, Meta]
+
+
+def describe(
+    answer: Any,
+    *,
+    body: Any = None,
+    body_optional: bool = False,
+    status: int = 200,
+    also: Sequence[int] = (),
+    problems: Sequence[type[WorkError]] = (),
+    paged: bool = False,
+) -> dict[str, Any]:
+    """Keyword arguments of a FastAPI route that answers with `answer` (None: no content); `also` are further good statuses."""
+    kinds = [*ALWAYS, *(WITH_BODY if body is not None else ()), *(PAGED if paged else ()), *problems]
+    responses: dict[int | str, dict[str, Any]] = documented(kinds)
+    content = {} if answer is None else {"content": {JSON: {"schema": _envelope(answer)}}}
+    for good in (status, *also):
+        responses[good] = {"description": "done", **content}
+    extra: dict[str, Any] = {"security": [{"key": []}]}
+    if body is not None:
+        extra["requestBody"] = {"required": not body_optional, "content": {JSON: {"schema": _schema(body)}}}
+    return {"status_code": status, "responses": responses, "openapi_extra": extra, "response_model": None}
+
+
+def openapi_of(app: FastAPI) -> dict[str, Any]:
+    """The whole document, made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+        )
+        _, components = msgspec.json.schema_components(_described, ref_template=_REF)
+        made = document.setdefault("components", {})
+        made["schemas"] = {name: _tidied(schema) for name, schema in sorted(components.items())}
+        made["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer", "description": "an API key, `rlv_…`; `relevo work keys create`"}
+        }
+        for path in document["paths"].values():
+            for operation in path.values():
+                _repair(operation)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    inner = get_args(kind)
+    if get_origin(kind) is list and isinstance(inner[0], UnionType):  # of what msgspec writes but cannot tell apart
+        return {"type": "array", "items": {"anyOf": [_schema(each) for each in get_args(inner[0])]}}
+    _described.append(kind)
+    (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REF)
+    return schema
+
+
+def _envelope(kind: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["data", "meta"],
+        "properties": {"data": _schema(kind), "meta": {"$ref": "#/components/schemas/Meta"}},
+    }
+
+
+def _tidied(schema: Any) -> Any:
+    """Defaults that are no JSON (functions, structs) say nothing to a reader."""
+    return schema
+
+
+def _repair(operation: dict[str, Any]) -> None:
+    """The framework announces its own form of a 422 next to ours; ours is the one that is sent."""
+    answer = operation.get("responses", {}).get("422", {})
+    answer.get("content", {}).pop(JSON, None)

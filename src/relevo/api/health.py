@@ -1,0 +1,76 @@
+"""`/healthz`, `/readyz`, `/metrics`: for probes and Prometheus; they ask for no key."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy import insert, update
+
+from relevo.api.answers import encode
+from relevo.api.auth import header
+from relevo.api.metrics import CONTENT_TYPE, ApiMetrics
+from relevo.api.problems import known, nowhere
+from relevo.api.settings import ApiSettings
+from relevo.errors import Unauthenticated
+from relevo.work.office import Office
+from relevo.work.store.tables import settings
+
+router = APIRouter(tags=["probes"])
+
+_PLAIN: dict[str, Any] = {"response_model": None}
+
+
+@router.get("/healthz", summary="Whether the process is alive", **_PLAIN)
+async def healthz() -> Response:
+    return Response(encode({"status": "alive"}), media_type="application/json")
+
+
+@router.get(
+    "/readyz", summary="Whether messages can be taken: a row can be written",
+    responses={503: {"description": "not ready; `reason` says why"}}, **_PLAIN,
+)  # fmt: skip
+async def readyz(request: Request) -> Response:
+    office: Office = request.app.state.office
+    if request.app.state.stopping.is_set():
+        return _not_ready("the process is ending")
+    try:
+        await write_a_row(office)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is why nothing can be taken
+        return _not_ready(type(known(error)).__name__)
+    return Response(encode({"status": "ready"}), media_type="application/json")
+
+
+@router.get(
+    "/metrics", summary="Numbers for Prometheus",
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        401: {"description": "the token of the metrics is missing or wrong"},
+        404: {"description": "not told on this host without a token"},
+    },
+    **_PLAIN,
+)  # fmt: skip
+async def metrics(request: Request) -> Response:
+    wanted: ApiSettings = request.app.state.limits
+    if wanted.metrics_token is not None:
+        given = header(request.scope["headers"], b"authorization") or b""
+        if not hmac.compare_digest(given, f"Bearer {wanted.metrics_token}".encode()):
+            raise Unauthenticated
+    elif not wanted.metrics_open:
+        raise nowhere("/metrics")
+    told: ApiMetrics = request.app.state.metrics
+    return Response(await told.text(request.app.state.office), headers={"content-type": CONTENT_TYPE})
+
+
+async def write_a_row(office: Office) -> None:
+    """The honest test of a store: it takes a row, to disk."""
+    now = str(office.now_ms())
+    async with office.database.begin() as connection:
+        changed = await connection.execute(update(settings).where(settings.c.name == "ready_at").values(value=now))
+        if changed.rowcount == 0:
+            await connection.execute(insert(settings).values(name="ready_at", value=now))
+
+
+def _not_ready(reason: str) -> Response:
+    return Response(encode({"status": "not ready", "reason": reason}), 503, media_type="application/json")

@@ -1,0 +1,293 @@
+"""The hot routes: publish, claim and settle, answered before the framework. The document knows them through declared.py.
+
+A request costs one look at its address, one at its headers, one decoding by msgspec; everything else is the store's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from relevo.api.answers import packed
+from relevo.api.auth import caller_of, request_id_of
+from relevo.api.bodies import (
+    BatchIn,
+    ClaimIn,
+    CompleteBatch,
+    CompleteIn,
+    ExtendBatch,
+    ExtendIn,
+    FailBatch,
+    FailIn,
+    MessageIn,
+    ReleaseBatch,
+    ReleaseIn,
+)
+from relevo.api.metrics import ApiMetrics
+from relevo.api.problems import known, nowhere, packed_problem, problem_of, refused
+from relevo.api.reading import ClientGone, Receive, collect, decoded, require_json
+from relevo.api.settings import ApiSettings
+from relevo.errors import InvalidInput, NotFound
+from relevo.wire.ids import minted_ms
+from relevo.work.caller import Caller
+from relevo.work.message import ClaimedMessage, Published, Refusal, Settled
+from relevo.work.office import Office
+from relevo.work.settling import SettleItem, Verdict
+from relevo.work.wakeups import Patience
+
+Send = Callable[[Any], Awaitable[None]]
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+_PUBLISH = msgspec.json.Decoder(MessageIn)
+_BATCH = msgspec.json.Decoder(BatchIn)
+_CLAIM = msgspec.json.Decoder(ClaimIn)
+
+
+class _Kind(NamedTuple):
+    one: msgspec.json.Decoder[Any]
+    many: msgspec.json.Decoder[Any]
+
+
+_VERDICTS: dict[Verdict, _Kind] = {
+    "complete": _Kind(msgspec.json.Decoder(CompleteIn), msgspec.json.Decoder(CompleteBatch)),
+    "fail": _Kind(msgspec.json.Decoder(FailIn), msgspec.json.Decoder(FailBatch)),
+    "release": _Kind(msgspec.json.Decoder(ReleaseIn), msgspec.json.Decoder(ReleaseBatch)),
+    "extend": _Kind(msgspec.json.Decoder(ExtendIn), msgspec.json.Decoder(ExtendBatch)),
+}
+
+
+class Asked(NamedTuple):
+    """What is known of a request before its body is read."""
+
+    caller: Caller
+    declared: bytes | None
+    content_type: bytes | None
+    receive: Receive
+
+
+Answer = tuple[int, bytes]
+
+
+class HotRoutes:
+    """An ASGI application in front of another: answers what it knows, hands on everything else."""
+
+    def __init__(self, app: Asgi, office: Office, settings: ApiSettings, metrics: ApiMetrics) -> None:
+        self._app = app
+        self._office = office
+        self._settings = settings
+        self._metrics = metrics
+        self.stopping = asyncio.Event()
+        self._waiting: set[Patience] = set()
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        path: str = scope["path"]
+        parts = path.split("/")
+        route = self._route(parts) if scope["method"] == "POST" and len(parts) in (7, 8) else None
+        if route is None:
+            await self._app(scope, receive, send)
+            return
+        name, work = route
+        authorization = declared = content_type = given_id = None
+        for header, value in scope["headers"]:
+            if header == b"authorization":
+                authorization = value
+            elif header == b"content-type":
+                content_type = value
+            elif header == b"content-length":
+                declared = value
+            elif header == b"x-request-id":
+                given_id = value
+        request_id = request_id_of(given_id)
+        headers: list[tuple[bytes, bytes]]
+        try:
+            if not (path.isascii() and path.isprintable()):
+                raise nowhere(path)
+            caller = await caller_of(self._office.keys, authorization, request_id)
+            status, body = await work(Asked(caller, declared, content_type, receive), parts)
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+            if status >= 400:
+                headers = _PROBLEM_HEADERS[status >= 429] + headers[1:]
+        except ClientGone:
+            self._metrics.answered(name, "POST", 499, time.perf_counter() - started)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other side gets a problem document
+            status, body, headers = packed_problem(problem_of(known(error), request_id))
+        headers.append((b"x-request-id", request_id.encode()))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        self._metrics.answered(name, "POST", status, time.perf_counter() - started)
+
+    def _route(self, parts: list[str]) -> tuple[str, Callable[[Asked, list[str]], Awaitable[Answer]]] | None:
+        if parts[1] != "v1" or parts[2] != "scopes":
+            return None
+        if parts[4] == "queues":
+            last = parts[6]
+            if len(parts) == 8:
+                return ("publish_batch", self._publish_batch) if (last, parts[7]) == ("messages", "batch") else None
+            if last == "messages":
+                return "publish", self._publish
+            if last == "claim":
+                return "claim", self._claim
+            return (f"{last}_batch", self._settle_batch) if last in _VERDICTS else None
+        if parts[4] == "messages" and len(parts) == 7 and parts[6] in _VERDICTS:
+            return parts[6], self._settle
+        return None
+
+    # --- publish -----------------------------------------------------------------------------------------------------------
+
+    async def _publish(self, asked: Asked, parts: list[str]) -> Answer:
+        raw = await self._body(asked, self._settings.max_message_bytes, "message", "max_message_bytes")
+        message = decoded(_PUBLISH, raw).in_numbers()
+        (outcome,) = await self._office.messages.publish(asked.caller, parts[3], parts[5], [message])
+        request_id = asked.caller.request_id
+        if isinstance(outcome, Refusal):
+            return self._refusal(outcome, request_id)
+        if outcome.duplicate:
+            return 200, packed(outcome, request_id)
+        self._metrics.published.inc()
+        return 201, packed(outcome, request_id)
+
+    async def _publish_batch(self, asked: Asked, parts: list[str]) -> Answer:
+        raw = await self._body(asked, self._settings.max_batch_bytes, "batch", "max_batch_bytes")
+        messages = [message.in_numbers() for message in decoded(_BATCH, raw).messages]
+        limit = self._settings.max_message_bytes
+        for place, message in enumerate(messages):
+            if len(bytes(message.body)) > limit:
+                reason = f"it is over the limit of {limit} bytes; store it elsewhere and send a reference"
+                raise InvalidInput(where=f"$.messages[{place}].body", reason=reason)
+        outcomes = await self._office.messages.publish(asked.caller, parts[3], parts[5], messages)
+        self._metrics.published.inc(sum(isinstance(each, Published) and not each.duplicate for each in outcomes))
+        return 200, packed(outcomes, asked.caller.request_id)
+
+    # --- claim -------------------------------------------------------------------------------------------------------------
+
+    async def _claim(self, asked: Asked, parts: list[str]) -> Answer:
+        raw = await self._body(asked, self._settings.small_body_bytes, "body", "nothing: it holds no data")
+        wanted = decoded(_CLAIM, raw)
+        patience = Patience()
+        claim = self._office.claims.claim(
+            asked.caller, parts[3], parts[5], batch_size=wanted.batch_size, wait_s=wanted.wait_s,
+            consumer=wanted.consumer, labels=wanted.labels, subscription=wanted.subscription, patience=patience,
+        )  # fmt: skip
+        if wanted.wait_s > 0:
+            with self._metrics.long_polls.track_inprogress():
+                messages = await self._while_connected(claim, patience, asked, parts[3], wanted.subscription)
+        else:
+            messages = await claim
+        self._metrics.claimed.inc(len(messages))
+        return 200, packed(messages, asked.caller.request_id)
+
+    async def _while_connected(
+        self,
+        claim: Coroutine[Any, Any, list[ClaimedMessage]],
+        patience: Patience,
+        asked: Asked,
+        scope: str,
+        subscription: str | None,
+    ) -> list[ClaimedMessage]:
+        """A claim that ends when the worker hangs up or the process is to end. It is never cancelled, because it may be
+        about to commit; what it took for a worker that is gone goes back at once."""
+        self._waiting.add(patience)
+        if self.stopping.is_set():
+            patience.end()
+        gone = asyncio.ensure_future(asked.receive())
+        gone.add_done_callback(lambda done: None if done.cancelled() else patience.end())
+        try:
+            messages = await claim
+            if gone.done():
+                if messages:
+                    items = [
+                        SettleItem(id=each.id, claim_token=each.claim_token, subscription=subscription)
+                        for each in messages
+                    ]
+                    await self._office.settling.settle(asked.caller, scope, "release", items)
+                raise ClientGone
+            return messages
+        finally:
+            gone.cancel()
+            self._waiting.discard(patience)
+
+    def stop(self) -> None:
+        """The process is about to end: waiting claims are answered at once, with nothing."""
+        self.stopping.set()
+        for patience in tuple(self._waiting):
+            patience.end()
+
+    # --- settle ------------------------------------------------------------------------------------------------------------
+
+    async def _settle(self, asked: Asked, parts: list[str]) -> Answer:
+        verdict, message_id = cast("Verdict", parts[6]), parts[5]
+        raw = await self._body(asked, self._settings.max_message_bytes, "result", "max_message_bytes")
+        body = decoded(_VERDICTS[verdict].one, raw)
+        if minted_ms(message_id) is None:
+            raise NotFound(what="message", name=message_id[:100])
+        item = _item(message_id, body)
+        (outcome,) = await self._office.settling.settle(asked.caller, parts[3], verdict, [item])
+        request_id = asked.caller.request_id
+        if outcome.refusal is not None:
+            return self._refusal(outcome.refusal, request_id)
+        self._metrics.settled.labels(verdict).inc()
+        return 200, packed(outcome, request_id)
+
+    async def _settle_batch(self, asked: Asked, parts: list[str]) -> Answer:
+        verdict = cast("Verdict", parts[6])
+        raw = await self._body(asked, self._settings.max_batch_bytes, "batch", "max_batch_bytes")
+        body = decoded(_VERDICTS[verdict].many, raw)
+        items = [_item(each.id, each) for each in body.items]
+        outcomes: list[Settled] = await self._office.settling.settle(
+            asked.caller,
+            parts[3],
+            verdict,
+            items,
+            queue=parts[5],
+        )
+        self._metrics.settled.labels(verdict).inc(sum(each.refusal is None for each in outcomes))
+        return 200, packed(outcomes, asked.caller.request_id)
+
+    # --- shared ------------------------------------------------------------------------------------------------------------
+
+    async def _body(self, asked: Asked, limit: int, what: str, option: str) -> bytes:
+        raw = await collect(asked.receive, limit, asked.declared, what=what, option=option)
+        require_json(asked.content_type)
+        return raw
+
+    def _refusal(self, refusal: Refusal, request_id: str) -> Answer:
+        self._metrics.refused.labels(refusal.code).inc()
+        status, body, _ = packed_problem(refused(refusal.code, refusal.detail, request_id))
+        return status, body
+
+
+_PROBLEM_HEADERS: dict[bool, list[tuple[bytes, bytes]]] = {
+    False: [(b"content-type", b"application/problem+json")],
+    True: [(b"content-type", b"application/problem+json"), (b"retry-after", b"1")],
+}
+
+
+def _item(message_id: str, body: Any) -> SettleItem:
+    subscription = body.subscription
+    match body:
+        case CompleteIn():
+            result = body.result
+            return SettleItem(id=message_id, claim_token=body.claim_token, result=result, subscription=subscription)
+        case FailIn():
+            return SettleItem(
+                id=message_id,
+                claim_token=body.claim_token,
+                reason=body.reason,
+                dead=body.dead,
+                subscription=subscription,
+            )
+        case ExtendIn():
+            return SettleItem(
+                id=message_id, claim_token=body.claim_token, seconds=body.seconds, subscription=subscription
+            )
+        case _:
+            return SettleItem(id=message_id, claim_token=body.claim_token, subscription=subscription)

@@ -1,0 +1,109 @@
+"""`/v1/scopes/{scope}/messages`: look for messages, read one and its history, cancel it, change its priority."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
+from relevo.api.answers import answer, page_answer
+from relevo.api.auth import Authenticated
+from relevo.api.bodies import CancelIn, PriorityIn
+from relevo.api.document import describe
+from relevo.api.questions import (
+    Cursor,
+    LabelFilter,
+    Limit,
+    MessageKey,
+    MomentFilter,
+    QueueFilter,
+    ScopeSlug,
+    TextFilter,
+    labels_in,
+    moment_ms,
+    require_id,
+)
+from relevo.api.reading import body_of
+from relevo.errors import WrongState
+from relevo.work.message import State
+from relevo.work.office import Office
+from relevo.work.search import Message, MessageFilter, Step
+
+router = APIRouter(prefix="/v1/scopes/{scope}/messages", tags=["messages"])
+
+_CANCEL = msgspec.json.Decoder(CancelIn)
+_PRIORITY = msgspec.json.Decoder(PriorityIn)
+
+
+@router.get("", summary="Look for messages, also archived ones; newest first", **describe(list[Message], paged=True))
+async def search_messages(
+    request: Request,
+    caller: Authenticated,
+    scope: ScopeSlug,
+    queue: QueueFilter = None,
+    state: State | None = None,
+    message_type: TextFilter = None,
+    correlation_id: TextFilter = None,
+    parent_id: TextFilter = None,
+    source_id: TextFilter = None,
+    idempotency_key: TextFilter = None,
+    label: LabelFilter = None,
+    since: MomentFilter = None,
+    until: MomentFilter = None,
+    archived: Annotated[bool | None, Query(description="only the archive, or only what is not in it")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    office: Office = request.app.state.office
+    wanted = MessageFilter(
+        queue=queue, state=state, message_type=message_type, correlation_id=correlation_id, parent_id=parent_id,
+        source_id=source_id, idempotency_key=idempotency_key, labels=labels_in(label),
+        since=moment_ms(since, "since"), until=moment_ms(until, "until"), archived=archived,
+    )  # fmt: skip
+    page = await office.search.list(caller, scope, wanted, limit=limit, cursor=cursor)
+    return page_answer(page, caller.request_id)
+
+
+@router.get("/{message_id}", summary="Read a message", **describe(Message))
+async def get_message(request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey) -> Response:
+    office: Office = request.app.state.office
+    return answer(await office.search.get(caller, scope, require_id(message_id)), caller.request_id)
+
+
+@router.get("/{message_id}/history", summary="What happened to a message", **describe(list[Step]))
+async def get_history(request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey) -> Response:
+    office: Office = request.app.state.office
+    return answer(await office.search.history(caller, scope, require_id(message_id)), caller.request_id)
+
+
+@router.post(
+    "/{message_id}/cancel", summary="Cancel a message that nobody works on",
+    **describe(Message, body=CancelIn, body_optional=True, problems=[WrongState]),
+)  # fmt: skip
+async def cancel_message(request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _CANCEL, optional=True)
+    await office.messages.cancel(caller, scope, require_id(message_id), reason=body.reason)
+    return answer(await _after(office, caller, scope, message_id), caller.request_id)
+
+
+@router.patch(
+    "/{message_id}", summary="Change the priority of a message that waits",
+    **describe(Message, body=PriorityIn, problems=[WrongState]),
+)  # fmt: skip
+async def reprioritise_message(
+    request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey
+) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _PRIORITY)
+    await office.messages.reprioritise(
+        caller, scope, require_id(message_id), tier=body.priority_tier, score=body.priority_score
+    )
+    return answer(await _after(office, caller, scope, message_id), caller.request_id)
+
+
+async def _after(office: Office, caller: Authenticated, scope: str, message_id: str) -> Message:
+    """The message as the change left it; who may change it may see that much of it."""
+    seeing = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"})
+    return await office.search.get(seeing, scope, message_id)

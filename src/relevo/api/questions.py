@@ -1,0 +1,77 @@
+"""What may be asked in an address: pages, filters, moments. Everything else about a request is in its body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Annotated
+
+from fastapi import Path, Query
+
+from relevo.errors import InvalidInput, NotFound
+from relevo.wire.ids import minted_ms
+from relevo.work.page import LONGEST
+
+_PLAIN = r"^[^\x00-\x1f\x7f]*$"
+_QUEUE = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
+_LAST_MS = 253_402_300_799_999
+
+ScopeSlug = Annotated[str, Path(description="slug of the scope", max_length=63)]
+QueueSlug = Annotated[str, Path(description="slug of the queue", max_length=63)]
+MessageKey = Annotated[str, Path(description="id of the message", max_length=100)]
+Limit = Annotated[int, Query(ge=1, le=LONGEST, description="how many at most")]
+Cursor = Annotated[str | None, Query(max_length=300, description="`meta.next_cursor` of the page before")]
+QueueFilter = Annotated[str | None, Query(alias="queue", pattern=_QUEUE, max_length=63)]
+ScopeFilter = Annotated[str | None, Query(alias="scope", pattern=_QUEUE, max_length=63)]
+TextFilter = Annotated[str | None, Query(max_length=200, pattern=_PLAIN)]
+LabelFilter = Annotated[
+    list[str] | None, Query(alias="label", max_length=20, description="`name=value`; all must match; may be repeated")
+]
+MomentFilter = Annotated[
+    str | None, Query(max_length=40, pattern=r"^[0-9TZtz:.+ -]*$", description="RFC 3339, or milliseconds since 1970")
+]
+DayFilter = Annotated[date | None, Query(description="a day, as in 2026-11-15; UTC")]
+
+
+def moment_ms(text: str | None, name: str) -> int | None:
+    """A moment of an address in milliseconds.
+
+    >>> moment_ms("1970-01-01T00:00:01Z", "since"), moment_ms("1000", "since"), moment_ms(None, "since")
+    (1000, 1000, None)
+    """
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 15:
+        return min(int(text), _LAST_MS)
+    try:
+        # A plus sign that nobody escaped arrives as a space.
+        moment = datetime.fromisoformat(
+            text.strip().replace(" ", "+", 1) if text.count(" ") == 1 and "T" in text else text
+        )
+    except ValueError:
+        reason = f"{text!r} is no moment; write RFC 3339 (2026-11-15T09:00:00Z) or milliseconds since 1970"
+        raise InvalidInput(where=name, reason=reason) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    try:
+        return min(max(int(moment.timestamp() * 1000), 0), _LAST_MS)
+    except (OverflowError, ValueError):
+        return 0
+
+
+def labels_in(given: Sequence[str] | None) -> dict[str, str]:
+    """`["subject=42"]` as a dict; what has no `=` is refused."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        plain = text.isprintable() and len(name) <= 100 and len(value) <= 200
+        if not equals or not name or not plain:
+            raise InvalidInput(where="label", reason=f"{text[:100]!r} is no label; write name=value")
+        found[name] = value
+    return found
+
+
+def require_id(message_id: str, what: str = "message") -> str:
+    """What is no id names nothing."""
+    if minted_ms(message_id) is None:
+        raise NotFound(what=what, name=message_id[:100])
+    return message_id

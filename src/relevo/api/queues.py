@@ -1,0 +1,71 @@
+"""`/v1/scopes/{scope}/queues`: the queues of a scope, with how many messages they hold."""
+
+from __future__ import annotations
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from relevo.api.answers import answer, page_answer
+from relevo.api.auth import Authenticated
+from relevo.api.bodies import QueueChange, QueueIn, changes_in
+from relevo.api.document import describe
+from relevo.api.questions import Cursor, Limit, QueueSlug, ScopeSlug
+from relevo.api.reading import body_of
+from relevo.api.views import QueueOut, queues_out
+from relevo.errors import QueueNotEmpty, SlugTaken, SystemQueue
+from relevo.work.office import Office
+from relevo.work.queues import QueueRecord, QueueSettings
+
+router = APIRouter(prefix="/v1/scopes/{scope}/queues", tags=["queues"])
+
+_NEW = msgspec.json.Decoder(QueueIn)
+_CHANGE = msgspec.json.Decoder(QueueChange)
+
+
+@router.get("", summary="List queues", **describe(list[QueueOut], paged=True))
+async def list_queues(
+    request: Request, caller: Authenticated, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    office: Office = request.app.state.office
+    page = await office.queues.list(caller, scope, limit=limit, cursor=cursor)
+    return page_answer(page, caller.request_id, await queues_out(office, page.items))
+
+
+@router.post("", summary="Make a queue", **describe(QueueOut, body=QueueIn, status=201, problems=[SlugTaken]))
+async def create_queue(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _NEW)
+    settings = QueueSettings(**{name: getattr(body, name) for name in QueueSettings.__struct_fields__})
+    record = await office.queues.create(caller, scope, body.slug, settings)
+    return await _shown(office, record, caller.request_id, 201)
+
+
+@router.get("/{queue}", summary="Read a queue", **describe(QueueOut))
+async def get_queue(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
+    caller.require("view")
+    office: Office = request.app.state.office
+    return await _shown(office, await office.queues.lookup(caller, scope, queue), caller.request_id)
+
+
+@router.patch(
+    "/{queue}", summary="Change, pause, drain or archive a queue",
+    **describe(QueueOut, body=QueueChange, problems=[SystemQueue]),
+)  # fmt: skip
+async def change_queue(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
+    office: Office = request.app.state.office
+    changes = changes_in(await body_of(request, _CHANGE))
+    return await _shown(office, await office.queues.change(caller, scope, queue, changes), caller.request_id)
+
+
+@router.delete(
+    "/{queue}", summary="Delete an empty queue", **describe(None, status=204, problems=[QueueNotEmpty, SystemQueue])
+)
+async def delete_queue(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
+    office: Office = request.app.state.office
+    await office.queues.delete(caller, scope, queue)
+    return Response(status_code=204)
+
+
+async def _shown(office: Office, record: QueueRecord, request_id: str, status: int = 200) -> Response:
+    (shown,) = await queues_out(office, [record])
+    return answer(shown, request_id, status)

@@ -1,0 +1,81 @@
+"""Reading a request's body: its type, its size, its JSON, its fields; whatever is wrong is said with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import Request
+
+from relevo.errors import BodyTooLarge, InvalidInput, MalformedBody, UnsupportedMediaType
+
+T = TypeVar("T")
+Receive = Callable[[], Awaitable[Any]]
+
+_PLACE = re.compile(r"^(?P<reason>.*?)(?: - at `(?P<place>.*)`)?$", re.DOTALL)
+
+
+class ClientGone(Exception):
+    """The other side closed the connection before it had said everything."""
+
+
+def require_json(content_type: bytes | None) -> None:
+    """Bodies are JSON and say so: a form that a browser sends by itself is not taken for one."""
+    given = b"" if content_type is None else content_type
+    if given != b"application/json":
+        kind, _, parameters = given.partition(b";")
+        charset = parameters.replace(b" ", b"").lower()
+        if kind.strip().lower() != b"application/json" or charset not in (b"", b"charset=utf-8", b'charset="utf-8"'):
+            raise UnsupportedMediaType(given=given.decode("latin-1")[:100])
+
+
+async def collect(receive: Receive, limit: int, declared: bytes | None, *, what: str, option: str) -> bytes:
+    """The whole body, unless it is longer than `limit`; then nothing more of it is read."""
+    if declared is not None and declared.isdigit() and int(declared) > limit:
+        raise BodyTooLarge(what=what, size=int(declared), limit=limit, option=option)
+    event = await receive()
+    if event["type"] == "http.disconnect":
+        raise ClientGone
+    body: bytes = event.get("body", b"")
+    if not event.get("more_body", False):
+        if len(body) > limit:
+            raise BodyTooLarge(what=what, size=len(body), limit=limit, option=option)
+        return body
+    parts, size = [body], len(body)
+    while event.get("more_body", False):
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise ClientGone
+        parts.append(event.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise BodyTooLarge(what=what, size=size, limit=limit, option=option)
+    return b"".join(parts)
+
+
+def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """The body as its type."""
+    try:
+        body.decode()  # what is kept raw is not looked into by the decoder: it has to be text all the same
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        found = _PLACE.match(str(error))
+        assert found is not None
+        raise InvalidInput(where=found["place"] or "body", reason=found["reason"]) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedBody(reason=str(error)[:200]) from None
+
+
+async def body_of(request: Request, decoder: msgspec.json.Decoder[T], *, optional: bool = False) -> T:
+    """The body of a route of the framework; with `optional` an absent one stands for `{}`."""
+    limit = request.app.state.limits.small_body_bytes
+    headers = {name: value for name, value in request.scope["headers"] if name in (b"content-type", b"content-length")}
+    raw = await collect(
+        request.receive, limit, headers.get(b"content-length"), what="body", option="nothing: it is settings, not data"
+    )
+    if optional and not raw:
+        return decoded(decoder, b"{}")
+    require_json(headers.get(b"content-type"))
+    return decoded(decoder, raw)

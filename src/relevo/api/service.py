@@ -1,0 +1,101 @@
+"""One process of the work room: office, agents and HTTP, started and ended in order. `relevo serve` and `relevo up` run it."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+
+import msgspec
+
+from relevo.agents.roster import Roster
+from relevo.api.app import make_app
+from relevo.api.key_uses import KeyUses
+from relevo.api.server import HttpServer
+from relevo.api.settings import ApiSettings
+from relevo.work.office import Office, OfficeSettings
+from relevo.work.store import schema
+from relevo.work.store.database import Database
+
+log = logging.getLogger("relevo.serve")
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process is made of."""
+
+    office: OfficeSettings
+    api: ApiSettings | None = None
+    host: str = "127.0.0.1"
+    port: int = 6391
+    agents: bool = True
+    http: bool = True
+    upgrade: bool | None = None
+    """Bring the database's tables up to date at the start; None: only where it is a file of ours (SQLite)."""
+    shared_port: bool = False
+    version: str = "0"
+
+
+class WorkService:
+    """Between `start` and `stop` this process serves work queues."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        self.office: Office | None = None
+        self._roster: Roster | None = None
+        self._http: HttpServer | None = None
+        self._uses: KeyUses | None = None
+
+    @property
+    def url(self) -> str:
+        assert self._http is not None
+        host = self.settings.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._http.port}"
+
+    async def start(self) -> None:
+        settings = self.settings
+        await prepare(settings.office.database_url, upgrade=settings.upgrade)
+        self.office = office = await Office.open(settings.office)
+        self._roster = roster = Roster(office)
+        if settings.agents:
+            await roster.start()
+        if settings.http:
+            api = settings.api or ApiSettings(metrics_open=is_loopback(settings.host))
+            app = make_app(office, roster, api, version=settings.version)
+            self._http = HttpServer(app, host=settings.host, port=settings.port, shared=settings.shared_port)
+            await self._http.start()
+            self._uses = KeyUses(office.keys)
+            self._uses.start()
+
+    async def stop(self) -> None:
+        """HTTP first, so that nothing new begins; then the agents; then the office, which waits for its transactions."""
+        if self._http is not None:
+            await self._http.stop()
+        if self._uses is not None:
+            await self._uses.stop()
+        if self._roster is not None and self.settings.agents:
+            await self._roster.stop()
+        if self.office is not None:
+            await self.office.close()
+
+    def trouble(self) -> str | None:
+        return None if self._http is None else self._http.trouble()
+
+
+async def prepare(database_url: str, *, upgrade: bool | None = None) -> None:
+    """Tables as this program needs them, or a refusal that says what to do."""
+    database = Database(database_url)
+    try:
+        if upgrade or (upgrade is None and database.dialect == "sqlite"):
+            before, after = await schema.upgrade(database)
+            if before != after:
+                log.info("the database went from revision %s to %s", before or "none", after)
+        else:
+            await schema.require_head(database)
+    finally:
+        await database.close()
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
