@@ -119,3 +119,20 @@ async def test_a_stalled_job_of_ours_is_peeked_and_replayed_by_them(
     queue = theirs.queue()
     assert [letter["reason"] for letter in await queue.peek_dlq()] == ["stalled"]
     assert await queue.replay_dlq() == 1
+
+
+async def test_a_frame_that_chasquimq_reads_is_dead_with_all_its_jobs_and_a_replay_brings_them_back(
+    theirs: Side, ours: Side, keys: QueueKeys, redis86: Server, until: Until
+) -> None:
+    """Frames are ours alone: the other side must run nothing of one, and lose nothing of it."""
+    wrong, right = Runs(), Runs()
+    queue = ours.queue()
+    jobs = await queue.add_bulk([{"name": "framed", "data": at} for at in range(20)], frame=20)
+    async with theirs.worker(wrong):
+        await until(lambda: redis86.call("XLEN", keys.dead) == 1)
+    (letter,) = await queue.peek_dlq()
+    assert (wrong.jobs, letter["reason"]) == ([], "decode_failed")
+    assert await queue.replay_dlq(10) == 1
+    async with ours.worker(right):
+        await right.until(20)
+    assert sorted(right.ids) == sorted(job.id for job in jobs)

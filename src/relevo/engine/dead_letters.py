@@ -12,6 +12,7 @@ from relevo.broker.scripts import script
 from relevo.errors import Undecodable
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.envelope import Envelope
+from relevo.wire.frame import is_frame
 from relevo.wire.keys import QueueKeys
 
 REPLAY = script("replay")
@@ -37,6 +38,15 @@ class DeadLetter:
             return Envelope.decode(self.payload)
         except Undecodable:
             return None
+
+    @property
+    def revived(self) -> bytes | None:
+        """What goes back into the stream: the job with a fresh budget of attempts, or the whole frame of jobs that a worker
+        without frames could not read; None when it is neither."""
+        envelope = self.envelope
+        if envelope is not None:
+            return envelope.with_attempt(0).encode()
+        return self.payload if is_frame(self.payload) else None
 
     @property
     def at_ms(self) -> int:
@@ -129,7 +139,7 @@ class DeadLetters:
         async for letter in self.each(wanted):
             if moved + len(batch) >= limit:
                 break
-            if letter.envelope is not None:
+            if letter.revived is not None:
                 batch.append(letter)
             if len(batch) == _PAGE:
                 sent, room = await self._send_back(batch)
@@ -175,9 +185,9 @@ class DeadLetters:
         """How many went back (another replay may have taken some), and how much room the queue has left."""
         arguments: list[Argument] = [self._stream_cap]
         for letter in letters:
-            envelope = letter.envelope
-            assert envelope is not None
-            arguments += (letter.dlq_id, envelope.with_attempt(0).encode(), letter.name)
+            revived = letter.revived
+            assert revived is not None
+            arguments += (letter.dlq_id, revived, letter.name)
         moved, room = await self._link.run(REPLAY, [self._keys.dead, self._keys.stream], *arguments)
         return int(moved), int(room)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from relevo.errors import RelevoError
 from relevo.wire.envelope import Envelope
 from relevo.wire.notes import Notes
+
+if TYPE_CHECKING:
+    from relevo.engine.frame import Frame
 
 
 class Delivery(msgspec.Struct, eq=False, gc=False):
@@ -37,6 +40,8 @@ class Delivery(msgspec.Struct, eq=False, gc=False):
     """Why its run is being ended from outside."""
     notes: Notes | None = None
     """What relevo knows beyond the envelope; None for the ordinary job."""
+    frame: Frame | None = None
+    """The frame it came in; None for a job with an entry of its own."""
 
     @property
     def started_at_ms(self) -> float:

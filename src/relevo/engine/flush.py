@@ -19,6 +19,7 @@ from relevo.broker.resp import Argument, Reply, ReplyError, command, pack
 from relevo.broker.scripts import script
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
+from relevo.engine.frame import Frame
 from relevo.engine.lanes import WINDOW as LANE_WINDOW
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.keys import QueueKeys
@@ -31,10 +32,12 @@ DEAD_LETTER = script("dead_letter")
 FINISH = script("finish")
 SETTLE_NOTED = script("settle_noted")
 PARK = script("park")
+SETTLE_FRAMES = script("settle_frames")
 
-SCRIPTS = (RETRY, DEAD_LETTER, FINISH, SETTLE_NOTED, PARK)
+SCRIPTS = (RETRY, DEAD_LETTER, FINISH, SETTLE_NOTED, PARK, SETTLE_FRAMES)
 
 _SCRIPT_BATCH = 256
+_FRAME_ARGUMENTS = 4000
 
 
 # Structs without the collector's attention, as `Delivery` is: one of these is made for every run.
@@ -72,7 +75,7 @@ class Parking(msgspec.Struct, eq=False, gc=False):
     member: bytes
 
 
-Item = TypeVar("Item", Done, Retry, Burial, Parking, "Done | Burial")
+Item = TypeVar("Item", Done, Retry, Burial, Parking, Frame, "Done | Burial")
 
 
 @dataclass(slots=True)
@@ -83,16 +86,19 @@ class Outcomes:
     retries: list[Retry] = field(default_factory=list[Retry])
     burials: list[Burial] = field(default_factory=list[Burial])
     parkings: list[Parking] = field(default_factory=list[Parking])
+    frames: list[Frame] = field(default_factory=list[Frame])
     events: list[bytes] = field(default_factory=list[bytes])
 
     def __bool__(self) -> bool:
-        return bool(self.done or self.events or self.retries or self.burials or self.parkings)
+        return bool(self.done or self.events or self.retries or self.burials or self.parkings or self.frames)
 
     def deliveries(self) -> list[Delivery]:
-        return [item.delivery for item in (*self.done, *self.retries, *self.burials, *self.parkings)]
+        return [item.delivery for item in (*self.done, *self.retries, *self.burials, *self.parkings, *self.frames)]
 
-    def put(self, item: Done | Retry | Burial | Parking) -> None:
-        if isinstance(item, Done):
+    def put(self, item: Done | Retry | Burial | Parking | Frame) -> None:
+        if isinstance(item, Frame):
+            self.frames.append(item)
+        elif isinstance(item, Done):
             self.done.append(item)
         elif isinstance(item, Retry):
             self.retries.append(item)
@@ -142,7 +148,7 @@ class Flush:
         self.settlement = Settlement()
         self.follow_ups: list[bytes] = []
         """Events that are true only now that Redis has answered."""
-        self.kept: list[Done | Retry | Burial | Parking] = []
+        self.kept: list[Done | Retry | Burial | Parking | Frame] = []
         """What a full server refused: to be tried again."""
         self._desk = desk
         self._parts: list[bytes] = []
@@ -180,6 +186,8 @@ class Flush:
             self._acknowledge(safe)
         if noted or outcomes.retries or outcomes.burials or outcomes.parkings:
             self._pack_rest(outcomes, now)
+        if outcomes.frames:
+            self._pack_frames(outcomes.frames, now)
         # Behind the settles: whoever hears "completed" finds the job gone and its result there.
         self._parts.extend(outcomes.events)
 
@@ -259,19 +267,7 @@ class Flush:
                 arguments += (item.delivery.entry_id, item.wait_ms, item.member)
 
             def count(reply: Reply, chunk: list[Retry] = chunk) -> None:
-                ours = self._ours(reply, chunk)
-                self.settlement.retried += len(ours)
-                soonest = min((item.wait_ms for item in ours), default=None)
-                if soonest is not None:
-                    known = self.settlement.due_in_ms
-                    self.settlement.due_in_ms = soonest if known is None else min(known, soonest)
-                self.settlement.retries += ours
-                if desk.log.enabled:
-                    for item in ours:
-                        envelope, name = item.delivery.envelope, item.delivery.name
-                        self.follow_ups.append(
-                            desk.log.retry_scheduled(envelope.id, name, envelope.attempt + 2, item.wait_ms)
-                        )
+                self._delayed(self._ours(reply, chunk))
 
             self._add(desk.link.script_call(RETRY, [desk.keys.stream, desk.keys.delayed], arguments), count)
 
@@ -330,6 +326,52 @@ class Flush:
                 self.settlement.parked += len(self._ours(reply, chunk))
 
             self._add(desk.link.script_call(PARK, [desk.keys.stream, desk.keys.delayed], arguments), count)
+
+    # --- many jobs in one entry ------------------------------------------------------------------------------------------
+
+    def _pack_frames(self, frames: list[Frame], now: float) -> None:
+        trusted = self._desk.holdings.trusted
+        for owner, trust in (("", True), (self._desk.consumer, False)):
+            chunk, packed = list[Frame](), list[Argument]()
+            for frame in frames:
+                if trusted(frame.delivery, now) is trust:
+                    chunk.append(frame)
+                    packed += frame.arguments()
+                    if len(packed) > _FRAME_ARGUMENTS:
+                        self._settle_frames(chunk, packed, owner)
+                        chunk, packed = [], []
+            if chunk:
+                self._settle_frames(chunk, packed, owner)
+
+    def _settle_frames(self, frames: list[Frame], packed: list[Argument], owner: str) -> None:
+        desk = self._desk
+
+        def count(reply: Reply) -> None:
+            for frame in self._ours(reply, frames):
+                self.settlement.done += frame.done
+                self.settlement.parked += len(frame.parkings)
+                self._delayed(frame.retries)
+                for burial in frame.burials:
+                    self._buried(burial)
+
+        keys = [desk.keys.stream, desk.keys.delayed, desk.keys.dead]
+        arguments: list[Argument] = [desk.keys.tag, desk.group, owner, desk.result_ttl_s, desk.dlq_cap, *packed]
+        self._add(desk.link.script_call(SETTLE_FRAMES, keys, arguments), count)
+
+    # --- what it came to -------------------------------------------------------------------------------------------------
+
+    def _delayed(self, items: list[Retry]) -> None:
+        self.settlement.retried += len(items)
+        self.settlement.retries += items
+        soonest = min((item.wait_ms for item in items), default=None)
+        if soonest is not None:
+            known = self.settlement.due_in_ms
+            self.settlement.due_in_ms = soonest if known is None else min(known, soonest)
+        if self._desk.log.enabled:
+            for item in items:
+                envelope, name = item.delivery.envelope, item.delivery.name
+                packed = self._desk.log.retry_scheduled(envelope.id, name, envelope.attempt + 2, item.wait_ms)
+                self.follow_ups.append(packed)
 
     def _buried(self, item: Burial) -> None:
         self.settlement.dead += 1

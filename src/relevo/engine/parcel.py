@@ -12,9 +12,10 @@ from relevo.engine.dedup import Dedup
 from relevo.engine.delays import run_at_ms
 from relevo.engine.job import Job
 from relevo.engine.lanes import checked_lane
-from relevo.engine.validation import checked_job_id, checked_job_name
+from relevo.engine.validation import checked_job_id, checked_job_name, positive
 from relevo.errors import BadArgument, NotSupportedError, PayloadTooLarge, RelevoError, WrongType
 from relevo.wire.envelope import encode_bare
+from relevo.wire.frame import MOST_JOBS, framed
 from relevo.wire.notes import Notes
 from relevo.wire.payload import Codec
 
@@ -103,6 +104,27 @@ class Packing:
         except (KeyError, TypeError, RelevoError):
             return None
         return made, entries
+
+    def framed_bulk(
+        self, mint: Callable[[int], str], jobs: Sequence[Mapping[str, Any]], queue: Queue, most: int
+    ) -> tuple[list[Job], list[tuple[bytes, bytes]]]:
+        """Jobs that share entries, `most` in each. A frame has room for envelopes and names only: whatever needs a script or a
+        key of its own is refused."""
+        if positive("frame", most) > MOST_JOBS:
+            raise BadArgument(argument="frame", value=most, reason="too many", remedy=f"Pass {MOST_JOBS} or less.")
+        plain = self.plain_bulk(mint, jobs, queue)
+        if plain is None:
+            parcels = [self.bulk_parcel(mint, at, job) for at, job in enumerate(jobs)]
+            for at, parcel in enumerate(parcels):
+                if not parcel.plain:
+                    remedy = "Leave its delay, job_id, lane and dedup out, or add it without `frame`."
+                    raise BadArgument(
+                        argument=f"jobs[{at}]", value=dict(jobs[at]), reason="no job for a frame", remedy=remedy
+                    )
+                parcel.job._queue = queue  # pyright: ignore[reportPrivateUsage]
+            plain = [parcel.job for parcel in parcels], [(parcel.envelope, parcel.name) for parcel in parcels]
+        made, entries = plain
+        return made, framed(entries, most=most, max_bytes=self._max_payload)
 
     def bulk_parcel(self, mint: Callable[[int], str], at: int, job: Mapping[str, Any]) -> Parcel:
         """One entry of `add_bulk`; errors say which."""

@@ -17,11 +17,13 @@ from relevo.broker.resp import Reply, command, pairs
 from relevo.broker.scripts import script
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
+from relevo.engine.frame import unpacked
 from relevo.engine.loop import Signal
 from relevo.engine.settler import Settler
 from relevo.errors import ConnectionLost, RelevoError, ServerRefused, Undecodable
 from relevo.wire.dead import DeadLetterFields, Reason, encode_raw
 from relevo.wire.envelope import Envelope
+from relevo.wire.frame import decode_frame, is_frame
 from relevo.wire.keys import QueueKeys
 from relevo.wire.notes import Notes
 
@@ -29,6 +31,9 @@ log = logging.getLogger("relevo.reader")
 
 RECLAIM = script("reclaim")
 TAKE_UP = script("take_up")
+
+_NOBODY = Envelope("", b"", 0)
+"""For an entry that is no job."""
 
 _MOST_AT_ONCE = 512
 _AHEAD_S = 0.1
@@ -49,7 +54,8 @@ class Demand(NamedTuple):
     rate: float
 
     def wanted(self, most: int) -> int:
-        ahead = int(min(self.rate * _AHEAD_S, 2 * _MOST_AT_ONCE))
+        """How many jobs to read now, `most` at most."""
+        ahead = int(min(self.rate * _AHEAD_S, 2 * max(most, _MOST_AT_ONCE)))
         wanted = min(most, self.free + ahead - self.waiting)
         # With work still in line a small read is not worth its round trip: wait until it is a good one.
         return wanted if wanted >= (most // 2 if self.waiting else 1) else 0
@@ -98,6 +104,9 @@ class Reader:
         self._max_stalled = max_stalled
         self._ask_for_notes = command("HLEN", keys.notes)
         self._names: dict[bytes, str] = {}
+        self._jobs_an_entry = 1.0
+        self.takes_apart = False
+        """Whether jobs that came in one entry are given entries of their own instead of being run: limits count entries."""
         self._room = asyncio.Event()
         self._stopping = False
         self._had_work = False
@@ -156,11 +165,13 @@ class Reader:
                     self.trouble = None  # it can read, and is told not to
                     await self._wait_for_room()
                     continue
-                wanted = self._demand().wanted(self._count or _MOST_AT_ONCE)
+                # Entries that carry many jobs are asked for by their jobs, a few thousand at once.
+                each = self._jobs_an_entry
+                wanted = self._demand().wanted(int((self._count or _MOST_AT_ONCE) * min(each, 8)))
                 if wanted == 0:
                     await self._wait_for_room()
                     continue
-                await self._read(wanted)
+                await self._read(max(1, int(wanted / each)))
                 failures, self.trouble = 0, None
             except (RelevoError, OSError) as error:
                 if self._stopping:
@@ -265,11 +276,16 @@ class Reader:
                     # Our own, read again: the lease keeper was late, it is still ours and still running.
                     held.leased_at, held.lost = sent_at, False
                     continue
-            delivery = self._delivery(entry_id, entry[1] or [], before, sent_at)
+            fields: list[bytes] = entry[1] or []
+            if len(fields) == 2 and fields[0] == b"d" and is_frame(fields[1]):
+                ready += self._unpack(entry_id, fields[1], before, sent_at)
+                continue
+            delivery = self._delivery(entry_id, fields, before, sent_at)
             if delivery is not None:
                 holdings[entry_id] = delivery
                 ready.append(delivery)
         self.batches.emit(Batch(len(entries), reclaimed))
+        self._jobs_an_entry = max(1.0, len(ready) / max(1, len(entries)))
         if not ready:
             return
         if noted != 0:  # asked for with the read itself: a job with notes is never taken for one without
@@ -286,6 +302,9 @@ class Reader:
             self._deliver(ready)
 
     async def _fetch_notes(self, deliveries: list[Delivery]) -> None:
+        deliveries = [delivery for delivery in deliveries if delivery.frame is None]  # jobs in frames have none
+        if not deliveries:
+            return
         ids = [delivery.envelope.id for delivery in deliveries]
         stored: Reply = await self._link.call("HMGET", self._keys.notes, *ids)
         for delivery, notes in zip(deliveries, stored, strict=True):
@@ -311,10 +330,32 @@ class Reader:
                 letter = (Reason.DECODE_FAILED, error.reason, data, b"")
             except UnicodeDecodeError:
                 letter = (Reason.MALFORMED, "the name is not UTF-8", data, encode_raw(fields))
-        rejected = Delivery(entry_id, Envelope("", b"", 0), raw_name.decode(errors="replace"), before, sent_at)
-        self._holdings.hold(rejected)
-        self._bury(rejected, *letter)
+        self._reject(Delivery(entry_id, _NOBODY, raw_name.decode(errors="replace"), before, sent_at), *letter)
         return None
+
+    def _unpack(self, entry_id: bytes, data: bytes, before: int, sent_at: float) -> list[Delivery]:
+        """The jobs of a frame, as far as they are to run here. A frame that a dead worker left is taken apart: the job that
+        killed it is then counted, and in the end dead-lettered, alone."""
+        entry = Delivery(entry_id, _NOBODY, "", before, sent_at)
+        if len(data) > self._max_payload:
+            reason = f"a frame of {len(data)} bytes, the limit is {self._max_payload}"
+            self._reject(entry, Reason.OVERSIZE_PAYLOAD, reason, data, b"")
+            return []
+        try:
+            jobs = unpacked(entry, decode_frame(data))
+        except Undecodable as error:
+            self._reject(entry, Reason.DECODE_FAILED, error.reason, data, b"")
+            return []
+        self._holdings.hold(entry)
+        if not before and not self.takes_apart:
+            return jobs
+        for job in jobs:
+            self._settler.put_back(job)
+        return []
+
+    def _reject(self, delivery: Delivery, reason: Reason, detail: str, data: bytes, raw: bytes) -> None:
+        self._holdings.hold(delivery)
+        self._bury(delivery, reason, detail, data, raw)
 
     def _name(self, raw: bytes) -> str:
         name = raw.decode()

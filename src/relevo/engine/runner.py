@@ -45,7 +45,8 @@ class Runner:
         spans: HandlerSpans,
         codec: Codec = MSGPACK,
     ) -> None:
-        self.running: dict[bytes, Delivery] = {}
+        self.running: dict[Delivery, None] = {}
+        """What runs, in the order of its start."""
         self.cancelled: frozenset[str] = frozenset()
         """Ids of jobs that are not to run, as last seen."""
         self.is_marked: Callable[[str], Awaitable[bool]] = _as_seen
@@ -142,7 +143,7 @@ class Runner:
                 slot.cancel()
             if late:
                 await asyncio.wait(late, timeout=5)
-        return list(self.running.values())
+        return list(self.running)
 
     def cut_short(self) -> None:
         """Stops waiting for running handlers: cancels them now."""
@@ -176,7 +177,7 @@ class Runner:
             notes, result = delivery.notes, b""
             traced = spans.always if notes is None else spans.wanted(notes)
             delivery.slot, delivery.started = me, now
-            running[delivery.entry_id] = delivery
+            running[delivery] = None
             try:
                 value = await (spans.run(handler, job, notes) if traced else handler(job))
                 if value is not None and (self._store_results or (notes is not None and notes.flow is not None)):
@@ -195,7 +196,7 @@ class Runner:
                 else:  # the handler would not stop: what it returned no longer counts
                     self._ended(delivery, delivery.ended_by, now - delivery.started)
             delivery.slot = None
-            del running[delivery.entry_id]
+            del running[delivery]
             self._finished += 1
 
     async def _next_word(self) -> float:
@@ -217,8 +218,10 @@ class Runner:
 
     def _begin(self, delivery: Delivery) -> Job | None:
         """The job for the handler, or None when it does not run."""
-        envelope, verdicts = delivery.envelope, self._verdicts
-        if delivery.lost:
+        envelope, verdicts, frame = delivery.envelope, self._verdicts, delivery.frame
+        if frame is not None:
+            frame.begun = True
+        if delivery.lost if frame is None else frame.delivery.lost:
             self._holdings.pop(delivery.entry_id, None)
             log.warning("job %s was taken over before it started here", envelope.id)
             return None
@@ -256,13 +259,13 @@ class Runner:
     def cancel(self, ids: frozenset[str]) -> None:
         """Cancels what runs among `ids`, and whatever of them comes to run from now on."""
         self.cancelled = ids
-        for delivery in list(self.running.values()):
+        for delivery in list(self.running):
             if delivery.envelope.id in ids:
                 self._end(delivery, JobCancelled(job_id=delivery.envelope.id))
 
     def expire(self, before: float, timeout_s: float) -> int:
         """Fails what has been running since before `before`; the number of runs ended."""
-        late = [delivery for delivery in self.running.values() if delivery.started and delivery.started < before]
+        late = [delivery for delivery in self.running if delivery.started and delivery.started < before]
         return sum(self._end(each, JobTimedOut(job_id=each.envelope.id, timeout_s=timeout_s)) for each in late)
 
     @staticmethod

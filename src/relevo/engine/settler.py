@@ -13,6 +13,7 @@ from collections.abc import Callable
 from relevo.engine.admission import Admission
 from relevo.engine.delivery import Delivery
 from relevo.engine.flush import Burial, Desk, Done, Flush, Outcomes, Parking, Retry, Settlement
+from relevo.engine.frame import Frame
 from relevo.engine.loop import Signal
 from relevo.errors import RelevoError
 from relevo.wire.dead import DeadLetterFields
@@ -36,23 +37,49 @@ class Settler:
     # --- handed in by the runner and the reader ------------------------------------------------------------------------
 
     def done(self, delivery: Delivery, result: bytes, *, cancelled: bool = False) -> None:
-        self._outcomes.done.append(Done(delivery, result, cancelled))
-        self._work.set()
+        frame = delivery.frame
+        if frame is None:
+            self._outcomes.done.append(Done(delivery, result, cancelled))
+            self._work.set()
+            return
+        frame.done += 1
+        if result:
+            frame.results.append(Done(delivery, result))
+        self._came_to_its_end(frame)
 
     def retry(self, delivery: Delivery, wait_ms: int, member: bytes) -> None:
-        self._outcomes.retries.append(Retry(delivery, wait_ms, member))
-        self._work.set()
+        item, frame = Retry(delivery, wait_ms, member), delivery.frame
+        (self._outcomes if frame is None else frame).retries.append(item)
+        self._came_to_its_end(frame)
 
     def bury(self, delivery: Delivery, letter: DeadLetterFields, attempt: int) -> None:
-        self._outcomes.burials.append(Burial(delivery, letter, attempt))
-        self._work.set()
+        item, frame = Burial(delivery, letter, attempt), delivery.frame
+        (self._outcomes if frame is None else frame).burials.append(item)
+        self._came_to_its_end(frame)
 
     def park(self, delivery: Delivery, wait_ms: int, member: bytes) -> None:
-        self._outcomes.parkings.append(Parking(delivery, wait_ms, member))
+        item, frame = Parking(delivery, wait_ms, member), delivery.frame
+        (self._outcomes if frame is None else frame).parkings.append(item)
+        self._came_to_its_end(frame)
+
+    def put_back(self, delivery: Delivery) -> None:
+        """A job leaves its frame without having run here, and goes on as an entry of its own."""
+        assert delivery.frame is not None, "an entry of its own is handed back as it is"
+        delivery.frame.back.append(delivery)
+        self._came_to_its_end(delivery.frame)
+
+    def event(self, packed: bytes, frame: Frame | None = None) -> None:
+        """What is said of a job's end waits for the frame it came in, if it came in one."""
+        (self._outcomes if frame is None else frame).events.append(packed)
         self._work.set()
 
-    def event(self, packed: bytes) -> None:
-        self._outcomes.events.append(packed)
+    def _came_to_its_end(self, frame: Frame | None) -> None:
+        if frame is not None:
+            frame.left -= 1
+            if frame.left:
+                return
+            self._outcomes.frames.append(frame)
+            self._outcomes.events.extend(frame.events)
         self._work.set()
 
     # --- life ------------------------------------------------------------------------------------------------------------

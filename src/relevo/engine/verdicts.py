@@ -52,7 +52,7 @@ class Verdicts:
         if self.tells:
             envelope = delivery.envelope
             packed = self._log.completed(envelope.id, delivery.name, envelope.attempt + 1, int(duration * 1e6))
-            self._settler.event(packed)
+            self._settler.event(packed, delivery.frame)
         self._settler.done(delivery, result)
         if self.outcomes.listened:
             self._tell("ok", delivery, duration)
@@ -65,7 +65,8 @@ class Verdicts:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("job %s (%s) failed, attempt %d: %s", envelope.id, name, attempt, reason)
         if self.tells:
-            self._settler.event(self._log.failed(envelope.id, name, attempt, reason, int(duration * 1e6)))
+            packed = self._log.failed(envelope.id, name, attempt, reason, int(duration * 1e6))
+            self._settler.event(packed, delivery.frame)
         if unrecoverable:
             self._bury(delivery, Reason.UNRECOVERABLE, reason)
         elif attempt >= self.attempts_allowed(delivery):

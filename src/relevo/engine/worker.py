@@ -21,6 +21,7 @@ from relevo.engine.events import EventLog
 from relevo.engine.exit_signals import catch_exit_signals
 from relevo.engine.flush import SCRIPTS as FLUSH_SCRIPTS
 from relevo.engine.flush import Desk, Settlement
+from relevo.engine.frame import whole_entries
 from relevo.engine.handlers import AnyHandler, as_handler, lifespan_of
 from relevo.engine.lanes import DISPATCH_LANES, RELEASE_GONE, LaneKeeper
 from relevo.engine.lease import RENEW, LeaseKeeper
@@ -221,6 +222,7 @@ class Worker:
                 per_ms=settings.rate_limit_duration_ms, at_once=settings.max_running or 0, hold_s=settings.idle_s,
             )  # fmt: skip
         self.runner.admission = self.settler.admission = self.admission
+        self.reader.takes_apart = self.admission is not None
         self.leases = LeaseKeeper(
             lambda: self._link("lease", (RENEW,)), keys, group, consumer, holdings,
             keeps_places=settings.max_running is not None,
@@ -233,7 +235,7 @@ class Worker:
     def _duties(self, settings: WorkerSettings, events: EventLog) -> list[Loop]:
         keys, control = self._keys, self._control_link
         self.pausing = PauseWatch(
-            control, keys, self.reader, self.runner, hand_back=self.membership.hand_back,
+            control, keys, self.reader, self.runner, hand_back=self._hand_back,
             wake_read=lambda: self.reader.wake_read(self.membership.unblock), every=settings.pause_poll_ms / 1000,
         )  # fmt: skip
         # An idle worker settles nothing: a connection it lost would stay lost, and it would say for ever that it cannot claim.
@@ -409,11 +411,11 @@ class Worker:
         await self.reader.stop(self.membership.unblock)
         if self.admission is not None:
             await self.admission.stop()
-        await self.membership.hand_back(self.runner.take_unstarted())
+        await self._hand_back(self.runner.take_unstarted())
         unfinished = await self.runner.finish(0 if self._stop_now else self._settings.shutdown_deadline_s)
         if unfinished:
             log.warning("queue %s: %d jobs did not finish in time and were handed back", self.name, len(unfinished))
-            await self.membership.hand_back(unfinished)
+            await self._hand_back(unfinished)
         wait_s = 2.0 if self._stop_now else 10.0
         if not await self.settler.stop(wait_s=wait_s):
             log.warning(
@@ -422,6 +424,12 @@ class Worker:
         await asyncio.gather(*(duty.stop() for duty in self.duties)) if self._control_link.up else self._cancel_duties()
         await self.leases.stop()
         await self.membership.leave()
+
+    async def _hand_back(self, deliveries: list[Delivery]) -> None:
+        whole, leaving = whole_entries(deliveries)
+        for delivery in leaving:
+            self.settler.put_back(delivery)
+        await self.membership.hand_back(whole)
 
     def _promote_soon(self, settlement: Settlement) -> None:
         if settlement.due_in_ms is not None:
