@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from relevo.work.message import TIERS, ClaimedMessage
 from relevo.work.order import Taken
 from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
-from relevo.work.store.port import Claim, TakenRow
+from relevo.work.store.port import Claim, Share, TakenRow
 from relevo.work.trail import trail_line
 from relevo.work.transaction import Transaction
 from relevo.work.wakeups import Patience
@@ -112,29 +113,59 @@ class Claims:
 
     async def _claim(self, transaction: Transaction, askings: Sequence[_Asking]) -> list[list[ClaimedMessage]]:
         transaction.begun("claim")
-        found: list[list[ClaimedMessage]] = []
+        lines: dict[tuple[str, str], str] = {}
+        looks: list[_Look] = []
         for asking in askings:
-            token = secrets.token_hex(13)
+            names = (asking.caller.actor, asking.consumer)
+            if names not in lines:
+                lines[names] = trail_line(transaction.now, "claimed", *names)
             until = transaction.now + asking.queue.visibility_timeout_s * 1000
-            line = trail_line(transaction.now, "claimed", asking.caller.actor, asking.consumer)
-            rows = await self._take(transaction, asking, Claim(token, until, asking.consumer, transaction.now, line))
-            if rows:
-                _note(transaction, asking, rows)
-            found.append([_claimed(asking.queue, row, token, until) for row in rows])
-        return found
+            claim = Claim(secrets.token_hex(13), until, asking.consumer, transaction.now, lines[names])
+            looks.append(_Look(asking, claim, []))
+        by_queue: dict[int, list[_Look]] = {}
+        for look in looks:
+            by_queue.setdefault(look.asking.queue.id, []).append(look)
+        for queue_id, together in by_queue.items():
+            await _take_indexed(transaction, queue_id, [look for look in together if look.asking.taken])
+            await _take_next(transaction, queue_id, [look for look in together if not look.asking.labels])
+            for look in together:
+                if look.asking.labels:
+                    share = Share(look.claim, look.asking.batch_size)
+                    look.rows.extend(await transaction.session.take_next(queue_id, [share], look.asking.labels))
+        for look in looks:
+            if look.rows:
+                _note(transaction, look.asking, look.rows)
+        return [[_claimed(look, row) for row in look.rows] for look in looks]
 
-    @staticmethod
-    async def _take(transaction: Transaction, asking: _Asking, claim: Claim) -> list[TakenRow]:
-        session, queue_id = transaction.session, asking.queue.id
-        rows: list[TakenRow] = []
-        if asking.taken is not None and asking.taken.ids:
-            rows = sorted(await session.take_these(queue_id, asking.taken.ids, claim))
-        missing = asking.batch_size - len(rows)
-        if (
-            missing
-        ):  # the index had no more, or rows it should have had not: what it lacks is never lost, only asked for here
-            rows += await session.take_next(queue_id, missing, claim, asking.labels)
-        return rows
+
+class _Look(NamedTuple):
+    """A look into the queue within a transaction, and what it found."""
+
+    asking: _Asking
+    claim: Claim
+    rows: list[TakenRow]
+
+
+async def _take_indexed(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:
+    """The rows that the order index named, for all looks at once."""
+    wanted = [(look.claim, look.asking.taken.ids) for look in looks if look.asking.taken and look.asking.taken.ids]
+    if not wanted:
+        return
+    found = {row.id: row for row in await transaction.session.take_these(queue_id, wanted)}
+    for look in looks:
+        assert look.asking.taken is not None
+        look.rows.extend(sorted(found[each] for each in look.asking.taken.ids if each in found))
+
+
+async def _take_next(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:
+    """The first rows by SQL, for those who did not get all they want: the index had no more, or should have had none of what it
+    named, or was not asked. What it lacks is never lost, only asked for here."""
+    shares = [Share(look.claim, missing) for look in looks if (missing := look.asking.batch_size - len(look.rows)) > 0]
+    if not shares:
+        return
+    rows = iter(await transaction.session.take_next(queue_id, shares))
+    for look in looks:
+        look.rows.extend(islice(rows, look.asking.batch_size - len(look.rows)))
 
 
 def _check(batch_size: int, wait_s: float, consumer: str | None, labels: Mapping[str, str] | None) -> None:
@@ -179,12 +210,12 @@ def _note(transaction: Transaction, asking: _Asking, rows: Sequence[TakenRow]) -
     transaction.audit_messages(asking.caller, "message.claim", queue, [row.id for row in rows])
 
 
-def _claimed(queue: QueueRecord, row: TakenRow, token: str, until: int) -> ClaimedMessage:
+def _claimed(look: _Look, row: TakenRow) -> ClaimedMessage:
     return ClaimedMessage(
         id=row.id,
-        queue=queue.slug,
-        claim_token=token,
-        claim_until=until,
+        queue=look.asking.queue.slug,
+        claim_token=look.claim.token,
+        claim_until=look.claim.until,
         attempts=row.attempts,
         reclaims=row.reclaims,
         message_type=row.message_type,

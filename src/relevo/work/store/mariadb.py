@@ -29,6 +29,7 @@ from relevo.work.store.port import (
     Rewrite,
     Row,
     Session,
+    Share,
     TakenRow,
 )
 from relevo.work.store.statements import column_names, labelled, statement
@@ -101,20 +102,30 @@ class MariaDbSession:
         return [HeldRow(*row) for row in await self._fetch(_sql("oldest_waiting"), queue_id, limit)]
 
     async def take_next(
-        self, queue_id: int, limit: int, claim: Claim, labels: Sequence[tuple[str, str]] = ()
+        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
     ) -> list[TakenRow]:
         wanted = [text for label in labels for text in label]
+        limit = sum(share.rows for share in shares)
         rows = await self._fetch(labelled("mariadb", len(labels)), queue_id, *wanted, limit)
-        return await self._claim(rows, claim)
+        return await self._claim(rows, [share.claim for share in shares for _ in range(share.rows)])
 
-    async def take_these(self, queue_id: int, ids: Sequence[str], claim: Claim) -> list[TakenRow]:
-        return await self._claim(await self._fetch(_sql("take_these"), tuple(ids), queue_id), claim)
+    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+        claim_of = {message_id: claim for claim, ids in wanted for message_id in ids}
+        rows = await self._fetch(_sql("take_these"), tuple(claim_of), queue_id)
+        return await self._claim(rows, [claim_of[row[1]] for row in rows])
 
-    async def _claim(self, rows: Sequence[Row], claim: Claim) -> list[TakenRow]:
-        if rows:
-            ids = tuple(row[1] for row in rows)
-            values = (claim.token, claim.until, claim.by, claim.now, claim.now, claim.trail, ids)
-            await self._fetch(_sql("mark_claimed"), *values)
+    async def _claim(self, rows: Sequence[Row], claims: list[Claim]) -> list[TakenRow]:
+        if not rows:
+            return []
+        if claims[0] is claims[-1]:
+            token, until, by, now, line = claims[0]
+            await self._fetch(_sql("mark_claimed"), token, until, by, now, now, line, tuple(row[1] for row in rows))
+        else:
+            pairs = zip(rows, claims, strict=False)
+            each = [
+                (claim.token, claim.until, claim.by, claim.now, claim.now, claim.trail, row[1]) for row, claim in pairs
+            ]
+            await self._cursor.executemany(_sql("mark_each_claimed"), each)
         return [TakenRow(*row) for row in rows]
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:

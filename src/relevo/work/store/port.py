@@ -28,6 +28,13 @@ class Claim(NamedTuple):
     """The line of history, the same for all of them."""
 
 
+class Share(NamedTuple):
+    """How many rows one claim wants of those that a transaction takes for several."""
+
+    claim: Claim
+    rows: int
+
+
 class TakenRow(NamedTuple):
     """A row that a claim has just taken, as the worker gets it. Rows compare in the queue's order."""
 
@@ -190,14 +197,14 @@ class Session(Protocol):
     # --- claim -----------------------------------------------------------------------------------------------------------
 
     async def take_next(
-        self, queue_id: int, limit: int, claim: Claim, labels: Sequence[tuple[str, str]] = ()
+        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
     ) -> list[TakenRow]:
-        """Claims the first `limit` pending rows in the queue's order, passing over those another transaction holds. With
-        `labels` only rows that carry all of them."""
+        """Claims the first pending rows in the queue's order, passing over those another transaction holds: as many as the
+        shares want together, the first ones for the first share. With `labels` only rows that carry all of them."""
         ...
 
-    async def take_these(self, queue_id: int, ids: Sequence[str], claim: Claim) -> list[TakenRow]:
-        """Claims those of these rows that are still pending in this queue."""
+    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+        """Claims those of these rows that are still pending in this queue, each with its claim; in any order."""
         ...
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:

@@ -22,6 +22,7 @@ from relevo.work.store.port import (
     Rewrite,
     Row,
     Session,
+    Share,
     TakenRow,
 )
 from relevo.work.store.statements import column_names, labelled, statement
@@ -43,6 +44,12 @@ def _sql(name: str) -> str:
 
 def _arrays(rows: Sequence[Row]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _claim_arrays(claims: Sequence[Claim]) -> tuple[Any, ...]:
+    """Tokens, untils, bys, now and lines of history, as the statements want them: now is the same for all."""
+    tokens, untils, consumers, times, lines = _arrays(claims)
+    return tokens, untils, consumers, times[0], lines
 
 
 @cache
@@ -103,14 +110,22 @@ class PostgresSession:
         return [HeldRow(*row) for row in await self._fetch(_sql("oldest_waiting"), queue_id, limit)]
 
     async def take_next(
-        self, queue_id: int, limit: int, claim: Claim, labels: Sequence[tuple[str, str]] = ()
+        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
     ) -> list[TakenRow]:
         wanted = [text for label in labels for text in label]
-        rows = await self._fetch(labelled("postgresql", len(labels)), queue_id, limit, *claim, *wanted)
-        return sorted(TakenRow(*row) for row in rows) if len(rows) > 1 else [TakenRow(*row) for row in rows]
+        if len(shares) == 1 or labels:
+            (claim, count), *_ = shares
+            rows = await self._fetch(labelled("postgresql", len(labels)), queue_id, count, *claim, *wanted)
+        else:
+            claims = [share.claim for share in shares for _ in range(share.rows)]
+            rows = await self._fetch(_sql("take_shared"), queue_id, len(claims), *_claim_arrays(claims))
+        return sorted(TakenRow(*row) for row in rows)
 
-    async def take_these(self, queue_id: int, ids: Sequence[str], claim: Claim) -> list[TakenRow]:
-        return [TakenRow(*row) for row in await self._fetch(_sql("take_these"), queue_id, list(ids), *claim)]
+    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+        ids = [message_id for _, ids in wanted for message_id in ids]
+        claims = [claim for claim, ids in wanted for _ in ids]
+        rows = await self._fetch(_sql("take_these"), queue_id, ids, *_claim_arrays(claims))
+        return [TakenRow(*row) for row in rows]
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
         return await self._fetch(_sql("pending_page"), queue_id, sort_key, message_id, limit)

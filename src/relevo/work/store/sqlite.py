@@ -29,6 +29,7 @@ from relevo.work.store.port import (
     Rewrite,
     Row,
     Session,
+    Share,
     TakenRow,
 )
 from relevo.work.store.statements import column_names, labelled, statement
@@ -91,18 +92,22 @@ class SqliteSession:
         return [HeldRow(*row) for row in self._fetch(_sql("oldest_waiting"), (queue_id, limit))]
 
     async def take_next(
-        self, queue_id: int, limit: int, claim: Claim, labels: Sequence[tuple[str, str]] = ()
+        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
     ) -> list[TakenRow]:
         wanted = [text for label in labels for text in label]
-        return self._claim(self._fetch(labelled("sqlite", len(labels)), (queue_id, limit, *wanted)), claim)
+        limit = sum(share.rows for share in shares)
+        rows = self._fetch(labelled("sqlite", len(labels)), (queue_id, limit, *wanted))
+        return self._claim(rows, [share.claim for share in shares for _ in range(share.rows)])
 
-    async def take_these(self, queue_id: int, ids: Sequence[str], claim: Claim) -> list[TakenRow]:
-        return self._claim(self._fetch(_sql("take_these"), (queue_id, _json(ids))), claim)
+    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+        claim_of = {message_id: claim for claim, ids in wanted for message_id in ids}
+        rows = self._fetch(_sql("take_these"), (queue_id, _json(list(claim_of))))
+        return self._claim(rows, [claim_of[row[1]] for row in rows])
 
-    def _claim(self, rows: list[Row], claim: Claim) -> list[TakenRow]:
-        if rows:
-            ids = _json([row[1] for row in rows])
-            self._connection.execute(_sql("mark_claimed"), (*claim, ids))
+    def _claim(self, rows: list[Row], claims: list[Claim]) -> list[TakenRow]:
+        self._connection.executemany(
+            _sql("mark_claimed"), [(*claim, row[1]) for row, claim in zip(rows, claims, strict=False)]
+        )
         return [TakenRow(*row) for row in rows]
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:

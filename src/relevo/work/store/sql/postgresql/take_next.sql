@@ -11,7 +11,7 @@ FROM (
     ORDER BY m.sort_key, m.id
     LIMIT $2
     FOR UPDATE SKIP LOCKED
-) AS first
-WHERE m.id = first.id
-RETURNING m.sort_key, m.id, m.attempts, m.reclaims, m.message_type, m.priority_tier, m.priority_score,
-    m.labels, m.content_type, m.body, m.correlation_id, m.causation_id, m.parent_id, m.deadline_at, m.created_at, first.pending_since
+) AS taken
+WHERE m.id = taken.id
+RETURNING m.sort_key, m.id, m.attempts, m.reclaims, m.message_type, m.priority_tier, m.priority_score, m.labels,
+    m.content_type, m.body, m.correlation_id, m.causation_id, m.parent_id, m.deadline_at, m.created_at, taken.pending_since
