@@ -19,7 +19,7 @@ from relevo.work.cold_transaction import ColdTransaction
 from relevo.work.deliveries import SUBSCRIPTION
 from relevo.work.outbox import WorkEvent
 from relevo.work.page import Page, cursor_at, text_of
-from relevo.work.queues import DEAD_LETTER, QueueRecord
+from relevo.work.queues import QueueRecord
 from relevo.work.store.tables import labels, messages, queues
 from relevo.work.trail import trail_line
 
@@ -85,7 +85,7 @@ class DeadLetters:
     ) -> Page[DeadLetter]:
         """The dead letters of a scope, newest first."""
         caller.require("view")
-        home = await self._office.queues.lookup(caller, scope, DEAD_LETTER)
+        home = await self._office.scope_of(caller, scope)
         before = text_of("dead-letters", cursor, default=_LAST_ID)
         origin = queues.alias("origin")
         async with self._office.database.connect() as connection:

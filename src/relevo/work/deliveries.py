@@ -7,6 +7,7 @@ is: completed if any subscription completed it, else failed. A delivery that die
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ class Deliveries:
         wanted: Mapping[str, str] | None = None,
     ) -> list[ClaimedMessage]:
         """Up to `batch_size` messages for this subscription, in the queue's order, all with one token. Does not wait."""
-        token = self._office.mint()
+        token = secrets.token_hex(13)
 
         async def take(transaction: ColdTransaction) -> list[ClaimedMessage]:
             number = await _number_of(transaction, queue, subscription)
@@ -192,7 +193,7 @@ class Deliveries:
         transaction.differences.add(queue.id, "handler_ms", took_ms)
         told["duration_us"] = took_ms * 1000
         if verdict == "complete":
-            result = None if item.result is None else bytes(item.result).decode()
+            result = bytes(item.result).decode() or None
             await delivery.let_go(transaction, "completed", result=result)
             transaction.events.append(event_of("completed", queue, message, now, **told))
             return True

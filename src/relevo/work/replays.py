@@ -90,7 +90,7 @@ class Replays:
         wanted = wanted or ReplayFilter()
         if not 1 <= wanted.max_replays <= 1_000:
             raise InvalidInput(where="max_replays", reason=f"{wanted.max_replays} is not between 1 and 1000")
-        home = await self._office.queues.lookup(caller, scope, DEAD_LETTER)
+        home = await self._office.scope_of(caller, scope)
 
         async def begin(transaction: ColdTransaction) -> Replay:
             m, now = messages.c, transaction.now
@@ -118,7 +118,7 @@ class Replays:
 
     async def get(self, caller: Caller, scope: str, replay_id: str) -> Replay:
         caller.require("view")
-        home = await self._office.queues.lookup(caller, scope, DEAD_LETTER)
+        home = await self._office.scope_of(caller, scope)
         query = select(replays).where(replays.c.id == replay_id, replays.c.scope_id == home.scope_id)
         async with self._office.database.connect() as connection:
             row = (await connection.execute(query)).mappings().one_or_none()
@@ -129,7 +129,7 @@ class Replays:
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Replay]:
         """The replays of a scope, newest first."""
         caller.require("view")
-        home = await self._office.queues.lookup(caller, scope, DEAD_LETTER)
+        home = await self._office.scope_of(caller, scope)
         before = text_of("replays", cursor, default=_LAST_ID)
         query = select(replays).where(replays.c.scope_id == home.scope_id, replays.c.id < before)
         async with self._office.database.connect() as connection:
@@ -140,7 +140,7 @@ class Replays:
     async def cancel(self, caller: Caller, scope: str, replay_id: str) -> Replay:
         """Stops a replay before its next batch; what was moved stays moved. A cancelled one may be cancelled again."""
         caller.require("manage")
-        home = await self._office.queues.lookup(caller, scope, DEAD_LETTER)
+        home = await self._office.scope_of(caller, scope)
 
         async def stop(transaction: ColdTransaction) -> Replay:
             mine = and_(replays.c.id == replay_id, replays.c.scope_id == home.scope_id)

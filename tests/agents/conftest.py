@@ -1,0 +1,130 @@
+"""An office on each of the three databases, with a clock that tests turn, and a desk to work at."""
+
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import select, text
+
+from relevo.work.caller import Caller
+from relevo.work.message import ClaimedMessage, NewMessage, Published, Settled
+from relevo.work.office import Office, OfficeSettings
+from relevo.work.queues import QueueSettings
+from relevo.work.settling import SettleItem, Verdict
+from relevo.work.store.database import Database
+from relevo.work.store.tables import archive, messages, metadata
+from relevo.work.trail import steps
+
+STORES = ("sqlite", "postgres", "mariadb")
+SCOPE = "main"
+
+
+class Clock:
+    """Real time, plus what a test has turned it by."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return time.time_ns() // 1_000_000 + self.ahead_ms
+
+    def turn(self, *, s: float = 0, minutes: float = 0) -> None:
+        self.ahead_ms += int((s + 60 * minutes) * 1000)
+
+
+class Desk:
+    """One tenant's scope `main`, and short ways to work in it."""
+
+    def __init__(self, office: Office, caller: Caller, clock: Clock) -> None:
+        self.office = office
+        self.caller = caller
+        self.clock = clock
+
+    async def queue(self, slug: str = "jobs", **settings: Any) -> int:
+        made = await self.office.queues.create(self.caller, SCOPE, slug, QueueSettings(**settings))
+        return made.id
+
+    async def publish(self, count: int = 1, queue: str = "jobs", **fields: Any) -> list[str]:
+        new = [NewMessage(body=msgspec.Raw(b'{"n":%d}' % n), **fields) for n in range(count)]
+        outcomes = await self.office.messages.publish(self.caller, SCOPE, queue, new)
+        return [each.id for each in outcomes if isinstance(each, Published)]
+
+    async def claim(self, count: int = 1, queue: str = "jobs", **how: Any) -> list[ClaimedMessage]:
+        return await self.office.claims.claim(self.caller, SCOPE, queue, batch_size=count, **how)
+
+    async def settle(self, verdict: Verdict, claimed: list[ClaimedMessage], **fields: Any) -> list[Settled]:
+        items = [SettleItem(id=each.id, claim_token=each.claim_token, **fields) for each in claimed]
+        return await self.office.settling.settle(self.caller, SCOPE, verdict, items)
+
+    async def die(self, count: int = 1, queue: str = "jobs", reason: str = "no use", **fields: Any) -> list[str]:
+        """Publishes messages and makes dead letters of them."""
+        await self.publish(count, queue, **fields)
+        claimed = await self.claim(count, queue)
+        await self.settle("fail", claimed, reason=reason, dead=True)
+        return [each.id for each in claimed]
+
+    async def row(self, message_id: str) -> dict[str, Any]:
+        """The message's row, live or archived."""
+        async with self.office.database.connect() as connection:
+            for table in (messages, archive):
+                query = select(table).where(table.c.id == message_id)
+                found = (await connection.execute(query)).mappings().one_or_none()
+                if found is not None:
+                    return dict(found)
+        raise AssertionError(f"there is no message {message_id}")
+
+    async def history(self, message_id: str) -> list[str]:
+        return [step.event for step in steps((await self.row(message_id))["trail"])]
+
+
+@pytest.fixture(params=STORES)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Each database in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/work.db"
+    server: Any = request.getfixturevalue(request.param)
+    if request.param == "postgres":
+        return f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
+    return f"mariadb://root@127.0.0.1:{server.port}/relevo"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+async def emptied(url: str) -> None:
+    """Makes the tables, without rows: a run has one PostgreSQL and one MariaDB for all its tests."""
+    database = Database(url)
+    await database.create_tables()
+    names = [table.name for table in metadata.sorted_tables]
+    async with database.begin() as connection:
+        if database.dialect == "postgresql":
+            await connection.execute(text(f"TRUNCATE {', '.join(names)} RESTART IDENTITY CASCADE"))
+        else:
+            for name in reversed(names):
+                await connection.execute(text(f"DELETE FROM {name}"))  # noqa: S608
+    await database.close()
+
+
+@pytest.fixture
+async def office(database_url: str, clock: Clock) -> AsyncGenerator[Office]:
+    """Without Redis."""
+    await emptied(database_url)
+    async with await Office.open(OfficeSettings(database_url=database_url), now_ms=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def desk(office: Office, clock: Clock) -> Desk:
+    return await a_desk(office, clock)
+
+
+async def a_desk(office: Office, clock: Clock, **scope: Any) -> Desk:
+    tenant = await office.tenants.create("acme")
+    caller = office.tenants.caller(tenant)
+    await office.scopes.create(caller, SCOPE, **scope)
+    return Desk(office, caller, clock)
