@@ -117,3 +117,10 @@ class ReplayLoop(WorkError):
 
     code = "REPLAY_LOOP"
     status = 409
+
+
+class SchemaInUse(WorkError):
+    """The schema {schema!r} is asked for by {queues}: unbind it there first."""
+
+    code = "SCHEMA_IN_USE"
+    status = 409

@@ -39,3 +39,8 @@ class TableBroken(RelevoError):
 class ArchiveMismatch(RelevoError):
     """What was written of {table} to the lake is not what the database holds ({what}: {lake} against {database}): nothing was
     deleted. Run the archive job again."""
+
+
+class IngestFailed(RelevoError):
+    """The ingest stopped: {reason}. What was taken before is in the lake; run it again when the cause is gone, and it goes on
+    from there."""

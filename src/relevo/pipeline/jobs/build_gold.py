@@ -1,0 +1,312 @@
+"""Builds gold from the partial sums of silver: only the days that changed, and the days whose numbers depend on those."""
+
+# pyarrow comes without types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportUnknownLambdaType=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from relevo.pipeline.jobs.renewal import Renewal
+from relevo.pipeline.lake.gold import anomalies as odd
+from relevo.pipeline.lake.gold import slo as objectives_met
+from relevo.pipeline.lake.gold.failures import failures
+from relevo.pipeline.lake.gold.forecast import BACK_HOURS, Hour, Outlook, forecast
+from relevo.pipeline.lake.gold.latency import latency
+from relevo.pipeline.lake.gold.objectives import Objective
+from relevo.pipeline.lake.gold.throughput import nets, throughput
+from relevo.pipeline.lake.gold.usage import usage
+from relevo.pipeline.lake.instants import HOUR_MS, part_key, part_number, part_of
+from relevo.pipeline.lake.lake import Lake, Staged
+from relevo.pipeline.lake.manifest import Manifest
+
+_CLOSINGS = pa.schema([("queue", pa.string()), ("name", pa.string()), ("net", pa.int64())])
+_OPENING = pa.schema(
+    [("day", pa.int64()), ("queue", pa.string()), ("name", pa.string()), ("opening", pa.int64())]
+)  # fmt: skip
+
+
+Make = Callable[[DataFrame], DataFrame]
+
+
+def gold_throughput(work: Renewal) -> None:
+    """silver.counts -> gold.throughput. A day also changes when the backlog it began with did."""
+    if work.stopped("silver.closings", "silver.counts") | work.stopped("gold.throughput", "silver.counts"):
+        return
+    lake = work.lake
+    source = lake.manifest("silver.counts")
+    days = _days(source, _since(lake, "gold.throughput", "silver.counts"))
+    if not days:
+        work.unchanged("silver.closings", "gold.throughput")
+        return
+    balance = _balances(lake)
+    before = _openings(balance)
+    rows = _of_days(work, "silver.counts", days)
+    for day in days:
+        balance.pop(day, None)
+    for row in [] if rows is None else nets(rows).collect():
+        balance.setdefault(row["day"], {})[row["queue"], row["name"]] = row["net"]
+    after = _openings(balance)
+    moved = {day for day in balance if day not in days and after.get(day) != before.get(day)}
+    parts = {day: _net_rows(balance.get(day, {})) for day in days}
+    if not work.renew("silver.closings", lambda: lake.stage_arrow("silver.closings", parts, _keys(days))):
+        work.stopped("gold.throughput", "silver.closings")
+        return
+    days |= moved
+    wanted = _of_days(work, "silver.counts", days)
+    openings = work.spark.createDataFrame(_opening_rows(after, days))
+    _renew_days(
+        work,
+        "gold.throughput",
+        days,
+        None if wanted is None else throughput(wanted, openings),
+        F.unix_millis("minute"),
+        {"silver.counts": source.version},
+        also=lambda staged: _same_sums(work, staged, wanted),
+    )
+
+
+def gold_latency(work: Renewal) -> None:
+    _by_day(work, "gold.latency", "silver.sketches", latency, "at")
+
+
+def gold_failures(work: Renewal) -> None:
+    _by_day(work, "gold.failures", "silver.reasons", failures, "day", column="day_ms")
+
+
+def gold_slo(work: Renewal, objectives: Sequence[Objective]) -> None:
+    if work.stopped("gold.slo", "silver.counts"):
+        return
+    lake = work.lake
+    source = lake.manifest("silver.counts")
+    changed = _days(source, _since(lake, "gold.slo", "silver.counts"))
+    if not changed:
+        work.unchanged("gold.slo")
+        return
+    there = _covered(source)
+    back = objectives_met.BACK_DAYS
+    days = {day for day in there if any(day - back <= one <= day for one in changed)}
+    rows = _of_days(work, "silver.counts", {day - ago for day in days for ago in range(back + 1)})
+    made = None if rows is None else objectives_met.slo(rows, objectives)
+    kept = None if made is None else made.where(part_of(F.unix_millis("hour"), "day").isin(*days))
+    _renew_days(work, "gold.slo", days, kept, F.unix_millis("hour"), {"silver.counts": source.version})
+
+
+def gold_usage(work: Renewal) -> None:
+    """By day of use: silver.counts, the archived messages by the day they were made, reviews by the day of decision."""
+    sources = ("silver.counts", "bronze.messages", "silver.reviews")
+    if work.stopped("gold.usage", *sources):
+        return
+    lake, spark = work.lake, work.spark
+    manifests = {name: lake.manifest(name) for name in sources}
+    built = lake.manifest("gold.usage").built_from
+    days = _days(manifests["silver.counts"], built.get("silver.counts", 0))
+    for name in sources[1:]:
+        days |= {part_number(key, "day") for key in manifests[name].changed(built.get(name, 0))}
+    if not days:
+        work.unchanged("gold.usage")
+        return
+    counted = _of_days(work, "silver.counts", days)
+    if counted is None:
+        counted = spark.createDataFrame(
+            [], "minute_ms bigint, queue string, arrived bigint, started bigint, busy_ms double"
+        )
+    messages, reviews = (lake.read(spark, name, _keys(days)) for name in sources[1:])
+    versions = {name: manifest.version for name, manifest in manifests.items()}
+    _renew_days(work, "gold.usage", days, usage(counted, messages, reviews), F.unix_millis("day"), versions)
+
+
+def gold_anomalies(work: Renewal) -> None:
+    if work.stopped("gold.anomalies", "gold.throughput"):
+        return
+    lake = work.lake
+    source = lake.manifest("gold.throughput")
+    changed = {part_number(key, "day") for key in source.changed(_since(lake, "gold.anomalies", "gold.throughput"))}
+    if not changed:
+        work.unchanged("gold.anomalies")
+        return
+    there = {part_number(key, "day") for key in source.partitions}
+    if len(there) <= odd.LEAST_DAYS:  # nothing can be unusual yet
+        work.unchanged("gold.anomalies")
+        return
+    days = {day for day in there if any(day - odd.BACK_DAYS <= one <= day for one in changed)}
+    needed = {day - ago for day in days for ago in range(odd.BACK_DAYS + 1)} & there
+    rows = lake.read(work.spark, "gold.throughput", _keys(needed))
+    made = None if rows is None else odd.anomalies(rows, sorted(days))
+    _renew_days(work, "gold.anomalies", days, made, F.unix_millis("minute"), {"gold.throughput": source.version})
+
+
+def gold_forecast(work: Renewal, wait_target_s: float) -> None:
+    """A few hundred hours at most: read without Spark, reckoned here."""
+    if work.stopped("gold.forecast", "gold.throughput"):
+        return
+    lake = work.lake
+    source = lake.manifest("gold.throughput")
+    if not source.changed(_since(lake, "gold.forecast", "gold.throughput")):
+        work.unchanged("gold.forecast")
+        return
+    outlooks = forecast(_recent_hours(lake, source), wait_target_s=wait_target_s)
+    work.renew(
+        "gold.forecast",
+        lambda: lake.stage_arrow("gold.forecast", {0: _outlook_rows(outlooks)}, ["all"]),
+        built_from={"gold.throughput": source.version},
+    )
+
+
+# --- days ----------------------------------------------------------------------------------------------------------------
+
+
+def _since(lake: Lake, table: str, source: str) -> int:
+    return lake.manifest(table).built_from.get(source, 0)
+
+
+def _days(source: Manifest, since: int) -> set[int]:
+    return {day for key in source.changed(since) for day in source.partitions[key].covers}
+
+
+def _covered(source: Manifest) -> set[int]:
+    return {day for partition in source.partitions.values() for day in partition.covers}
+
+
+def _keys(days: Iterable[int]) -> list[str]:
+    return [part_key(day, "day") for day in sorted(days)]
+
+
+def _of_days(work: Renewal, table: str, days: set[int], column: str = "minute_ms") -> DataFrame | None:
+    """The partial sums of these days, from every home that adds to one of them."""
+    manifest = work.lake.manifest(table)
+    homes = [key for key, partition in manifest.partitions.items() if not days.isdisjoint(partition.covers)]
+    rows = work.lake.read(work.spark, table, homes) if homes else None
+    return None if rows is None else rows.where(part_of(F.col(column), "day").isin(*days))
+
+
+def _by_day(work: Renewal, table: str, source: str, make: Make, at: str, column: str = "minute_ms") -> None:
+    if work.stopped(table, source):
+        return
+    manifest = work.lake.manifest(source)
+    days = _days(manifest, _since(work.lake, table, source))
+    if not days:
+        work.unchanged(table)
+        return
+    rows = _of_days(work, source, days, column)
+    made = None if rows is None else make(rows)
+    _renew_days(work, table, days, made, F.unix_millis(at), {source: manifest.version})
+
+
+def _renew_days(
+    work: Renewal,
+    table: str,
+    days: set[int],
+    rows: DataFrame | None,
+    ms: Column,
+    built_from: dict[str, int],
+    also: Callable[[Staged], Iterable[str]] | None = None,
+) -> None:
+    def stage() -> Staged:
+        if rows is None:
+            return Staged(work.lake.spec(table), {key: [] for key in _keys(days)})
+        placed = rows.withColumn("_day", part_of(ms, "day")).repartition("_day").drop("_day")
+        return work.lake.stage(table, placed, part_of(ms, "day"), _keys(days))
+
+    work.renew(table, stage, built_from=built_from, also=also)
+
+
+# --- backlog -------------------------------------------------------------------------------------------------------------
+
+Balance = dict[int, dict[tuple[str, str], int]]
+
+
+def _balances(lake: Lake) -> Balance:
+    found: Balance = {}
+    for key in lake.manifest("silver.closings").partitions:
+        rows = lake.arrow("silver.closings", [key])
+        found[part_number(key, "day")] = {
+            (row["queue"], row["name"]): row["net"] for row in ([] if rows is None else rows.to_pylist())
+        }
+    return found
+
+
+def _openings(balance: Balance) -> Balance:
+    """What each day began with: the sum of the days before it."""
+    total: dict[tuple[str, str], int] = defaultdict(int)
+    found: Balance = {}
+    for day in sorted(balance):
+        found[day] = {place: number for place, number in total.items() if number}
+        for place, net in balance[day].items():
+            total[place] += net
+    return found
+
+
+def _net_rows(nets_of_day: dict[tuple[str, str], int]) -> pa.Table:
+    rows = [{"queue": queue, "name": name, "net": net} for (queue, name), net in sorted(nets_of_day.items())]
+    return pa.Table.from_pylist(rows, _CLOSINGS)
+
+
+def _opening_rows(openings: Balance, days: set[int]) -> pa.Table:
+    rows = [
+        {"day": day, "queue": queue, "name": name, "opening": opening}
+        for day in sorted(days)
+        for (queue, name), opening in openings.get(day, {}).items()
+    ]
+    return pa.Table.from_pylist(rows, _OPENING)
+
+
+def _same_sums(work: Renewal, staged: Staged, counts: DataFrame | None) -> list[str]:
+    """Nothing was lost or doubled on the way from silver."""
+    if counts is None or not staged.rows:
+        return []
+    columns = ["in", "done", "failed", "dead"]
+    gold = work.lake.staged_arrow(staged, columns)
+    ours = {name: pc.sum(gold[name]).as_py() or 0 for name in columns}
+    pairs = (("arrived", "in"), ("done", "done"), ("failed", "failed"), ("dead", "dead"))
+    theirs = counts.agg(*(F.sum(name).alias(name) for name, _ in pairs)).first()
+    assert theirs is not None
+    return [
+        f"{gold_name} adds up to what silver.counts has: {ours[gold_name]} against {theirs[silver_name]}"
+        for silver_name, gold_name in pairs
+        if ours[gold_name] != theirs[silver_name]
+    ]
+
+
+# --- forecast ------------------------------------------------------------------------------------------------------------
+
+
+def _recent_hours(lake: Lake, source: Manifest) -> list[Hour]:
+    days = sorted(part_number(key, "day") for key in source.partitions if source.partitions[key].rows)
+    recent = [day for day in days if day >= days[-1] - BACK_HOURS // 24] if days else []
+    columns = ["minute", "queue", "name", "in", "done", "dead", "cancelled", "busy_ms", "started", "backlog"]
+    rows = lake.arrow("gold.throughput", _keys(recent), columns)
+    sums: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0])
+    backlogs: dict[tuple[str, int], dict[str, tuple[int, int]]] = defaultdict(dict)
+    for row in [] if rows is None else rows.to_pylist():
+        ms = int(row["minute"].timestamp() * 1000)
+        place = (row["queue"], ms // HOUR_MS)
+        total = sums[place]
+        total[0] += row["in"]
+        total[1] += row["done"] + row["dead"] + row["cancelled"]
+        total[2] += row["busy_ms"] / 1000
+        total[3] += row["started"]
+        latest = backlogs[place].get(row["name"])
+        if latest is None or ms > latest[0]:
+            backlogs[place][row["name"]] = (ms, row["backlog"])
+    hours: list[Hour] = []
+    for (queue, hour), (arrived, ended, busy_s, runs) in sorted(sums.items()):
+        left = sum(number for _, number in backlogs[queue, hour].values())
+        hours.append(Hour(queue, hour, int(arrived), int(ended), busy_s, int(runs), left))
+    return hours
+
+
+def _outlook_rows(outlooks: Sequence[Outlook]) -> pa.Table:
+    columns = {name: [getattr(outlook, name) for outlook in outlooks] for name in Outlook._fields}
+    at = pa.array([hour * HOUR_MS for hour in columns.pop("hour")], pa.timestamp("ms", tz="UTC"))
+    types = {"queue": pa.string(), "workers": pa.int64()}
+    arrays = {name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()}
+    return pa.table({"hour": at, **arrays})

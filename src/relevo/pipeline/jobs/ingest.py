@@ -1,0 +1,137 @@
+"""The ingest job: events from Redis into bronze.events, every one once, whatever is killed in between.
+
+Spark writes the end of a batch into its checkpoint before it reads it; the batch's number goes into the manifest in the same
+step that makes its rows visible. A batch that comes again after a crash is known by its number and passed over. The manifest
+also keeps how far each stream was read: a checkpoint that was lost or thrown away doubles nothing.
+"""
+
+# pyarrow comes without types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from relevo.errors import IngestFailed
+from relevo.pipeline.lake.instants import part_of
+from relevo.pipeline.lake.lake import Lake
+
+TABLE = "bronze.events"
+ROWS_A_BATCH = 500_000
+
+Marks = dict[str, list[int]]
+"""The last entry taken of each stream, as [ms, seq]."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one batch brought."""
+
+    number: int
+    rows: int
+    total: int
+    seconds: float
+
+
+Taken = Callable[[Batch], None]
+
+
+class Ingest:
+    """Ingests into one lake. The checkpoint lies in the lake, beside the table."""
+
+    def __init__(self, lake: Lake, spark: SparkSession, *, taken: Taken = lambda _: None) -> None:
+        self._lake = lake
+        self._spark = spark
+        self._taken = taken
+        self._rows = 0
+        self._checkpoint = lake.root / "bronze" / "_checkpoint"
+
+    def once(self, **options: str) -> int:
+        """Takes what is there now, in batches, and returns how many events were new. Options are those of the source."""
+        return self._run({"availableNow": True}, options)
+
+    def follow(self, every_s: float = 10.0, stop: Callable[[], bool] = lambda: False, **options: str) -> int:
+        """Takes what comes, until `stop` says so."""
+        return self._run({"processingTime": f"{every_s} seconds"}, options, stop)
+
+    def _run(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None = None) -> int:
+        options = {"maxRowsPerTrigger": str(ROWS_A_BATCH), **options}
+        source = self._spark.readStream.format("relevo").options(**options).load()
+        query = (
+            source.writeStream.queryName(f"relevo ingest {self._lake.root.name}")
+            .option("checkpointLocation", str(self._checkpoint))
+            .foreachBatch(self._take)
+            .trigger(**trigger)
+            .start()
+        )
+        try:
+            while not query.awaitTermination(1 if stop else None):
+                if stop is not None and stop():
+                    break
+        except StreamingQueryException as error:
+            raise IngestFailed(reason=_cause(error)) from error
+        finally:
+            query.stop()
+        return self._rows
+
+    def _take(self, rows: DataFrame, number: int) -> None:
+        began = time.monotonic()
+        lake = self._lake
+        base = lake.manifest(TABLE)
+        # Spark gives a query its id together with its checkpoint: another checkpoint counts its batches anew.
+        query = json.loads((self._checkpoint / "metadata").read_text())["id"]
+        if base.notes.get("query") == query and number <= base.notes.get("batch", -1):
+            return  # its rows are visible already; only Spark's own note of it was lost
+        marks: Marks = base.notes.get("marks", {})
+        new = rows.where(_after(marks)) if marks else rows
+        staged = lake.stage(TABLE, new, part_of(F.coalesce(F.unix_millis("_ts"), F.lit(0)), "day"))
+        ends = {**marks, **_ends(lake.staged_arrow(staged, ["_stream", "_id"]))} if staged.rows else marks
+        notes = {"query": query, "batch": number, "marks": ends}
+        total = lake.commit(staged, instead=False, notes=notes, base=base).rows
+        self._rows += staged.rows
+        self._taken(Batch(number, staged.rows, total, time.monotonic() - began))
+
+
+def _after(marks: Marks) -> Column:
+    """Entries no batch has taken yet. A stream is read in order, so one id for each tells."""
+    places = F.create_map(
+        *(part for stream, (ms, seq) in marks.items() for part in (F.lit(stream), F.array(_big(ms), _big(seq))))
+    )
+    last = places[F.col("_stream")]
+    parts = F.split("_id", "-")
+    ms, seq = parts[0].cast("decimal(20,0)"), parts[1].cast("decimal(20,0)")
+    return last.isNull() | (ms > last[0]) | ((ms == last[0]) & (seq > last[1]))
+
+
+def _big(number: int) -> Column:
+    return F.lit(str(number)).cast("decimal(20,0)")
+
+
+def _ends(rows: Any) -> Marks:
+    """The last id of each stream in a batch. Ids compare as numbers, not as text."""
+    import pyarrow.compute as pc
+
+    parts = pc.split_pattern(rows["_id"], "-", max_splits=1)
+    ms = pc.cast(pc.list_element(parts, 0), "uint64")
+    ends: Marks = {}
+    table = rows.append_column("ms", ms)
+    for row in table.group_by("_stream").aggregate([("ms", "max")]).to_pylist():
+        last = table.filter(pc.and_(pc.equal(table["_stream"], row["_stream"]), pc.equal(table["ms"], row["ms_max"])))
+        ends[row["_stream"]] = [row["ms_max"], max(int(text.partition("-")[2]) for text in last["_id"].to_pylist())]
+    return ends
+
+
+def _cause(error: BaseException) -> str:
+    """The last line of what a task said: Spark wraps it in pages of stack traces."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("relevo.errors", "redis."))]
+    return (told[-1] if told else lines[0]) if lines else type(error).__name__

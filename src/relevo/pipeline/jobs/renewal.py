@@ -1,0 +1,73 @@
+"""Renewing one table: stage it, check it, make it visible or keep the last good version; and tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from relevo.errors import TableBroken
+from relevo.pipeline.jobs.progress import Step, Tell, nobody
+from relevo.pipeline.lake.expectations import breaches
+from relevo.pipeline.lake.lake import Lake, Staged
+
+
+class Renewal:
+    """The renewals of one build. A table that is broken stops what is built from it, and nothing else."""
+
+    def __init__(self, lake: Lake, spark: SparkSession, tell: Tell = nobody) -> None:
+        self.lake = lake
+        self.spark = spark
+        self.steps: list[Step] = []
+        self._tell = tell
+        self._broken: set[str] = set()
+
+    def stopped(self, table: str, *sources: str) -> bool:
+        """Whether a source of this table is broken; then it is told as skipped."""
+        bad = sorted(self._broken & set(sources))
+        if bad:
+            self._broken.add(table)
+            self._say(Step(table, "skipped", reason=f"{', '.join(bad)} could not be renewed"))
+        return bool(bad)
+
+    def unchanged(self, *tables: str) -> None:
+        for table in tables:
+            self._say(Step(table, "unchanged", rows=self.lake.manifest(table).rows))
+
+    def renew(
+        self,
+        table: str,
+        stage: Callable[[], Staged],
+        *,
+        instead: bool = True,
+        built_from: dict[str, int] | None = None,
+        notes: dict[str, Any] | None = None,
+        covers: Callable[[Staged], dict[str, set[int]]] | None = None,
+        also: Callable[[Staged], Iterable[str]] | None = None,
+    ) -> bool:
+        """True when the new version is visible. `also` gives further reasons why it must not be."""
+        began = time.monotonic()
+        self._tell(Step(table, "began"))
+        staged = stage()
+        reasons: list[str] = []
+        if staged.rows and staged.spec.rules:
+            rows = self.lake.frame(self.spark, table, staged.paths)
+            reasons = [str(breach) for breach in breaches(rows, staged.spec.rules, staged.rows)]
+        if also is not None and not reasons:
+            reasons += also(staged)
+        taken = time.monotonic()
+        if reasons:
+            error: TableBroken = self.lake.refuse(staged, reasons)
+            self._broken.add(table)
+            self._say(Step(table, "broken", staged.rows, len(staged.files), taken - began, str(error)))
+            return False
+        reach = covers(staged) if covers is not None else None
+        self.lake.commit(staged, instead=instead, built_from=built_from, notes=notes, covers=reach)
+        self._say(Step(table, "built", staged.rows, len(staged.files), time.monotonic() - began))
+        return True
+
+    def _say(self, step: Step) -> None:
+        self.steps.append(step)
+        self._tell(step)

@@ -1,0 +1,117 @@
+"""gold.forecast: what will arrive in each of the next hours, what backlog that leaves, and how many workers keep waits short.
+
+Arrivals: the mean of the same hour on the last seven days, times how the last day compares with the one before it. Workers:
+Erlang's formula for a queue with many servers, which is pessimistic for runs that vary less than exponentially.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+HOURS_AHEAD = 24
+BACK_HOURS = 7 * 24
+_MOST_WORKERS = 100_000
+_TREND = (0.5, 2.0)
+
+
+class Hour(NamedTuple):
+    """What one hour of a queue saw. `hour` counts from 1970."""
+
+    queue: str
+    hour: int
+    arrived: int
+    ended: int
+    busy_s: float
+    runs: int
+    backlog: int
+
+
+class Outlook(NamedTuple):
+    """One hour to come."""
+
+    queue: str
+    hour: int
+    arrivals: float
+    arrivals_high: float
+    backlog: float
+    mean_run_s: float
+    workers: int
+    wait_target_s: float
+
+
+def forecast(hours: Sequence[Hour], *, wait_target_s: float = 10.0, ahead: int = HOURS_AHEAD) -> list[Outlook]:
+    """The outlook of every queue that was seen in the last week before the newest hour."""
+    by_queue: dict[str, dict[int, Hour]] = defaultdict(dict)
+    for hour in hours:
+        by_queue[hour.queue][hour.hour] = hour
+    now = max((hour.hour for hour in hours), default=0)
+    outlooks: list[Outlook] = []
+    for queue in sorted(by_queue):
+        seen = {at: hour for at, hour in by_queue[queue].items() if now - BACK_HOURS < at <= now}
+        if seen:
+            outlooks += _outlook(queue, seen, now, wait_target_s, ahead)
+    return outlooks
+
+
+def _outlook(queue: str, seen: dict[int, Hour], now: int, wait_target_s: float, ahead: int) -> list[Outlook]:
+    first = min(seen)
+    runs = sum(hour.runs for hour in seen.values())
+    arrived = sum(hour.arrived for hour in seen.values())
+    busy_s = sum(hour.busy_s for hour in seen.values())
+    mean_run_s = busy_s / runs if runs else 0.0
+    runs_a_job = runs / arrived if arrived else 1.0
+    trend = _trend(seen, now, first)
+    # What the workers there are have shown they can end in an hour: more than they had to, they may never have been asked.
+    capacity = max((hour.ended for hour in seen.values()), default=0)
+    backlog = float(seen[max(seen)].backlog)
+    rows: list[Outlook] = []
+    for at in range(now + 1, now + 1 + ahead):
+        same = [seen[past].arrived if past in seen else 0 for past in range(at - 24, first - 1, -24)]
+        mean = sum(same) / len(same) if same else arrived / (now - first + 1)
+        spread = math.sqrt(sum((value - mean) ** 2 for value in same) / len(same)) if len(same) > 1 else 0.0
+        arrivals = mean * trend
+        high = arrivals + 2 * max(spread, math.sqrt(arrivals))
+        backlog = max(0.0, backlog + arrivals - capacity)
+        need = workers_needed(high / 3600 * runs_a_job, mean_run_s, wait_target_s)
+        rows.append(Outlook(queue, at, arrivals, high, backlog, mean_run_s, need, wait_target_s))
+    return rows
+
+
+def _trend(seen: dict[int, Hour], now: int, first: int) -> float:
+    """The last day against the one before; 1 when there are not two whole days."""
+    if first > now - 47:
+        return 1.0
+    last = sum(seen[at].arrived for at in range(now - 23, now + 1) if at in seen)
+    before = sum(seen[at].arrived for at in range(now - 47, now - 23) if at in seen)
+    low, high = _TREND
+    return min(high, max(low, last / before)) if before else 1.0
+
+
+def workers_needed(rate_per_s: float, mean_run_s: float, wait_target_s: float) -> int:
+    """The fewest runners at a time that keep the mean wait within the target.
+
+    >>> workers_needed(10.0, 1.0, 0.1), workers_needed(0.0, 1.0, 0.1)
+    (13, 0)
+    """
+    load = rate_per_s * mean_run_s
+    if load <= 0:
+        return 0
+    workers = math.floor(load) + 1
+    while workers < _MOST_WORKERS:
+        wait = erlang_c(workers, load) * mean_run_s / (workers - load)
+        if wait <= wait_target_s:
+            return workers
+        workers += max(1, int((workers - load) * 0.1))
+    return workers
+
+
+def erlang_c(workers: int, load: float) -> float:
+    """The share of jobs that have to wait at all, with `load` runners busy on average."""
+    blocked = 1.0
+    for number in range(1, workers + 1):
+        blocked = load * blocked / (number + load * blocked)
+    use = load / workers
+    return blocked / (1 - use + use * blocked)

@@ -1,0 +1,247 @@
+"""A lake: a folder of tables. Reads what manifests name, and makes a new version of a table visible in one step."""
+
+# pyarrow comes without types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportUnknownLambdaType=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from relevo.errors import NoLake, TableBroken
+from relevo.pipeline.lake.instants import part_key
+from relevo.pipeline.lake.manifest import DataFile, Manifest, Manifests
+from relevo.pipeline.lake.tables import BY_NAME, TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEEP_VERSIONS = 3
+_PART = "_part"
+
+
+@dataclass
+class Staged:
+    """Files of a table that are written and not yet visible."""
+
+    spec: TableSpec
+    files: dict[str, list[DataFile]] = field(default_factory=dict[str, list[DataFile]])
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for files in self.files.values() for file in files)
+
+    @property
+    def paths(self) -> list[str]:
+        return [file.path for files in self.files.values() for file in files]
+
+
+class Lake:
+    """The lake in a folder that the driver and all executors reach by the same path.
+
+    >>> import tempfile
+    >>> Lake(tempfile.mkdtemp()).manifest("gold.throughput").version
+    0
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+
+    # --- reading -------------------------------------------------------------------------------------------------------
+
+    def manifest(self, table: str) -> Manifest:
+        return self._manifests(BY_NAME[table]).newest()
+
+    def spec(self, table: str) -> TableSpec:
+        return BY_NAME[table]
+
+    def exists(self) -> bool:
+        return any(self.manifest(name).version for name in BY_NAME)
+
+    def must_exist(self) -> None:
+        if not self.exists():
+            raise NoLake(path=str(self.root))
+
+    def read(
+        self, spark: SparkSession, table: str, keys: Iterable[str] | None = None, *, since: int = 0
+    ) -> DataFrame | None:
+        """The table, or some partitions of it, or what came after a version; None when that has no files."""
+        files = self.manifest(table).files(None if keys is None else set(keys), since=since)
+        files = [file for file in files if file.rows]
+        return self.frame(spark, table, [file.path for file in files]) if files else None
+
+    def frame(self, spark: SparkSession, table: str, paths: list[str]) -> DataFrame:
+        """The rows of some files. Their columns are in the newest file's footer: read here, it costs no Spark job."""
+        from pyspark.sql.types import StructType
+
+        folder = self._folder(BY_NAME[table])
+        schema = pq.read_schema(folder / paths[-1]).metadata or {}
+        told = schema.get(b"org.apache.spark.sql.parquet.row.metadata")
+        reader = spark.read if told is None else spark.read.schema(StructType.fromJson(json.loads(told)))
+        return reader.parquet(*(str(folder / path) for path in paths))
+
+    def arrow(self, table: str, keys: Iterable[str] | None = None, columns: list[str] | None = None) -> pa.Table | None:
+        """The table without a JVM; None when it has no rows."""
+        spec = BY_NAME[table]
+        files = self.manifest(table).files(None if keys is None else set(keys))
+        folder = self._folder(spec)
+        parts = [pq.read_table(folder / file.path, columns=columns, partitioning=None) for file in files if file.rows]
+        return pa.concat_tables(parts, promote_options="default") if parts else None
+
+    def staged_arrow(self, staged: Staged, columns: list[str]) -> pa.Table:
+        """Some columns of what is staged, without a JVM."""
+        folder = self._folder(staged.spec)
+        return pa.concat_tables(
+            [pq.read_table(folder / path, columns=columns, partitioning=None) for path in staged.paths]
+        )
+
+    # --- writing -------------------------------------------------------------------------------------------------------
+
+    def stage(self, table: str, rows: DataFrame, part: Any, keys: Iterable[str] = ()) -> Staged:
+        """Writes `rows` by the partition number in `part` (a Column). Partitions in `keys` are there even when empty."""
+        spec = BY_NAME[table]
+        folder = self._folder(spec)
+        name = uuid.uuid4().hex[:16]
+        draft = folder / "_staging" / name
+        rows.withColumn(_PART, part).write.partitionBy(_PART).parquet(str(draft))
+        return self._adopted(spec, draft, name, keys)
+
+    def stage_arrow(self, table: str, parts: dict[int, pa.Table], keys: Iterable[str] = ()) -> Staged:
+        """As `stage`, for rows that are already here."""
+        spec = BY_NAME[table]
+        name = uuid.uuid4().hex[:16]
+        draft = self._folder(spec) / "_staging" / name
+        for part, rows in parts.items():
+            (draft / f"{_PART}={part}").mkdir(parents=True)
+            pq.write_table(rows, draft / f"{_PART}={part}" / "part-0.parquet", compression="zstd")
+        draft.mkdir(parents=True, exist_ok=True)
+        return self._adopted(spec, draft, name, keys)
+
+    def commit(
+        self,
+        staged: Staged,
+        *,
+        instead: bool,
+        built_from: dict[str, int] | None = None,
+        notes: dict[str, Any] | None = None,
+        covers: dict[str, set[int]] | None = None,
+        base: Manifest | None = None,
+    ) -> Manifest:
+        """Makes staged files visible, all at once: in addition to, or `instead` of, what their partitions held."""
+        manifests = self._manifests(staged.spec)
+        old = base or manifests.newest()
+        new = old.with_files(staged.files, instead=instead, covers=covers or {})
+        written = manifests.write(
+            replace(new, built_from={**old.built_from, **(built_from or {})}, notes={**old.notes, **(notes or {})})
+        )
+        self._complaint(staged.spec).unlink(missing_ok=True)
+        return written
+
+    def refuse(self, staged: Staged, reasons: list[str]) -> TableBroken:
+        """Throws staged files away and writes down why; the last good version stays what it is."""
+        folder = self._folder(staged.spec)
+        for path in staged.paths:
+            (folder / path).unlink(missing_ok=True)
+        kept = self.manifest(staged.spec.name).version
+        said = {"at_ms": time.time_ns() // 1_000_000, "reasons": reasons, "kept_version": kept}
+        draft = folder / f".broken-{uuid.uuid4().hex}"
+        draft.write_text(json.dumps(said))
+        draft.replace(self._complaint(staged.spec))
+        return TableBroken(table=staged.spec.name, reasons="; ".join(reasons), version=kept)
+
+    def complaint(self, table: str) -> dict[str, Any] | None:
+        """Why the table was not renewed at the last try; None when it was."""
+        path = self._complaint(BY_NAME[table])
+        return json.loads(path.read_text()) if path.exists() else None
+
+    # --- upkeep --------------------------------------------------------------------------------------------------------
+
+    def vacuum(self, table: str, *, keep: int = KEEP_VERSIONS, grace_s: float = 3600.0) -> int:
+        """Deletes files no kept version names, once they are old enough that no write in progress can mean them."""
+        spec = BY_NAME[table]
+        folder = self._folder(spec)
+        named = self._manifests(spec).forget(keep=keep)
+        before = time.time() - grace_s
+        gone = 0
+        for file in folder.rglob("*"):
+            path = str(file.relative_to(folder))
+            ours = path == "_broken.json" or path.startswith("_manifest/") or path in named
+            if not ours and file.is_file() and file.stat().st_mtime < before:
+                file.unlink(missing_ok=True)
+                gone += 1
+        return gone
+
+    def compact(self, spark: SparkSession, table: str, *, upto: int, least: int = 8) -> int:
+        """Makes one file of many in every partition with at least `least` files that came up to version `upto`.
+
+        The rows stay the same, so nothing that was built from them has to be built again. What readers of this table have
+        not taken yet (files after `upto`) is left alone: a merged file must not look new to them.
+        """
+        manifests = self._manifests(BY_NAME[table])
+        old = manifests.newest()
+        partitions = dict(old.partitions)
+        merged = 0
+        for key, partition in old.partitions.items():
+            small = [file for file in partition.files if file.added_in <= upto]
+            if len(small) < least:
+                continue
+            rows = self.frame(spark, table, [file.path for file in small])
+            name = uuid.uuid4().hex[:16]
+            draft = self._folder(BY_NAME[table]) / "_staging" / name
+            goal = max(1, sum(file.bytes for file in small) // (256 << 20))
+            rows.coalesce(int(goal)).write.parquet(str(draft))
+            moved = self._moved(BY_NAME[table], draft, key, name)
+            shutil.rmtree(draft)
+            assert sum(file.rows for file in moved) == sum(file.rows for file in small)
+            stamped = [replace(file, added_in=max(file.added_in for file in small)) for file in moved]
+            rest = [file for file in partition.files if file.added_in > upto]
+            partitions[key] = replace(partition, files=(*stamped, *rest))
+            merged += len(small)
+        if merged:
+            manifests.write(replace(old, version=old.version + 1, partitions=partitions))
+        return merged
+
+    # --- the folder ----------------------------------------------------------------------------------------------------
+
+    def _adopted(self, spec: TableSpec, draft: Path, name: str, keys: Iterable[str]) -> Staged:
+        staged = Staged(spec, {key: [] for key in keys})
+        for entry in sorted(draft.iterdir()):
+            if entry.is_dir() and entry.name.startswith(f"{_PART}="):
+                key = part_key(int(entry.name.partition("=")[2]), spec.span)
+                staged.files.setdefault(key, []).extend(self._moved(spec, entry, key, name))
+        shutil.rmtree(draft)
+        return staged
+
+    def _moved(self, spec: TableSpec, source: Path, key: str, name: str) -> list[DataFile]:
+        """Takes Parquet files from where they were written to where they stay; nobody sees them until a manifest says so."""
+        target = self._folder(spec) / key
+        target.mkdir(parents=True, exist_ok=True)
+        files: list[DataFile] = []
+        for number, file in enumerate(sorted(source.glob("*.parquet"))):
+            path = f"{key}/{name}-{number:04d}.parquet"
+            rows = pq.read_metadata(file).num_rows
+            size = file.stat().st_size
+            file.replace(self._folder(spec) / path)
+            if rows:
+                files.append(DataFile(path, rows, size, 0))
+        return files
+
+    def _manifests(self, spec: TableSpec) -> Manifests:
+        return Manifests(self._folder(spec) / "_manifest", spec.name, spec.schema_version)
+
+    def _complaint(self, spec: TableSpec) -> Path:
+        return self._folder(spec) / "_broken.json"
+
+    def _folder(self, spec: TableSpec) -> Path:
+        return self.root.joinpath(*spec.name.split("."))

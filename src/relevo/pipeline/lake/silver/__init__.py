@@ -1,0 +1,1 @@
+"""silver: one row a run, one a job, one a human decision; and the partial sums gold adds up."""

@@ -1,0 +1,44 @@
+"""silver.reviews: one row a human decision: how long it waited, how long it was held, who decided what."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from relevo.pipeline.lake.instants import moment
+
+CASE = (
+    "struct<opened_at:bigint,"
+    "votes:array<struct<person:string,at:bigint,corrected_body:string>>,"
+    "notes:array<struct<at:bigint,person:string,did:string,text:string>>>"
+)
+
+
+def reviews(cases: DataFrame) -> DataFrame:
+    """`cases` has tenant, queue, message and `document`, the review's JSON as the work room keeps it (work/review/case.py)."""
+    case = F.from_json("document", CASE)
+    votes = cases.select("tenant", "queue", "message", case.alias("case")).select(
+        "tenant", "queue", "message", "case", F.posexplode("case.votes").alias("place", "vote")
+    )
+    # One note for each vote, in the same order, says what was decided.
+    decided = F.filter("case.notes", lambda note: note["did"] == "decided")
+    mine = F.filter(
+        "case.notes",
+        lambda note: (
+            (note["did"] == "claimed") & (note["person"] == F.col("vote.person")) & (note["at"] <= F.col("vote.at"))
+        ),
+    )
+    told = votes.withColumn("claimed_ms", F.element_at(F.transform(mine, lambda note: note["at"]), -1))
+    return told.select(
+        "tenant",
+        "queue",
+        "message",
+        F.col("place").alias("vote"),
+        moment(F.col("case.opened_at")).alias("opened_at"),
+        moment(F.col("vote.at")).alias("decided_at"),
+        (F.coalesce("claimed_ms", "vote.at") - F.col("case.opened_at")).alias("waiting_ms"),
+        (F.col("vote.at") - F.col("claimed_ms")).alias("held_ms"),
+        F.col("vote.person").alias("decided_by"),
+        F.get(decided, F.col("place"))["text"].alias("decision"),
+        F.col("vote.corrected_body").isNotNull().alias("corrected"),
+    )

@@ -1,0 +1,156 @@
+"""The tables of the lake: what each is partitioned by, the version of its columns, and what must be true of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relevo.pipeline.lake.expectations import Expectation, Rule, Unique, not_negative, not_null, one_of
+from relevo.pipeline.lake.instants import Span
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table. `inner` ones are partial results: they may change shape with any release."""
+
+    name: str
+    span: Span
+    rules: tuple[Rule, ...] = ()
+    schema_version: int = 1
+    inner: bool = False
+    holds: str = field(default="", compare=False)
+
+    @property
+    def layer(self) -> str:
+        return self.name.partition(".")[0]
+
+
+_SHARES = [
+    Expectation(f"{name} is a share", f"{name} IS NULL OR {name} BETWEEN 0 AND 1")
+    for name in ("attained_1h", "attained_6h", "attained_3d")
+]
+
+BRONZE_EVENTS = TableSpec(
+    "bronze.events", "day", (*not_null("_stream", "_id", "_ts"),), holds="every event once, as it came"
+)
+QUARANTINE = TableSpec(
+    "bronze.quarantine", "day", (*not_null("reason"),), holds="events that cannot be used, with the reason"
+)
+BRONZE_MESSAGES = TableSpec(
+    "bronze.messages", "day", (*not_null("id", "state"), Unique(("id",))), holds="archived messages of work queues"
+)
+BRONZE_AUDIT = TableSpec(
+    "bronze.audit", "day", (*not_null("id", "action"), Unique(("id",))), holds="archived audit rows of work queues"
+)
+SILVER_EVENTS = TableSpec(
+    "silver.events",
+    "hour",
+    inner=True,
+    holds="usable events, by job",
+)
+ATTEMPTS = TableSpec(
+    "silver.attempts",
+    "hour",
+    (
+        *not_null("queue", "job", "started_at", "outcome"),
+        one_of("outcome", ("done", "failed", "cancelled", "parked", "lost", "running")),
+        *not_negative("waited_ms", "ran_ms", "backoff_ms"),
+        Expectation("a run that ended has an end", "outcome NOT IN ('done', 'failed') OR ended_at IS NOT NULL"),
+        Unique(("queue", "job", "run")),
+    ),
+    holds="one row a run",
+)
+JOBS = TableSpec(
+    "silver.jobs",
+    "hour",
+    (
+        *not_null("queue", "job", "first_seen", "came_at", "outcome"),
+        one_of("outcome", ("done", "dead", "cancelled", "open")),
+        *not_negative("total_ms", "attempts", "replayed"),
+        Expectation("what has ended has an end", "outcome = 'open' OR finished_at IS NOT NULL"),
+        Unique(("queue", "job", "life")),
+    ),
+    holds="one row a job",
+)
+REVIEWS = TableSpec(
+    "silver.reviews",
+    "day",
+    (
+        *not_null("message", "decided_at", "decided_by"),
+        *not_negative("waiting_ms", "held_ms"),
+        Unique(("message", "vote")),
+    ),
+    holds="one row a human decision",
+)
+COUNTS = TableSpec("silver.counts", "hour", inner=True, holds="partial counts by minute")
+SKETCHES = TableSpec("silver.sketches", "hour", inner=True, holds="partial sketches by minute")
+REASONS = TableSpec("silver.reasons", "hour", inner=True, holds="partial counts of reasons by day")
+CLOSINGS = TableSpec("silver.closings", "day", inner=True, holds="what each day adds to a backlog")
+THROUGHPUT = TableSpec(
+    "gold.throughput",
+    "day",
+    (
+        *not_null("minute", "queue", "name"),
+        *not_negative("`in`", "done", "failed", "retried", "dead", "busy_ms"),
+        Expectation("no more is retried than failed", "retried <= failed"),
+        Unique(("minute", "queue", "name")),
+    ),
+    holds="each minute, queue and name: in, done, failed, retried, dead, backlog",
+)
+LATENCY = TableSpec(
+    "gold.latency",
+    "day",
+    (
+        *not_null("at", "queue", "measure", "p50_ms", "p999_ms"),
+        Expectation(
+            "percentiles rise", "p50_ms <= p90_ms AND p90_ms <= p95_ms AND p95_ms <= p99_ms AND p99_ms <= p999_ms"
+        ),
+        Expectation("percentiles lie between least and most", "min_ms <= p50_ms AND p999_ms <= max_ms"),
+        Unique(("grain", "at", "queue", "name", "measure")),
+    ),
+    holds="wait, run and total percentiles of each minute, hour and day",
+)
+FAILURES = TableSpec(
+    "gold.failures",
+    "day",
+    (
+        *not_null("reason", "first_seen", "last_seen"),
+        Expectation("share is a share", "share > 0 AND share <= 1.000001"),
+        Expectation("the last is not before the first", "last_seen >= first_seen"),
+        Unique(("day", "queue", "name", "kind", "reason")),
+    ),
+    holds="why runs fail and jobs die, by normalised reason",
+)
+SLO = TableSpec(
+    "gold.slo",
+    "day",
+    (*not_null("hour", "queue", "target"), *_SHARES, Unique(("hour", "queue"))),
+    holds="objectives met and missed, and how fast the error budget burns",
+)
+USAGE = TableSpec(
+    "gold.usage",
+    "day",
+    (
+        *not_null("day", "queue"),
+        *not_negative("messages", "bytes", "handler_s", "reviews"),
+        Unique(("day", "tenant", "queue")),
+    ),
+    holds="messages, bytes, handler seconds and reviews of each tenant",
+)
+FORECAST = TableSpec(
+    "gold.forecast",
+    "all",
+    (*not_null("hour", "queue"), *not_negative("arrivals", "backlog", "workers"), Unique(("hour", "queue"))),
+    holds="arrivals and backlog of the next hours, workers needed",
+)
+ANOMALIES = TableSpec(
+    "gold.anomalies",
+    "day",
+    (*not_null("minute", "queue", "metric"), one_of("side", ("above", "below")), Unique(("minute", "queue", "metric"))),
+    holds="minutes out of their seasonal band",
+)
+
+ALL = (
+    BRONZE_EVENTS, QUARANTINE, BRONZE_MESSAGES, BRONZE_AUDIT, SILVER_EVENTS, ATTEMPTS, JOBS, REVIEWS, COUNTS, SKETCHES,
+    REASONS, CLOSINGS, THROUGHPUT, LATENCY, FAILURES, SLO, USAGE, FORECAST, ANOMALIES,
+)  # fmt: skip
+BY_NAME = {spec.name: spec for spec in ALL}
