@@ -77,6 +77,16 @@ class Packing:
                 run_at = _debounced(dedup, run_at, lane, by_id, now_ms)
         return Parcel(Job(job_id, name, data, 0, now_ms), envelope, encoded_name, run_at, by_id, dedup, notes)
 
+    def plain(self, mint: Callable[[int], str], name: str, data: Any, queue: Queue) -> tuple[Job, tuple[bytes, bytes]]:
+        """A job that is nothing but a name and data, and its entry: the usual add, without a parcel."""
+        encoded = checked_job_name(name)
+        now_ms = time.time_ns() // 1_000_000
+        job_id = mint(now_ms)
+        envelope = encode_bare((job_id, self._codec.encode(data, name), now_ms, 0))
+        if len(envelope) > self._max_payload:
+            raise PayloadTooLarge(job=name, size=len(envelope), limit=self._max_payload)
+        return Job(job_id, name, data, 0, now_ms, queue), (envelope, encoded)
+
     def plain_bulk(
         self, mint: Callable[[int], str], jobs: Sequence[Mapping[str, Any]], queue: Queue
     ) -> tuple[list[Job], list[tuple[bytes, bytes]]] | None:

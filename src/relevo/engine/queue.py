@@ -153,9 +153,14 @@ class Queue(QueueAdmin):
             remedy = "Pass `repeat` as well, or leave it out."
             raise BadArgument(argument="missed_fires", value=missed_fires, reason="nothing repeats", remedy=remedy)
         opened = self._open()
+        traced = self._spans.wanted()
+        if delay_ms is delay is attempts is backoff is job_id is lane is dedup is None and not traced:
+            job, entry = self._packing.plain(opened.mint, name, data, self)
+            await opened.sender.add((entry,))
+            return job
         options = AddOptions(delay_ms, delay, attempts, backoff, job_id, lane, dedup)
         parcel = self._packing.parcel(opened.mint, name, data, options)
-        if self._spans.wanted():
+        if traced:
             with self._spans.sending(parcel.job) as context:
                 await opened.send([carrying(parcel, context)])
         elif parcel.plain:

@@ -101,14 +101,14 @@ class Sender:
         self._closing = command("EXEC")
         self._name_tails: dict[bytes, bytes] = {}
 
-    async def add(self, entries: Sequence[Entry]) -> None:
-        """Returns when Redis has the jobs; raises `QueueFull` when they would pass the cap, and then none is added."""
+    def add(self, entries: Sequence[Entry]) -> asyncio.Future[None]:
+        """Done when Redis has the jobs; fails with `QueueFull` when they would pass the cap, and then none is added."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._calls.append(_Call(entries, future))
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
-        await future
+        return future
 
     async def close(self) -> None:
         """Waits for what is under way; the link's `wait` bounds it."""
