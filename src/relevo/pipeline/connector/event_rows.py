@@ -26,6 +26,7 @@ TEXTS = ("e", "id", "n", "reason", "prev")
 NUMBERS = tuple(column.name for column in EVENTS if column.type == "bigint")
 _KNOWN = frozenset((*TEXTS, *NUMBERS))
 _MAX_INT = (1 << 63) - 1
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999, beyond which Python has no dates
 
 Entry = Sequence[Any]
 Arrays = dict[str, Any]
@@ -178,7 +179,7 @@ MOMENT = pa.timestamp("us", tz="UTC")
 
 def micros(ms: int) -> int | None:
     """Milliseconds as a timestamp column takes them; None for a time beyond what it can hold."""
-    return ms * 1000 if 0 <= ms <= _MAX_INT // 1000 else None
+    return ms * 1000 if 0 <= ms <= _LAST_MS else None
 
 
 def _text(value: bytes) -> str | None:

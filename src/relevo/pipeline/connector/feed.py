@@ -81,7 +81,7 @@ class Feed:
         self._length = 0
         self._connection: Connection | None = None
         """A connection that watches the key, while one does."""
-        self._script = files("relevo.pipeline.connector").joinpath("lua/feed.lua").read_text()
+        self._script = _read("feed")
         self._named = _head(7, b"XADD", self._keys.stream, b"*", b"d")
         self._nameless = _head(5, b"XADD", self._keys.stream, b"*", b"d")
         self.passed_over = 0
@@ -291,6 +291,10 @@ class Feed:
 
 
 _MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
+
+
+def _read(script: str) -> str:
+    return files("relevo.pipeline.connector").joinpath(f"lua/{script}.lua").read_text()
 
 
 def _head(arguments: int, *first: bytes) -> bytes:

@@ -13,6 +13,7 @@ from relevo.pipeline.connector.connection import Directory, Reply
 from relevo.pipeline.connector.offsets import NOTHING, EntryId, last_of
 
 _PAGE = 1000
+_MARK_ROWS = 100  # a place to cut at
 _PROBES = 500  # milliseconds asked about in one round trip
 _DENSE = 8  # entries a millisecond from which asking by the millisecond is cheaper than reading ids
 _SAMPLES = 64
@@ -42,9 +43,9 @@ class Walk:
         """Reads up to a page of ids; True when the stream is dense here."""
         count = min(_PAGE, rows - self.rows)
         page = self._directory.ask(self._key, "XRANGE", self._key, f"({self.at}", str(self._end), "COUNT", count)
-        if page:
-            last = EntryId.parse(page[-1][0])
-            self._pass(len(page), last)
+        for first in range(0, len(page), _MARK_ROWS):
+            part = page[first : first + _MARK_ROWS]
+            self._pass(len(part), EntryId.parse(part[-1][0]))
         if len(page) < count:
             self.at = self._end
             return False
