@@ -32,6 +32,7 @@ def main() -> None:
         growth = Growth(console, scale=0.01 if asked.quick else 1.0, only=asked.case)
         growth.run().save(asked.growth_json)
         console.print(growth.points.table())
+        _complain(console, growth.points.failures)
         console.print(f"all numbers: {asked.growth_json}")
     else:
         rounds = Rounds(chosen(asked.only), asked.case, console, venvs=cache_folder() / "bench-venvs")
@@ -62,8 +63,12 @@ def show(console: Console, tally: Tally) -> None:
             goal.title, f"{goal.times:g}", shown, {True: "[green]met[/]", False: "[yellow]not met[/]"}.get(met)
         )
     console.print(goals)
-    for failure in tally.failures:
-        console.print(f"[red]{failure}[/]", markup=True)
+    _complain(console, tally.failures)
+
+
+def _complain(console: Console, failures: list[str]) -> None:
+    for failure in failures:
+        console.print(failure, style="red", markup=False)
 
 
 def _blocks(names: list[str], size: int) -> list[list[str]]:
