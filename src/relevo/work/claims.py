@@ -134,6 +134,7 @@ class Claims:
                     look.rows.extend(await transaction.session.take_next(queue_id, [share], look.asking.labels))
         for look in looks:
             if look.rows:
+                look.rows.sort()  # what SQL added may have been published since the index was asked
                 _note(transaction, look.asking, look.rows)
         return [[_claimed(look, row) for row in look.rows] for look in looks]
 
@@ -154,7 +155,7 @@ async def _take_indexed(transaction: Transaction, queue_id: int, looks: Sequence
     found = {row.id: row for row in await transaction.session.take_these(queue_id, wanted)}
     for look in looks:
         assert look.asking.taken is not None
-        look.rows.extend(sorted(found[each] for each in look.asking.taken.ids if each in found))
+        look.rows.extend(found[each] for each in look.asking.taken.ids if each in found)
 
 
 async def _take_next(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:

@@ -1,0 +1,82 @@
+"""The work room's suite runs on three databases, with claims by the order index, by SQL beside a Redis, and without Redis."""
+
+import uuid
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, cast
+
+import pytest
+
+from relevo.work.office import Office, OfficeSettings
+from tests.servers.server import Server
+from tests.work.desk import SCOPE, Clock, Desk
+
+STORES = ("sqlite", "postgres", "mariadb")
+PATHS = ("index", "sql", "alone")
+LANES = tuple(f"{store}-{path}" for store in STORES for path in PATHS)
+
+
+class Lane(NamedTuple):
+    """Where an office works."""
+
+    database_url: str
+    redis: Server | None
+    path: Literal["index", "sql"]
+
+
+class OpenOffice(Protocol):
+    """`await open_office()`: one more office on the test's database, closed at the end of the test."""
+
+    async def __call__(self, **settings: Any) -> Office: ...
+
+
+def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
+    if store == "sqlite":
+        return f"sqlite:///{tmp_path / 'work.db'}"
+    server: Any = request.getfixturevalue(store)
+    return server.url("x").replace("+x", "")
+
+
+@pytest.fixture(params=LANES)
+def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Lane:
+    """Every store and claim path in turn; a test that needs one only says so with `parametrize(..., indirect=True)`."""
+    store, path = cast("str", request.param).split("-")
+    redis: Server | None = None if path == "alone" else request.getfixturevalue("redis86")
+    return Lane(database_url(request, store, tmp_path), redis, "index" if path == "index" else "sql")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def open_office(lane: Lane, clock: Clock) -> AsyncGenerator[OpenOffice]:
+    opened: list[Office] = []
+
+    async def open_one(**settings: Any) -> Office:
+        redis_url = None if lane.redis is None else lane.redis.url
+        chosen = {"claim_path": lane.path, "redis_url": redis_url, "poll_s": 0.1} | settings
+        office = await Office.open(
+            OfficeSettings(database_url=lane.database_url, create_tables=not opened, **chosen), now_ms=clock
+        )
+        opened.append(office)
+        return office
+
+    yield open_one
+    for office in opened:
+        await office.close()
+
+
+@pytest.fixture
+async def office(open_office: OpenOffice) -> Office:
+    return await open_office()
+
+
+@pytest.fixture
+async def desk(office: Office) -> Desk:
+    """A tenant of the test's own, with the scope `main`."""
+    tenant = await office.tenants.create(f"t{uuid.uuid4().hex[:12]}")
+    caller = office.tenants.caller(tenant)
+    await office.scopes.create(caller, SCOPE)
+    return Desk(office, caller)

@@ -1,0 +1,101 @@
+"""A desk in an office: one tenant, one scope, and short ways to publish, claim and settle."""
+
+import time
+from typing import Any
+
+import msgspec
+from sqlalchemy import func, select
+
+from relevo.work.caller import Caller
+from relevo.work.depths import Depth, depths_of
+from relevo.work.message import ClaimedMessage, NewMessage, Published, Refusal, Settled
+from relevo.work.office import Office
+from relevo.work.queues import QueueRecord, QueueSettings
+from relevo.work.settling import SettleItem, Verdict
+from relevo.work.store.tables import messages
+from relevo.work.trail import steps
+
+SCOPE = "main"
+JOBS = "jobs"
+
+
+class Clock:
+    """Real time, plus what a test has turned it by."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return time.time_ns() // 1_000_000 + self.ahead_ms
+
+    def turn(self, seconds: float) -> None:
+        self.ahead_ms += int(seconds * 1000)
+
+
+def new(n: int = 0, **fields: Any) -> NewMessage:
+    return NewMessage(body=msgspec.Raw(b'{"n":%d}' % n), **fields)
+
+
+def number(message: ClaimedMessage) -> int:
+    """Which of the messages of `new` this is."""
+    return msgspec.json.decode(message.body)["n"]
+
+
+class Desk:
+    """Work in one scope of one office; `at` the same scope in another office on the same database."""
+
+    def __init__(self, office: Office, caller: Caller) -> None:
+        self.office = office
+        self.caller = caller
+
+    def at(self, office: Office) -> "Desk":
+        return Desk(office, self.caller)
+
+    async def queue(self, slug: str = JOBS, **settings: Any) -> QueueRecord:
+        return await self.office.queues.create(self.caller, SCOPE, slug, QueueSettings(**settings))
+
+    async def publish(self, *given: NewMessage, queue: str = JOBS) -> list[Published | Refusal]:
+        return await self.office.messages.publish(self.caller, SCOPE, queue, given)
+
+    async def ids(self, *given: NewMessage, queue: str = JOBS) -> list[str]:
+        """Publishes what must not be refused, and returns the ids."""
+        outcomes = await self.publish(*given, queue=queue)
+        assert all(isinstance(each, Published) for each in outcomes), outcomes
+        return [each.id for each in outcomes if isinstance(each, Published)]
+
+    async def claim(self, count: int = 1, queue: str = JOBS, **how: Any) -> list[ClaimedMessage]:
+        return await self.office.claims.claim(self.caller, SCOPE, queue, batch_size=count, **how)
+
+    async def settle(
+        self, verdict: Verdict, *claimed: ClaimedMessage, queue: str | None = JOBS, **fields: Any
+    ) -> list[Settled]:
+        items = [SettleItem(id=each.id, claim_token=each.claim_token, **fields) for each in claimed]
+        return await self.office.settling.settle(self.caller, SCOPE, verdict, items, queue=queue)
+
+    async def row(self, message_id: str) -> dict[str, Any]:
+        async with self.office.database.connect() as connection:
+            query = select(messages).where(messages.c.id == message_id)
+            return dict((await connection.execute(query)).mappings().one())
+
+    async def history(self, message_id: str) -> list[str]:
+        return [step.event for step in steps((await self.row(message_id))["trail"])]
+
+    async def depth(self, queue: str = JOBS) -> Depth:
+        record = await self.office.queues.lookup(self.caller, SCOPE, queue)
+        return (await depths_of(self.office.database, [record.id]))[record.id]
+
+    async def states(self, queue: str = JOBS) -> dict[str, int]:
+        """How many rows of a queue are in each state: what the depths must agree with."""
+        record = await self.office.queues.lookup(self.caller, SCOPE, queue)
+        async with self.office.database.connect() as connection:
+            query = select(messages.c.state, func.count()).where(messages.c.queue_id == record.id)
+            return {row[0]: row[1] for row in await connection.execute(query.group_by(messages.c.state))}
+
+    async def drain(self, count: int = 50, queue: str = JOBS) -> list[ClaimedMessage]:
+        """Claims and completes until nothing is left; what was claimed, in that order."""
+        done: list[ClaimedMessage] = []
+        while claimed := await self.claim(count, queue):
+            settled = await self.settle("complete", *claimed, queue=queue)
+            assert all(each.state == "completed" for each in settled), settled
+            done += claimed
+        return done

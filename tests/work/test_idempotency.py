@@ -1,0 +1,90 @@
+"""The same key twice: one message, however the two publishes meet."""
+
+import asyncio
+
+import msgspec
+
+from relevo.work.message import NewMessage, Published, Refusal
+from tests.work.conftest import OpenOffice
+from tests.work.desk import Desk, new
+
+
+def other(message: NewMessage) -> NewMessage:
+    return msgspec.structs.replace(message, body=msgspec.Raw(b'"another"'))
+
+
+async def test_the_same_key_and_body_is_the_first_message(desk: Desk) -> None:
+    await desk.queue()
+    (first,) = await desk.publish(new(1, idempotency_key="k"))
+    (second,) = await desk.publish(new(1, idempotency_key="k"))
+    assert isinstance(first, Published)
+    assert second == Published(first.id, "pending", duplicate=True)
+    assert await desk.states() == {"pending": 1}
+
+
+async def test_a_duplicate_tells_the_state_of_the_first(desk: Desk) -> None:
+    await desk.queue()
+    await desk.publish(new(1, idempotency_key="k"))
+    await desk.drain()
+    (again,) = await desk.publish(new(1, idempotency_key="k"))
+    assert isinstance(again, Published)
+    assert (again.state, again.duplicate) == ("completed", True)
+
+
+async def test_the_same_key_and_another_body_is_a_conflict(desk: Desk) -> None:
+    await desk.queue()
+    message = new(1, idempotency_key="k")
+    await desk.publish(message)
+    (outcome,) = await desk.publish(other(message))
+    assert isinstance(outcome, Refusal)
+    assert outcome.code == "IDEMPOTENCY_CONFLICT"
+    assert await desk.states() == {"pending": 1}
+
+
+async def test_a_key_twice_in_one_call_is_one_message(desk: Desk) -> None:
+    await desk.queue()
+    message = new(1, idempotency_key="k")
+    first, second, third = await desk.publish(message, message, other(message))
+    assert isinstance(first, Published)
+    assert second == Published(first.id, "pending", duplicate=True)
+    assert isinstance(third, Refusal)
+    assert await desk.states() == {"pending": 1}
+
+
+async def test_a_key_belongs_to_its_queue(desk: Desk) -> None:
+    await desk.queue()
+    await desk.queue("others")
+    (first,) = await desk.ids(new(1, idempotency_key="k"))
+    (second,) = await desk.ids(new(1, idempotency_key="k"), queue="others")
+    assert first != second
+
+
+async def test_one_key_from_many_sides_at_once_is_one_message(desk: Desk, open_office: OpenOffice) -> None:
+    await desk.queue()
+    desks = [desk, desk.at(await open_office())]
+    outcomes = await asyncio.gather(*(desks[n % 2].publish(new(1, idempotency_key="k")) for n in range(20)))
+    published = [each for outcome in outcomes for each in outcome if isinstance(each, Published)]
+    assert len(published) == 20
+    assert len({each.id for each in published}) == 1
+    assert [each.duplicate for each in published].count(False) == 1
+    assert await desk.states() == {"pending": 1}
+
+
+async def test_many_keys_crosswise_from_two_nodes_are_each_one_message(desk: Desk, open_office: OpenOffice) -> None:
+    """Two nodes remember the same keys in opposite order: they may wait for each other, never for ever."""
+    await desk.queue()
+    desks = [desk, desk.at(await open_office())]
+    keyed = [new(n, idempotency_key=f"k{n}") for n in range(40)]
+    await asyncio.gather(*(desks[n % 2].publish(*(keyed if n % 2 else keyed[::-1])) for n in range(8)))
+    assert await desk.states() == {"pending": 40}
+
+
+async def test_a_message_that_found_no_room_does_not_hold_its_key(desk: Desk) -> None:
+    await desk.queue(max_depth=1)
+    await desk.ids(new(1))
+    (refused,) = await desk.publish(new(2, idempotency_key="k"))
+    assert isinstance(refused, Refusal)
+    await desk.drain()
+    (outcome,) = await desk.publish(new(2, idempotency_key="k"))
+    assert isinstance(outcome, Published)
+    assert not outcome.duplicate
