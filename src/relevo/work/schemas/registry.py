@@ -1,0 +1,250 @@
+"""The schemas of a scope, and which queue asks for which. Publishing looks here through a cache a second old at most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from relevo.errors import NotFound, SchemaIncompatible, SchemaInUse
+from relevo.work.caller import Caller
+from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.queues import CACHED_MS, require_scope
+from relevo.work.schemas.checker import Checker
+from relevo.work.store.people import queue_schemas, schemas
+from relevo.work.store.tables import messages, queues
+from relevo.work.tenants import require_slug
+
+if TYPE_CHECKING:
+    from relevo.work.office import Office
+
+UNFINISHED = ("pending", "delayed", "claimed", "in_review")
+_PAGE = 500
+
+
+class Schema(msgspec.Struct, frozen=True, kw_only=True):
+    """One version; versions never change."""
+
+    name: str
+    version: int
+    definition: msgspec.Raw
+    created_by: str
+    created_at: int
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue asks of the bodies that are published to it."""
+
+    queue: str
+    schema: str
+    version: int
+
+
+class Compatibility(msgspec.Struct, frozen=True, kw_only=True):
+    """How the messages that wait in a queue fit a schema."""
+
+    looked_at: int
+    refused: int
+    examples: list[str]
+    """Ids of some that do not fit, with the first fault of each."""
+
+
+class Schemas:
+    """The schemas of an office."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._bound: dict[int, tuple[int, tuple[str, int, Checker] | None]] = {}
+        office.queues.changed.listen(lambda _: self._bound.clear())
+
+    # --- schemas ---------------------------------------------------------------------------------------------------------
+
+    async def add(self, caller: Caller, scope: str, name: str, definition: str) -> Schema:
+        """A new version, the first if there is none yet."""
+        caller.require("manage")
+        caller.require_sight(scope)
+        require_slug(name, "schema")
+        Checker(definition)
+
+        async def save(transaction: ColdTransaction) -> Schema:
+            connection, c = transaction.connection, schemas.c
+            owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
+            latest = select(func.max(c.version)).where(c.scope_id == owner["id"], c.name == name)
+            version = ((await connection.execute(latest)).scalar() or 0) + 1
+            row = {
+                "scope_id": owner["id"], "name": name, "version": version, "definition": definition,
+                "created_by": caller.actor, "created_at": transaction.now,
+            }  # fmt: skip
+            await connection.execute(insert(schemas).values(row))
+            transaction.audit(caller, "schema.add", name, scope_id=owner["id"], after=f'{{"version":{version}}}')
+            return _schema(row)
+
+        return await transact(self._office, save)
+
+    async def get(self, caller: Caller, scope: str, name: str, version: int | None = None) -> Schema:
+        """One version; the latest when none is named."""
+        caller.require("view")
+        caller.require_sight(scope)
+        async with self._office.database.connect() as connection:
+            owner = await require_scope(connection, caller.tenant_id, scope)
+            return _schema(await _found(connection, owner["id"], name, version))
+
+    async def list(self, caller: Caller, scope: str) -> list[Schema]:
+        """The latest version of each, by name."""
+        caller.require("view")
+        caller.require_sight(scope)
+        async with self._office.database.connect() as connection:
+            owner = await require_scope(connection, caller.tenant_id, scope)
+            query = select(schemas).where(schemas.c.scope_id == owner["id"]).order_by(schemas.c.name, schemas.c.version)
+            rows = (await connection.execute(query)).mappings().all()
+        return list({row["name"]: _schema(row) for row in rows}.values())
+
+    async def remove(self, caller: Caller, scope: str, name: str) -> None:
+        """All versions of a schema that no queue asks for."""
+        caller.require("manage")
+        caller.require_sight(scope)
+
+        async def forget(transaction: ColdTransaction) -> None:
+            connection = transaction.connection
+            owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
+            await _found(connection, owner["id"], name, None)
+            users = (
+                select(queues.c.slug)
+                .join_from(queue_schemas, queues, queues.c.id == queue_schemas.c.queue_id)
+                .where(queues.c.scope_id == owner["id"], queue_schemas.c.schema_name == name)
+            )
+            using = list((await connection.execute(users)).scalars())
+            if using:
+                raise SchemaInUse(schema=name, queues=", ".join(sorted(using)))
+            mine = (schemas.c.scope_id == owner["id"]) & (schemas.c.name == name)
+            await connection.execute(delete(schemas).where(mine))
+            transaction.audit(caller, "schema.remove", name, scope_id=owner["id"])
+
+        await transact(self._office, forget)
+
+    # --- queues ----------------------------------------------------------------------------------------------------------
+
+    async def bind(
+        self, caller: Caller, scope: str, queue: str, name: str, version: int | None = None, *, force: bool = False
+    ) -> Binding:
+        """From now on bodies published to the queue must fit. Refused when messages that wait there would not, unless forced."""
+        caller.require("manage")
+        record = await self._office.queues.lookup(caller, scope, queue)
+
+        async def save(transaction: ColdTransaction) -> Binding:
+            connection = transaction.connection
+            # Publishes that began before this is committed may still go by the old binding: they hold no lock of ours.
+            await connection.execute(select(queues.c.id).where(queues.c.id == record.id).with_for_update())
+            row = await _found(connection, record.scope_id, name, version)
+            if not force:
+                fit = await _compatibility(connection, record.id, Checker(row["definition"]))
+                if fit.refused:
+                    raise SchemaIncompatible(
+                        schema=name, version=row["version"], count=fit.refused, example=fit.examples[0]
+                    )
+            await connection.execute(delete(queue_schemas).where(queue_schemas.c.queue_id == record.id))
+            bound = {"queue_id": record.id, "schema_name": name, "schema_version": row["version"]}
+            await connection.execute(insert(queue_schemas).values(bound))
+            after = msgspec.json.encode({"schema": name, "version": row["version"], "force": force}).decode()
+            transaction.audit(
+                caller, "schema.bind", queue, scope_id=record.scope_id, queue_id=record.id, after=after
+            )  # fmt: skip
+            return Binding(queue=queue, schema=name, version=row["version"])
+
+        made = await transact(self._office, save)
+        self._office.queues.tell(caller.tenant_id)
+        return made
+
+    async def unbind(self, caller: Caller, scope: str, queue: str) -> None:
+        caller.require("manage")
+        record = await self._office.queues.lookup(caller, scope, queue)
+
+        async def save(transaction: ColdTransaction) -> None:
+            mine = queue_schemas.c.queue_id == record.id
+            gone = await transaction.connection.execute(delete(queue_schemas).where(mine))
+            if gone.rowcount == 0:
+                raise NotFound(what="schema binding of queue", name=queue)
+            transaction.audit(caller, "schema.unbind", queue, scope_id=record.scope_id, queue_id=record.id)
+
+        await transact(self._office, save)
+        self._office.queues.tell(caller.tenant_id)
+
+    async def bound(self, caller: Caller, scope: str, queue: str) -> Binding | None:
+        caller.require("view")
+        record = await self._office.queues.lookup(caller, scope, queue)
+        found = await self.checker_of(record.id)
+        return None if found is None else Binding(queue=queue, schema=found[0], version=found[1])
+
+    async def compatibility(
+        self, caller: Caller, scope: str, queue: str, name: str, version: int | None = None
+    ) -> Compatibility:
+        """How what waits in a queue fits a schema, without binding it."""
+        caller.require("view")
+        record = await self._office.queues.lookup(caller, scope, queue)
+        async with self._office.database.connect() as connection:
+            row = await _found(connection, record.scope_id, name, version)
+            return await _compatibility(connection, record.id, Checker(row["definition"]))
+
+    async def checker_of(self, queue_id: int) -> tuple[str, int, Checker] | None:
+        """What bodies of this queue must fit, as of less than a second ago: name, version and the compiled schema."""
+        known = self._bound.get(queue_id)
+        now = self._office.now_ms()
+        if known is not None and now < known[0]:
+            return known[1]
+        b, s = queue_schemas.c, schemas.c
+        query = (
+            select(b.schema_name, b.schema_version, s.definition)
+            .join_from(queue_schemas, queues, queues.c.id == b.queue_id)
+            .join(
+                schemas,
+                (s.scope_id == queues.c.scope_id) & (s.name == b.schema_name) & (s.version == b.schema_version),
+            )
+            .where(b.queue_id == queue_id)
+        )
+        async with self._office.database.connect() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        found = None if row is None else (str(row[0]), int(row[1]), Checker(row[2]))
+        self._bound[queue_id] = (now + CACHED_MS, found)
+        return found
+
+
+async def _found(connection: AsyncConnection, scope_id: int, name: str, version: int | None) -> Any:
+    query = select(schemas).where(schemas.c.scope_id == scope_id, schemas.c.name == name)
+    if version is not None:
+        query = query.where(schemas.c.version == version)
+    row = (await connection.execute(query.order_by(schemas.c.version.desc()).limit(1))).mappings().one_or_none()
+    if row is None:
+        raise NotFound(what="schema", name=name if version is None else f"{name}, version {version}")
+    return row
+
+
+async def _compatibility(connection: AsyncConnection, queue_id: int, checker: Checker) -> Compatibility:
+    """Looks at every unfinished message, a page at a time."""
+    looked_at, refused, examples, after = 0, 0, list[str](), ""
+    m = messages.c
+    while True:
+        page = (
+            select(m.id, m.body)
+            .where(m.queue_id == queue_id, m.state.in_(UNFINISHED), m.id > after)
+            .order_by(m.id)
+            .limit(_PAGE)
+        )
+        rows = (await connection.execute(page)).all()
+        for message_id, body in rows:
+            looked_at += 1
+            if body is not None and not checker.fits(body):
+                refused += 1
+                if len(examples) < 10:
+                    examples.append(f"{message_id} ({checker.faults(body)[0]})")
+        if len(rows) < _PAGE:
+            return Compatibility(looked_at=looked_at, refused=refused, examples=examples)
+        after = rows[-1][0]
+
+
+def _schema(row: Any) -> Schema:
+    return Schema(
+        name=row["name"], version=row["version"], definition=msgspec.Raw(row["definition"].encode()),
+        created_by=row["created_by"], created_at=row["created_at"],
+    )  # fmt: skip
