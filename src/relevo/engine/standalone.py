@@ -18,7 +18,7 @@ from relevo.broker.scripts import Script
 from relevo.engine.exit_signals import catch_exit_signals
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.loop import Loop
-from relevo.engine.promoter import PROMOTE, Promoter
+from relevo.engine.promoter import BATCH, PROMOTE, Promoter
 from relevo.engine.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
 from relevo.engine.scheduler import ScheduleLoop
 from relevo.engine.validation import checked_queue_name, positive
@@ -181,7 +181,7 @@ class PromoterProcess(Standalone):
         duty = Promoter(
             link, keys, holder_id or f"p-{uuid.uuid4()}",
             every=_given("tick_interval_ms", tick_interval_ms, 100) / 1000,
-            batch=_given("batch", batch, 256),
+            batch=_given("batch", batch, BATCH),
             stream_cap=_given("max_stream_len", max_stream_len, 1_000_000),
             dlq_cap=_given("dlq_max_stream_len", dlq_max_stream_len, 100_000),
             events=events_enabled,

@@ -47,20 +47,21 @@ local function move(member)
 end
 
 local limit = math.min(tonumber(ARGV[2]), tonumber(ARGV[3]) - redis.call('XLEN', KEYS[3]))
-local gone, lag, ok, problem = {}, 0, true, nil
+local gone, lag, ok, problem = 0, 0, true, nil
 if limit > 0 then
   local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
   if oldest then lag = math.max(0, now - tonumber(oldest)) end
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, limit)) do
     ok, problem = pcall(move, member)
     if not ok then break end
-    gone[#gone + 1] = member
+    gone = gone + 1
   end
-  if #gone > 0 then redis.call('ZREM', KEYS[2], unpack(gone)) end
+  -- They are the first of the set, so by rank: by name each would be looked up again.
+  if gone > 0 then redis.call('ZREMRANGEBYRANK', KEYS[2], 0, gone - 1) end
   if #index > 0 then redis.call('DEL', unpack(index)) end
   if not ok then return type(problem) == 'table' and problem or redis.error_reply(problem) end
 end
 local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
 local wait = -1
 if first[2] then wait = math.max(0, math.ceil(tonumber(first[2]) - now)) end
-return {#gone, redis.call('ZCARD', KEYS[2]), lag, wait}
+return {gone, redis.call('ZCARD', KEYS[2]), lag, wait}
