@@ -129,7 +129,7 @@ class Schemas:
     async def bind(
         self, caller: Caller, scope: str, queue: str, name: str, version: int | None = None, *, force: bool = False
     ) -> Binding:
-        """From now on bodies published to the queue must fit. Refused when messages that wait there would not, unless forced."""
+        """From now on bodies published to the queue must fit. Refused when messages that wait there would not."""
         caller.require("manage")
         record = await self._office.queues.lookup(caller, scope, queue)
 
