@@ -27,7 +27,7 @@ MOST = 100_000
 """Jobs on the server at a time: some 20 MB, or 40 while events are written."""
 ROOM = 100 * 2**20
 PING_PER_S = 200
-STEPS = 9
+STEPS = 10
 
 
 @dataclass
@@ -53,17 +53,26 @@ class Measured:
 
 
 class Trial:
-    """One measurement of one server. `seconds` is what each part may take."""
+    """One measurement of one server. `seconds` is what each part may take, `longest` the whole."""
 
-    def __init__(self, url: str, *, seconds: float = 1.5, patience: float = 3.0) -> None:
+    def __init__(self, url: str, *, seconds: float = 1.5, patience: float = 3.0, longest: float = 55.0) -> None:
         self._url = url
         self._seconds = seconds
         self._patience = patience
+        self._longest = longest
         self._name = f"relevo-bench-{uuid.uuid4().hex[:12]}"
         self._measured = Measured()
 
     async def run(self, step: Callable[[str], None] = lambda _: None) -> Measured:
         """Measures; calls `step` with what comes next. Leaves nothing on the server, also when it fails or is interrupted."""
+        try:
+            async with asyncio.timeout(self._longest):
+                return await self._run(step)
+        except TimeoutError:
+            reason = f"it was not done after {self._longest:g} s"
+            raise self._not(reason, "Look at its load and at the way to it, then try again.") from None
+
+    async def _run(self, step: Callable[[str], None]) -> Measured:
         measured = self._measured
         step("looking at the server")
         measured.server = await self._fit()
@@ -101,6 +110,7 @@ class Trial:
                 raise self._not(reason, "Raise maxmemory, or measure another server.")
             # Whatever else stops writes (a full disk, a user without the right to) shows in a write.
             replies = await send(transport, command("SET", keys.tag + b":probe", "1", "PX", 1000), 1)
+            await send(transport, command("DEL", keys.tag + b":probe"), 1)
             if isinstance(replies[0], ReplyError):
                 raise self._not(f"it refuses writes ({replies[0]})", "See `relevo doctor`.")
             return facts.server
