@@ -21,9 +21,9 @@ from sqlalchemy import delete, select, update
 from relevo.agents.agent import Batch
 from relevo.agents.event_streams import EventStreams
 from relevo.errors import EventsOvertaken, NotFound, RelevoError
-from relevo.work import faults
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.faults import fault
 from relevo.work.internal_messages import post
 from relevo.work.message import NewMessage
 from relevo.work.office import Office
@@ -72,7 +72,7 @@ class OutboxRelay:
         if self._away:
             log.warning("events leave the outbox again")
         self._away = False
-        faults.fault("relay.sent")
+        fault("relay.sent")
         await transact(self._office, lambda each: self._finish(each, rows, queues))
         return Batch(sum(len(row.events) for row in rows), more=len(rows) == self._batch)
 

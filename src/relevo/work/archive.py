@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Select, delete, insert, literal, select
 
 from relevo.work.cold_transaction import ColdTransaction
+from relevo.work.faults import fault
 from relevo.work.store.tables import archive, deliveries, messages
 
 ARCHIVED_STATES = ("completed", "failed", "expired", "cancelled")
@@ -27,6 +28,7 @@ async def move(transaction: ColdTransaction, ids: Sequence[str]) -> None:
     connection = transaction.connection
     whole: Select[*tuple[Any, ...]] = select(*messages.columns, literal(transaction.now)).where(messages.c.id.in_(ids))
     await connection.execute(insert(archive).from_select([*_COLUMNS, "archived_at"], whole))
+    fault("archive.copied")
     await connection.execute(delete(deliveries).where(deliveries.c.message_id.in_(ids)))
     await connection.execute(delete(messages).where(messages.c.id.in_(ids)))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import Select, Table, insert
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import StoreUnavailable
@@ -92,6 +92,8 @@ async def transact(office: Office, work: Callable[[ColdTransaction], Awaitable[T
                 transaction = ColdTransaction(connection, office.database.dialect, office.now_ms())
                 done = await work(transaction)
                 await transaction.write(COLD_SLOT)
+        except IntegrityError:
+            raise  # a name that is taken: the caller knows what it means
         except DBAPIError as error:
             if tried == _TRIES or not _is_conflict(error):
                 raise StoreUnavailable(reason=_in_short(error)) from error

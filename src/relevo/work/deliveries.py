@@ -95,12 +95,15 @@ class Deliveries:
 
         async def take(transaction: ColdTransaction) -> list[ClaimedMessage]:
             number = await _number_of(transaction, queue, subscription)
-            taken = await _first_pending(transaction, number, batch_size, wanted or {})
-            rows = await _messages(transaction, [each.message_id for each in taken])
-            live = [each for each in taken if each.message_id in rows and rows[each.message_id]["state"] == "pending"]
-            await _drop(transaction, number, [each.message_id for each in taken if each not in live])
-            if not live:
-                return []
+            rows: dict[str, RowMapping] = {}
+            live: list[Row[*tuple[Any, ...]]] = []
+            while not live:  # deliveries of messages that ended without them are closed on the way
+                taken = await _first_pending(transaction, number, batch_size, wanted or {})
+                if not taken:
+                    return []
+                rows = await _messages(transaction, [each.message_id for each in taken])
+                live = [each for each in taken if _is_pending(rows.get(each.message_id))]
+                await _drop(transaction, number, [each.message_id for each in taken if each not in live])
             now, ids = transaction.now, [each.message_id for each in live]
             until = now + queue.visibility_timeout_s * 1000
             await transaction.connection.execute(
@@ -363,6 +366,10 @@ async def _drop(transaction: ColdTransaction, number: int, ids: Sequence[str]) -
         await transaction.connection.execute(
             update(deliveries).where(mine).values(state="cancelled", updated_at=transaction.now)
         )
+
+
+def _is_pending(message: RowMapping | None) -> bool:
+    return message is not None and message["state"] == "pending"
 
 
 def _claimed(

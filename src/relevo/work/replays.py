@@ -18,6 +18,7 @@ from relevo.errors import InvalidInput, NotFound, WrongState
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.dead_letters import DeadLetterFilter, matching
+from relevo.work.faults import fault
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import DEAD_LETTER, QueueRecord
 from relevo.work.revival import revive
@@ -214,6 +215,7 @@ class Replays:
             origin = await self._open_origin(origin_id)
             if origin is not None:
                 moved += await revive(transaction, home, origin, own, replay_id=replay_id, actor=row["created_by"])
+        fault("replay.moved")
         over = len(letters) < limit
         progress: dict[str, Any] = {
             "done": replays.c.done + moved, "skipped": replays.c.skipped + len(letters) - moved,

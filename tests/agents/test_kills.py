@@ -1,0 +1,150 @@
+"""Processes with agents are killed, between any two steps: claims come back, nothing is lost or done twice."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+
+from relevo.agents.message_archiver import MessageArchiver
+from relevo.agents.replay_runner import ReplayRunner
+from relevo.agents.runs import Runs
+from relevo.engine.events import QueueEvents
+from relevo.work.faults import AGENT_POINTS
+from relevo.work.office import Office, OfficeSettings
+from relevo.work.store.tables import archive, messages, outbox
+from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
+from tests.patience import until
+from tests.servers.leaks import KeyLeaks
+from tests.servers.server import Server
+
+
+@asynccontextmanager
+async def serving(*arguments: str, fault: str = "") -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
+    """A process with agents, and its node's name; killed at the end if it still lives."""
+    environment = os.environ | ({"RELEVO_FAULT": f"{fault}:kill"} if fault else {})
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.agents.serving", *arguments, stdout=asyncio.subprocess.PIPE, env=environment
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(40):
+            yield process, (await process.stdout.readline()).decode().strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@pytest.fixture
+async def killed_desk(database_url: str, clock: Clock, valkey: Server, key_leaks: KeyLeaks) -> AsyncGenerator[Desk]:
+    """A desk beside the processes that are killed; real time, because they know no other."""
+    key_leaks.allow("rw:*")
+    await emptied(database_url)
+    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url)
+    async with await Office.open(settings, now_ms=clock) as office:
+        yield await a_desk(office, clock, events_to_queue=["published"])
+
+
+async def count(office: Office, table: Any) -> int:
+    async with office.database.connect() as connection:
+        return (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+
+
+async def test_claims_come_back_although_the_leader_is_killed(
+    killed_desk: Desk, database_url: str, valkey: Server
+) -> None:
+    desk, runs = killed_desk, Runs(killed_desk.office, "test")
+    await desk.queue(visibility_timeout_s=1)
+
+    async def leader() -> str:
+        return (await runs.read("visibility_timeout_enforcer", 1.0, "")).last_node or ""
+
+    async with serving(database_url, valkey.url) as (one, first), serving(database_url, valkey.url) as (other, second):
+        await until(lambda: _truth(leader()), timeout=40)
+        killed = await leader()
+        (one if killed == first else other).kill()
+        (message_id,) = await desk.publish()
+        await desk.claim()
+
+        async def came_back() -> bool:
+            return (await desk.row(message_id))["reclaims"] == 1
+
+        await until(came_back, timeout=40)
+        assert await leader() == (second if killed == first else first)
+
+
+async def test_events_survive_a_kill_between_stream_and_outbox(
+    killed_desk: Desk, database_url: str, valkey: Server
+) -> None:
+    desk, office = killed_desk, killed_desk.office
+    await desk.queue()
+    (message_id,) = await desk.publish()
+    await desk.settle("complete", await desk.claim())
+    async with serving(database_url, valkey.url, fault="relay.sent") as (process, _):
+        assert await process.wait() == -9
+    assert await count(office, outbox) == 3
+    async with serving(database_url, valkey.url):
+        await until(lambda: _is(count(office, outbox), 0), timeout=40)
+    (event,) = await desk.claim(10, "_events")  # once, although it was sent twice
+    assert event.causation_id == message_id
+    names: list[str] = []
+    seen: set[str] = set()
+    name = f"work.acme.{SCOPE}.jobs"
+    async with QueueEvents(name, redis_url=valkey.url, last_event_id="0") as events, asyncio.timeout(20):
+        async for each in events:
+            if each.fields["seq"] not in seen:
+                names.append(each.name)
+            seen.add(each.fields["seq"])
+            if each.name == "completed" and len(names) == 3:
+                break
+    assert names == ["published", "claimed", "completed"]
+
+
+async def test_a_kill_in_the_middle_of_archiving_neither_loses_nor_doubles(
+    killed_desk: Desk, database_url: str
+) -> None:
+    desk, office = killed_desk, killed_desk.office
+    await desk.queue()
+    await desk.publish(5)
+    await desk.settle("complete", await desk.claim(5))
+    async with office.database.begin() as connection:
+        long_ago = desk.clock() - 2 * 3_600_000
+        await connection.execute(update(messages).where(messages.c.state == "completed").values(finished_at=long_ago))
+    async with serving(database_url, fault="archive.copied") as (process, _):
+        assert await process.wait() == -9
+    assert (await count(office, archive), await count(office, messages)) == (0, 5)
+    assert (await MessageArchiver(office).work()).items == 5
+    assert await count(office, archive) == 5
+
+
+async def test_a_replay_that_is_killed_goes_on_and_moves_each_once(killed_desk: Desk, database_url: str) -> None:
+    desk, office = killed_desk, killed_desk.office
+    await desk.queue()
+    ids = await desk.die(5)
+    replay = await office.replays.start(desk.caller, SCOPE)
+    await office.replays.advance(desk.caller, replay.id, 2)
+    async with serving(database_url, fault="replay.moved") as (process, _):
+        assert await process.wait() == -9
+    assert (await office.replays.get(desk.caller, SCOPE, replay.id)).done == 2
+    await ReplayRunner(office).work()
+    ended = await office.replays.get(desk.caller, SCOPE, replay.id)
+    assert (ended.state, ended.done) == ("done", 5)
+    assert sorted(each.id for each in await desk.claim(10)) == sorted(ids)
+    assert {(await desk.row(each))["replays"] for each in ids} == {1}
+
+
+def test_every_point_is_walked() -> None:
+    assert set(AGENT_POINTS) == {"relay.sent", "archive.copied", "replay.moved"}
+
+
+async def _truth(asked: Awaitable[object]) -> bool:
+    return bool(await asked)
+
+
+async def _is(asked: Awaitable[int], wanted: int) -> bool:
+    return await asked == wanted
