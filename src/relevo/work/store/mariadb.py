@@ -117,7 +117,7 @@ class MariaDbSession:
     async def _claim(self, rows: Sequence[Row], claims: list[Claim]) -> list[TakenRow]:
         if not rows:
             return []
-        if claims[0] is claims[-1]:
+        if all(claim is claims[0] for claim in claims):
             token, until, by, now, line = claims[0]
             await self._fetch(_sql("mark_claimed"), token, until, by, now, now, line, tuple(row[1] for row in rows))
         else:
