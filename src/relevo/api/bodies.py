@@ -125,7 +125,7 @@ def changes_in(body: ScopeChange | QueueChange) -> dict[str, Any]:
 # --- messages --------------------------------------------------------------------------------------------------------------
 
 
-class MessageIn(NewMessage, kw_only=True, forbid_unknown_fields=True):  # pyright: ignore[reportIncompatibleVariableOverride]
+class MessageIn(NewMessage, kw_only=True, forbid_unknown_fields=True):
     """A message to publish. `body` is any JSON value and comes back byte for byte."""
 
     # The same fields as a NewMessage, with the limits of HTTP; moments may also be RFC 3339 until `in_numbers`.
@@ -135,9 +135,9 @@ class MessageIn(NewMessage, kw_only=True, forbid_unknown_fields=True):  # pyrigh
     labels: Labels = msgspec.field(default_factory=dict[str, str])
     content_type: ShortWord = "application/json"
     ttl_seconds: Seconds | None = None
-    deadline: MaybeMoment = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    deadline: MaybeMoment = None
     delay_seconds: Annotated[float, Meta(ge=0, le=_LONGEST_S)] | None = None
-    visible_at: MaybeMoment = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    visible_at: MaybeMoment = None
     idempotency_key: Word | None = None
     correlation_id: Word | None = None
     causation_id: Word | None = None
@@ -149,9 +149,9 @@ class MessageIn(NewMessage, kw_only=True, forbid_unknown_fields=True):  # pyrigh
     def in_numbers(self) -> NewMessage:
         """Itself, with moments in milliseconds."""
         if isinstance(self.deadline, datetime):
-            self.deadline = ms_of(self.deadline)
+            self.deadline = ms_of(self.deadline)  # pyright: ignore[reportIncompatibleVariableOverride]
         if isinstance(self.visible_at, datetime):
-            self.visible_at = ms_of(self.visible_at)
+            self.visible_at = ms_of(self.visible_at)  # pyright: ignore[reportIncompatibleVariableOverride]
         return self
 
 
