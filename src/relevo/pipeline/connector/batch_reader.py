@@ -79,10 +79,9 @@ class BatchReader(DataSourceReader):
 class _Push:
     """`BatchReader.pushFilters`; see there for `__func__`."""
 
-    __func__ = DataSourceReader.pushFilters
-
     def __init__(self, reader: BatchReader) -> None:
         self._reader = reader
+        self.__func__ = DataSourceReader.pushFilters
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         self._reader.narrow(filters)

@@ -36,14 +36,15 @@ class Pages:
         self._at = part.start
         """The last entry handed out, or where the range begins."""
         self._overlaps = append_only and part.witness
+        self._connection: Connection | None = None
+        """Where the question under way was sent."""
         self.gaps = 0
         """How often entries were gone before they were read (with failOnDataLoss=false)."""
 
     def __iter__(self) -> Iterator[list[Entry]]:
-        """Begins again where it was after a lost connection: reading changes nothing."""
-        connection = self._ask_anew()
+        self._ask()
         while True:
-            page, overlapped = self._read(connection), self._overlaps
+            page, overlapped = self._read(), self._overlaps
             more = len(page) == self._rows
             if page:
                 newest = EntryId.parse(page[-1][0])  # pyright: ignore[reportArgumentType]
@@ -53,45 +54,42 @@ class Pages:
             elif overlapped:
                 self._tell_loss(None)
             if more:
-                connection = self._ask(connection)
+                self._ask()
             if page:
                 yield page
             if not more:
                 return
 
-    def _ask(self, connection: Connection) -> Connection:
+    def _ask(self) -> None:
+        """Sends the next question; when that fails, reading the answer will send it again."""
         try:
-            connection.send(self._question())
+            self._connection = self._connection or self._directory.connection(self._key)
+            self._connection.send(self._question())
         except ConnectionLost:
-            return self._ask_anew()
-        return connection
+            self._connection = None
 
-    def _ask_anew(self) -> Connection:
-        def attempt() -> Connection:
-            connection = self._directory.connection(self._key)
-            connection.send(self._question())
-            return connection
+    def _read(self) -> list[Entry]:
+        """The answer. After a lost connection the question is asked again: reading changes nothing."""
 
-        return self._directory.patiently(attempt)
-
-    def _question(self) -> bytes:
-        start = str(self._at) if self._overlaps else f"({self._at}"
-        return pack(("XRANGE", self._key, start, str(self._part.end), "COUNT", self._rows))
-
-    def _read(self, connection: Connection) -> list[Entry]:
         def attempt() -> list[Entry]:
-            nonlocal connection
+            if self._connection is None:
+                self._connection = self._directory.connection(self._key)
+                self._connection.send(self._question())
             try:
-                reply = connection.read()
-                self._directory.refuse_moved([reply], connection)
+                reply = self._connection.read()
+                self._directory.refuse_moved([reply], self._connection)
             except ConnectionLost:
-                connection = self._ask_anew()
+                self._connection = None
                 raise
             if isinstance(reply, ReplyError):
                 raise ServerRefused(command="XRANGE", reason=str(reply))
             return reply
 
         return self._directory.patiently(attempt)
+
+    def _question(self) -> bytes:
+        start = str(self._at) if self._overlaps else f"({self._at}"
+        return pack(("XRANGE", self._key, start, str(self._part.end), "COUNT", self._rows))
 
     def _without_witness(self, page: list[Entry]) -> list[Entry]:
         first = EntryId.parse(page[0][0])  # pyright: ignore[reportArgumentType]
