@@ -170,3 +170,40 @@ erased = table(
     ulid("erasure_id", primary_key=True),
     ulid("message_id", primary_key=True),
 )
+
+routings = table(
+    "routings",  # something happened to a message that a rule waits for; gone once the rules were asked
+    Column("id", Number, primary_key=True),
+    Column("scope_id", Number, nullable=False),
+    Column("queue_id", Number, nullable=False),  # where it happened
+    ulid("message_id", nullable=False),
+    Column("trigger_on", exact(20), nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Index("ix_relevo_routings_due", "due_at", "id"),
+)
+
+stream_jobs = table(
+    "stream_jobs",  # a message that is worked on as a job of a stream queue
+    ulid("message_id", primary_key=True),
+    Column("stream_queue", exact(200), nullable=False),
+    Column("job_name", String(200), nullable=False),
+    Column("state", exact(10), nullable=False),  # waiting (to be added), sent, over
+    Column("job_id", exact(40), nullable=False),
+    Column("sends", Integer, nullable=False),  # each send has a job id of its own
+    Column("send_at", BigInteger, nullable=False),
+    Column("looked_at", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Index("ix_relevo_stream_jobs_state", "state", "send_at"),
+    Index("ix_relevo_stream_jobs_job", "job_id"),
+)
+
+stream_watches = table(
+    "stream_watches",  # dead letters of this stream queue go to review in this scope
+    Column("scope_id", Number, ForeignKey(scopes.c.id), primary_key=True, autoincrement=False),
+    Column("stream_queue", exact(200), primary_key=True),
+    Column("review", Document, nullable=False),  # JSON: a review specification, or the use of a pattern
+    Column("reached", exact(40), nullable=False),  # the last dead letter that was looked at
+    Column("created_by", String(200), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
