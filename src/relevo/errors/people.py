@@ -124,3 +124,17 @@ class SchemaInUse(WorkError):
 
     code = "SCHEMA_IN_USE"
     status = 409
+
+
+class NotTrusted(WorkError):
+    """Scope {scope!r} does not let messages of scope {other!r} in: whoever manages it has to trust {other!r} first."""
+
+    code = "NOT_TRUSTED"
+    status = 409
+
+
+class StreamQueueClosed(WorkError):
+    """The stream queue {queue!r} is not open to this tenant: start `relevo serve` with `--stream-queue {queue}` for it."""
+
+    code = "STREAM_QUEUE_CLOSED"
+    status = 409
