@@ -1,5 +1,7 @@
 """What nobody took before its ttl or deadline expires."""
 
+from typing import Any
+
 import pytest
 
 from relevo.agents.expiry_enforcer import ExpiryEnforcer
@@ -11,7 +13,7 @@ from tests.agents.conftest import SCOPE, Desk
 @pytest.mark.parametrize("by", ["ttl", "deadline"])
 async def test_a_message_past_its_time_expires(desk: Desk, by: str) -> None:
     queue_id = await desk.queue()
-    times = {"ttl_seconds": 60} if by == "ttl" else {"deadline": desk.clock() + 60_000}
+    times: Any = {"ttl_seconds": 60} if by == "ttl" else {"deadline": desk.clock() + 60_000}
     (message_id,) = await desk.publish(**times)
     agent = ExpiryEnforcer(desk.office)
     assert (await agent.work()).items == 0

@@ -1,6 +1,7 @@
 """Finished messages move to the archive after an hour, whole, and once."""
 
 import asyncio
+from typing import Any
 
 from sqlalchemy import func, select
 
@@ -18,7 +19,7 @@ async def counted(office: Office) -> tuple[int, int]:
     return live, old
 
 
-async def completed(desk: Desk, count: int, **fields: object) -> list[str]:
+async def completed(desk: Desk, count: int, **fields: Any) -> list[str]:
     await desk.publish(count, **fields)
     claimed = await desk.claim(count)
     await desk.settle("complete", claimed)

@@ -191,3 +191,14 @@ async def test_a_relay_that_was_overtaken_copies_nothing_twice(office: Office, c
     with pytest.raises(EventsOvertaken):
         await transact(office, lambda each: slow._finish(each, rows, queues))  # pyright: ignore[reportPrivateUsage]
     assert len(await desk.claim(10, "_events")) == 1
+
+
+async def test_a_seq_never_comes_again_also_when_the_outbox_was_empty(desk: Desk) -> None:
+    await desk.queue()
+    numbers: list[int] = []
+    for _ in range(3):
+        await desk.publish()
+        async with desk.office.database.connect() as connection:
+            numbers += (await connection.execute(select(outbox.c.id))).scalars()
+        await relayed(desk)
+    assert len(set(numbers)) == 3

@@ -47,8 +47,13 @@ def _where_set(name: str, column: str) -> Index:
     return Index(name, column, sqlite_where=condition, postgresql_where=condition)
 
 
-def table(name: str, *columns: Any) -> Table:
-    return Table(PREFIX + name, metadata, *columns, **_MYSQL)
+def table(name: str, *columns: Any, **options: Any) -> Table:
+    return Table(PREFIX + name, metadata, *columns, **_MYSQL, **options)
+
+
+_NEVER_AGAIN: dict[str, Any] = {"sqlite_autoincrement": True}
+"""For tables whose rows go while their numbers are still known elsewhere (the `seq` of an event, the queue of an audit row):
+without it SQLite gives the number of a deleted last row to the next one. The other databases never do."""
 
 
 settings = table(
@@ -64,6 +69,7 @@ tenants = table(
     Column("display_name", String(200), nullable=False),
     Column("state", exact(10), nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    **_NEVER_AGAIN,
 )
 
 api_keys = table(
@@ -95,6 +101,7 @@ scopes = table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Index("uq_relevo_scopes_slug", "tenant_id", "slug", unique=True),
+    **_NEVER_AGAIN,
 )
 
 queues = table(
@@ -124,6 +131,7 @@ queues = table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Index("uq_relevo_queues_slug", "scope_id", "slug", unique=True),
+    **_NEVER_AGAIN,
 )
 
 # Depths and usage in one: every transaction adds its own differences to a row of (queue, day, slot). A slot belongs to
@@ -238,6 +246,7 @@ subscriptions = table(
     ulid("from_id", nullable=False),  # sees messages with ids after this
     Column("created_at", BigInteger, nullable=False),
     Index("uq_relevo_subscriptions_name", "queue_id", "name", unique=True),
+    **_NEVER_AGAIN,
 )
 
 deliveries = table(
@@ -269,6 +278,7 @@ outbox = table(
     Column("events", Document, nullable=False),  # JSON, see work/outbox.py
     # 1 once `_events` has its messages while the stream still waits, because Redis is away
     Column("copied", SmallInteger, nullable=False, server_default=text("0")),
+    **_NEVER_AGAIN,
 )
 
 audit = table(

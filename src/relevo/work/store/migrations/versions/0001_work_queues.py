@@ -117,6 +117,7 @@ def upgrade() -> None:
         sa.Column("copied", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_relevo_events_outbox"),
         **_TABLE,
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "relevo_idempotency",
@@ -236,6 +237,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_relevo_tenants"),
         sa.UniqueConstraint("slug", name="uq_relevo_tenants_slug"),
         **_TABLE,
+        sqlite_autoincrement=True,
     )
     op.create_table(
         "relevo_api_keys",
@@ -278,6 +280,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name="pk_relevo_scopes"),
         **_TABLE,
+        sqlite_autoincrement=True,
     )
     op.create_index("uq_relevo_scopes_slug", "relevo_scopes", ["tenant_id", "slug"], unique=True)
     op.create_table(
@@ -316,6 +319,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name="pk_relevo_queues"),
         **_TABLE,
+        sqlite_autoincrement=True,
     )
     op.create_index("uq_relevo_queues_slug", "relevo_queues", ["scope_id", "slug"], unique=True)
     op.create_table(
@@ -355,6 +359,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name="pk_relevo_subscriptions"),
         **_TABLE,
+        sqlite_autoincrement=True,
     )
     op.create_index("uq_relevo_subscriptions_name", "relevo_subscriptions", ["queue_id", "name"], unique=True)
     op.create_table(
