@@ -93,10 +93,11 @@ class Runner:
             self.accept(deliveries)
 
     def accept(self, deliveries: list[Delivery]) -> None:
-        """Wakes one slot. Handlers that never wait are done with the whole line in its turn, and to wake the other slots for
-        nothing would cost as much as the jobs; the end of the turn tells whether they are needed."""
+        """Wakes one slot, unless one is on its way. Handlers that never wait are done with the whole line in its turn, and to
+        wake the other slots for nothing would cost as much as the jobs; the end of the turn tells whether they are needed."""
         self._line.extend(deliveries)
-        self._wake(1)
+        if not self._coming:
+            self._wake(1)
 
     def _end_turn(self) -> None:
         """Slots together have one turn of the loop at a time, and a short one: it also has to read and to settle."""
@@ -169,7 +170,7 @@ class Runner:
             job = self._begin(delivery)
             if job is None:
                 continue
-            if job.id in self.cancelled and await self._was_cancelled(delivery):
+            if self.cancelled and await self._was_cancelled(delivery):
                 now = clock()
                 continue
             if verdicts.tells:
@@ -241,7 +242,7 @@ class Runner:
 
     async def _was_cancelled(self, delivery: Delivery) -> bool:
         # Asked again: the id may have been used anew since the marks were last looked at.
-        if not await self.is_marked(delivery.envelope.id):
+        if delivery.envelope.id not in self.cancelled or not await self.is_marked(delivery.envelope.id):
             return False
         self._verdicts.cancelled(delivery, self._forget(delivery.envelope.id), 0.0)
         return True

@@ -45,7 +45,10 @@ class Settler:
         frame.done += 1
         if result:
             frame.results.append(Done(delivery, result))
-        self._came_to_its_end(frame)
+        if frame.left > 1:
+            frame.left -= 1
+        else:
+            self._came_to_its_end(frame)
 
     def retry(self, delivery: Delivery, wait_ms: int, member: bytes) -> None:
         item, frame = Retry(delivery, wait_ms, member), delivery.frame
