@@ -15,6 +15,7 @@ from relevo.pipeline.session import session
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
+    (folder / "events").mkdir()
     spark = session(
         "local[2]",
         log=folder / "spark.log",
@@ -23,6 +24,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkSession]:
             "spark.local.dir": str(folder / "local"),
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": str(folder / "events"),
         },
     )
     yield spark
@@ -35,4 +39,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
-            item.add_marker(pytest.mark.timeout(180))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(180))

@@ -19,6 +19,7 @@ from relevo.cli import (
     inspect,
     job,
     lanes,
+    pipeline,
     repeatable,
     serve,
     up,
@@ -77,6 +78,7 @@ app.add_typer(dlq.app, name="dlq")
 app.add_typer(repeatable.app, name="repeatable")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(flow.app, name="flow")
+app.add_typer(pipeline.app, name="pipeline")
 for command in (upkeep.pause, upkeep.resume, upkeep.drain, upkeep.clean, upkeep.obliterate):
     app.command(command.__name__)(command)
 app.command("doctor")(doctor.doctor)

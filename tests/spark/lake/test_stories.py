@@ -80,8 +80,8 @@ def _stories() -> Happenings:
     say(T + 10, "completed", "late-word", name="odd", attempt=1, duration_us=10_000)
     say(T + 11, "waiting", "late-word", name=None)
 
-    say(T + 7_200_000, "active", "skewed", attempt=1, server=T)  # a clock two hours ahead
-    say(T + 7_200_010, "completed", "skewed", attempt=1, duration_us=10_000, server=T + 10)
+    say(T + 7_200_000, "active", "skewed", "clocks", attempt=1, server=T)  # a clock two hours ahead
+    say(T + 7_200_010, "completed", "skewed", "clocks", attempt=1, duration_us=10_000, server=T + 10)
 
     say(T, "dlq", "", name=None, attempt=0, reason="malformed")
     say(T, "dlq", "", name=None, attempt=0, reason="decode_failed")
@@ -97,7 +97,7 @@ class Silver:
         twice.rows = [*told.rows, *told.rows[:9]]  # some are ingested twice
         frame = runs(gathered(housed(clean(twice.frame(spark)), None), 4)).cache()
         self._attempts = [row.asDict() for row in attempts(frame).orderBy("run").collect()]
-        self._jobs = [row.asDict() for row in jobs(frame).orderBy("life").collect()]
+        self.all_jobs = [row.asDict() for row in jobs(frame).orderBy("life").collect()]
         frame.unpersist()
 
     def runs(self, job: str, *columns: str) -> list[Any]:
@@ -108,7 +108,7 @@ class Silver:
         ]
 
     def jobs(self, job: str) -> list[dict[str, Any]]:
-        return [row for row in self._jobs if row["job"] == job]
+        return [row for row in self.all_jobs if row["job"] == job]
 
     def job(self, job: str) -> dict[str, Any]:
         (row,) = self.jobs(job)
@@ -207,7 +207,7 @@ def test_where_a_writer_s_clock_cannot_be_right_the_server_s_counts(silver: Silv
 
 
 def test_dead_letters_that_were_no_jobs_stay_apart_and_have_no_runs(silver: Silver) -> None:
-    letters = [row for row in silver._jobs if row["job"].startswith("~")]
+    letters = [row for row in silver.all_jobs if row["job"].startswith("~")]
     assert sorted(row["dead_reason"] for row in letters) == ["decode_failed", "malformed"]
     assert all(silver.runs(row["job"], "outcome") == [] for row in letters)
 

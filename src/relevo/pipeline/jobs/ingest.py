@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,16 +52,23 @@ class Ingest:
         self._lake = lake
         self._spark = spark
         self._taken = taken
-        self._rows = 0
+        self.rows = 0
+        """New events so far."""
         self._checkpoint = lake.root / "bronze" / "_checkpoint"
 
-    def once(self, **options: str) -> int:
+    def once(self, options: Mapping[str, str] | None = None) -> int:
         """Takes what is there now, in batches, and returns how many events were new. Options are those of the source."""
-        return self._run({"availableNow": True}, options)
+        return self._run({"availableNow": True}, dict(options or {}))
 
-    def follow(self, every_s: float = 10.0, stop: Callable[[], bool] = lambda: False, **options: str) -> int:
+    def follow(
+        self,
+        options: Mapping[str, str] | None = None,
+        *,
+        every_s: float = 10.0,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> int:
         """Takes what comes, until `stop` says so."""
-        return self._run({"processingTime": f"{every_s} seconds"}, options, stop)
+        return self._run({"processingTime": f"{every_s} seconds"}, dict(options or {}), stop)
 
     def _run(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None = None) -> int:
         options = {"maxRowsPerTrigger": str(ROWS_A_BATCH), **options}
@@ -81,7 +88,7 @@ class Ingest:
             raise IngestFailed(reason=_cause(error)) from error
         finally:
             query.stop()
-        return self._rows
+        return self.rows
 
     def _take(self, rows: DataFrame, number: int) -> None:
         began = time.monotonic()
@@ -97,7 +104,7 @@ class Ingest:
         ends = {**marks, **_ends(lake.staged_arrow(staged, ["_stream", "_id"]))} if staged.rows else marks
         notes = {"query": query, "batch": number, "marks": ends}
         total = lake.commit(staged, instead=False, notes=notes, base=base).rows
-        self._rows += staged.rows
+        self.rows += staged.rows
         self._taken(Batch(number, staged.rows, total, time.monotonic() - began))
 
 

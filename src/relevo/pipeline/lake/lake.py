@@ -106,6 +106,10 @@ class Lake:
             [pq.read_table(folder / path, columns=columns, partitioning=None) for path in staged.paths]
         )
 
+    def arrow_file(self, table: str, path: str) -> pa.Table:
+        """One file of a table, as its manifest names it."""
+        return pq.read_table(self._folder(BY_NAME[table]) / path, partitioning=None)
+
     # --- writing -------------------------------------------------------------------------------------------------------
 
     def stage(self, table: str, rows: DataFrame, part: Any, keys: Iterable[str] = ()) -> Staged:
@@ -164,6 +168,21 @@ class Lake:
         """Why the table was not renewed at the last try; None when it was."""
         path = self._complaint(BY_NAME[table])
         return json.loads(path.read_text()) if path.exists() else None
+
+    def drop_files(self, table: str, paths: set[str], *, notes: dict[str, Any], base: Manifest) -> Manifest:
+        """A version without these files."""
+        partitions = {
+            key: replace(
+                partition,
+                files=tuple(file for file in partition.files if file.path not in paths),
+                changed_in=base.version + 1
+                if any(file.path in paths for file in partition.files)
+                else partition.changed_in,
+            )
+            for key, partition in base.partitions.items()
+        }
+        new = replace(base, version=base.version + 1, partitions=partitions, notes={**base.notes, **notes})
+        return self._manifests(BY_NAME[table]).write(new)
 
     # --- upkeep --------------------------------------------------------------------------------------------------------
 

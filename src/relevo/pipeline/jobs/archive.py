@@ -1,0 +1,207 @@
+"""The archive job: finished messages of work queues from SQL to the lake, verified, then deleted from SQL.
+
+A batch goes in four steps, and a kill between any two loses and doubles nothing:
+
+1. its rows are written to the lake and become visible, together with a note that they are still in SQL too;
+2. they are read back from the lake and compared with the database, by count and by hash, inside the transaction
+3. that deletes them;
+4. the note is taken away.
+
+A run that finds a note goes on at step 2. Audit rows are copied and stay: their chain of hashes is the record.
+"""
+
+# pyarrow comes without types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+from sqlalchemy import BigInteger, Integer, SmallInteger, Table, delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from relevo.errors import ArchiveMismatch
+from relevo.pipeline.lake.instants import DAY_MS
+from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.lake.manifest import Manifest
+from relevo.work.store.database import Database
+from relevo.work.store.tables import archive, audit, idempotency, labels
+
+BATCH = 5_000
+MESSAGES, AUDIT = "bronze.messages", "bronze.audit"
+_NOTE = "in_both"
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What a run did, or would do."""
+
+    messages: int
+    audit: int
+    seconds: float
+
+
+Told = Callable[[str, int], None]
+
+
+def _untold(_: str, __: int) -> None:
+    """Told to nobody."""
+
+
+class Archive:
+    """Archives one database into one lake. `step` is called with the name of every step that has just been taken."""
+
+    def __init__(self, lake: Lake, database: Database, *, step: Callable[[str], None] = lambda _: None) -> None:
+        self._lake = lake
+        self._database = database
+        self._step = step
+
+    async def waiting(self, older_than_ms: int) -> int:
+        """How many messages a run would take."""
+        from sqlalchemy import func
+
+        async with self._database.connect() as connection:
+            found = await connection.execute(
+                select(func.count()).select_from(archive).where(archive.c.archived_at < older_than_ms)
+            )
+            return int(found.scalar_one())
+
+    async def run(self, older_than_ms: int, *, batch: int = BATCH, told: Told = _untold) -> Archived:
+        """Takes all that was archived before `older_than_ms`, and copies all audit rows up to then."""
+        began = time.monotonic()
+        messages = await self._finish()
+        while True:
+            async with self._database.connect() as connection:
+                wanted = (
+                    select(archive).where(archive.c.archived_at < older_than_ms).order_by(archive.c.id).limit(batch)
+                )
+                rows = _dicts(await connection.execute(wanted))
+            if not rows:
+                break
+            self._write(rows)
+            messages += await self._finish()
+            told(MESSAGES, messages)
+        copied = await self._copy_audit(older_than_ms, batch, told)
+        return Archived(messages, copied, time.monotonic() - began)
+
+    # --- messages ------------------------------------------------------------------------------------------------------
+
+    def _write(self, rows: Rows) -> None:
+        parts: dict[int, Rows] = {}
+        for row in rows:
+            parts.setdefault(row["created_at"] // DAY_MS, []).append(row)
+        staged = self._lake.stage_arrow(MESSAGES, {day: _arrow(archive, found) for day, found in parts.items()})
+        self._step("staged")
+        note = {"paths": staged.paths, "count": len(rows), "hash": digest(rows)}
+        self._lake.commit(staged, instead=False, notes={_NOTE: note})
+        self._step("visible")
+
+    async def _finish(self) -> int:
+        """Deletes from SQL what the note says is in both; 0 when there is none."""
+        manifest = self._lake.manifest(MESSAGES)
+        note = manifest.notes.get(_NOTE)
+        if note is None:
+            return 0
+        kept = self._read_back(note)
+        _same("rows", note["count"], len(kept))
+        _same("hash", note["hash"], digest(kept))
+        self._step("read back")
+        ids = [row["id"] for row in kept]
+        async with self._database.begin() as connection:
+            there = _dicts(
+                await connection.execute(select(archive).where(archive.c.id.in_(ids)).order_by(archive.c.id))
+            )
+            if there and digest(there) != note["hash"]:
+                self._take_back(manifest, note)
+                raise ArchiveMismatch(
+                    table="the archive", what="hash", lake=note["hash"][:12], database=digest(there)[:12]
+                )
+            if there:
+                await _delete(connection, ids)
+                self._step("deleting")
+        self._step("deleted")
+        self._lake.commit(_nothing(self._lake), instead=False, notes={_NOTE: None})
+        self._step("done")
+        return len(ids)
+
+    def _read_back(self, note: dict[str, Any]) -> Rows:
+        rows: Rows = []
+        for path in note["paths"]:
+            rows += self._lake.arrow_file(MESSAGES, path).to_pylist()
+        return sorted(rows, key=lambda row: row["id"])
+
+    def _take_back(self, manifest: Manifest, note: dict[str, Any]) -> None:
+        """A row has changed since it was copied (its body was erased, say): the copy must not stay."""
+        self._lake.drop_files(MESSAGES, set(note["paths"]), notes={_NOTE: None}, base=manifest)
+
+    # --- audit ---------------------------------------------------------------------------------------------------------
+
+    async def _copy_audit(self, older_than_ms: int, batch: int, told: Told) -> int:
+        copied = 0
+        while True:
+            last = self._lake.manifest(AUDIT).notes.get("last_id", 0)
+            wanted = (
+                select(audit).where(audit.c.id > last, audit.c.at < older_than_ms).order_by(audit.c.id).limit(batch)
+            )
+            async with self._database.connect() as connection:
+                rows = _dicts(await connection.execute(wanted))
+            if not rows:
+                return copied
+            parts: dict[int, Rows] = {}
+            for row in rows:
+                parts.setdefault(row["at"] // DAY_MS, []).append(row)
+            staged = self._lake.stage_arrow(AUDIT, {day: _arrow(audit, found) for day, found in parts.items()})
+            self._lake.commit(staged, instead=False, notes={"last_id": rows[-1]["id"]})
+            copied += len(rows)
+            told(AUDIT, copied)
+
+
+def digest(rows: Sequence[dict[str, Any]]) -> str:
+    """The hash of rows: of every value of every column, in the order of ids."""
+    whole = hashlib.sha256()
+    for row in rows:
+        whole.update(msgpack.packb([row[name] for name in sorted(row)], use_bin_type=True))
+    return whole.hexdigest()
+
+
+async def _delete(connection: AsyncConnection, ids: list[str]) -> None:
+    """A message with its labels and its idempotency key, which live as long as it does."""
+    for table, column in (
+        (labels, labels.c.message_id),
+        (idempotency, idempotency.c.message_id),
+        (archive, archive.c.id),
+    ):
+        for at in range(0, len(ids), 500):  # SQLite takes so many parameters and no more
+            await connection.execute(delete(table).where(column.in_(ids[at : at + 500])))
+
+
+def _dicts(result: Any) -> Rows:
+    return [dict(row) for row in result.mappings().all()]
+
+
+def _arrow(table: Table, rows: Rows) -> Any:
+    numbers = (BigInteger, Integer, SmallInteger)
+    fields = [
+        pa.field(column.name, pa.int64() if isinstance(column.type, numbers) else pa.string())
+        for column in table.columns
+    ]
+    return pa.Table.from_pylist(rows, pa.schema(fields))
+
+
+def _same(what: str, noted: object, found: object) -> None:
+    if noted != found:
+        raise ArchiveMismatch(table="the archive", what=what, lake=found, database=noted)
+
+
+def _nothing(lake: Lake) -> Any:
+    from relevo.pipeline.lake.lake import Staged
+
+    return Staged(lake.spec(MESSAGES))

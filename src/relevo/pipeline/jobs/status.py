@@ -1,0 +1,54 @@
+"""The status job: every table of the lake, how new it is, and what is wrong with it. No Spark, no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relevo.errors import LakeTooNew
+from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.lake.tables import ALL
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table. `behind` names the sources that have changed since it was built; `broken` why its last renewal failed."""
+
+    table: str
+    holds: str
+    version: int
+    written_at_ms: int
+    rows: int
+    bytes: int
+    partitions: int
+    files: int
+    behind: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    inner: bool = False
+
+    @property
+    def well(self) -> bool:
+        return not self.broken
+
+
+def status(lake: Lake) -> list[TableStatus]:
+    """Of all tables, also of those that do not exist yet (version 0)."""
+    lake.must_exist()
+    found: list[TableStatus] = []
+    for spec in ALL:
+        try:
+            manifest = lake.manifest(spec.name)
+        except LakeTooNew as error:
+            found.append(TableStatus(spec.name, spec.holds, 0, 0, 0, 0, 0, 0, broken=(str(error),), inner=spec.inner))
+            continue
+        complaint = lake.complaint(spec.name)
+        behind = tuple(
+            source for source, version in manifest.built_from.items() if lake.manifest(source).changed(version)
+        )
+        found.append(
+            TableStatus(
+                spec.name, spec.holds, manifest.version, manifest.written_at_ms, manifest.rows, manifest.bytes,
+                len(manifest.partitions), len(manifest.files()), behind,
+                tuple(complaint["reasons"]) if complaint else (), spec.inner,
+            )
+        )  # fmt: skip
+    return found

@@ -1,0 +1,233 @@
+"""A build: gold equals a plain recomputation, a second build costs only what is new, and a broken table stays as it was."""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from relevo.pipeline.jobs.build import Built, build
+from relevo.pipeline.lake.instants import part_of
+from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.lake.tables import BY_NAME
+from tests.spark.lake import plain
+from tests.spark.lake.happenings import DAY, START, Happenings, Row, invented
+
+pytestmark = pytest.mark.timeout(600)  # two builds, most of whose time is the JVM getting warm
+
+Rows = list[dict[str, Any]]
+
+
+def ingest(lake: Lake, spark: SparkSession, rows: list[Row]) -> None:
+    """What the ingest job does with a batch."""
+    told = Happenings()
+    told.rows = rows
+    staged = lake.stage("bronze.events", told.frame(spark), part_of(F.unix_millis("_ts"), "day"))
+    lake.commit(staged, instead=False)
+
+
+def rows_of(lake: Lake, table: str) -> Rows:
+    found = lake.arrow(table)
+    return [] if found is None else found.to_pylist()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def ms(value: Any) -> int:
+    return round(value.timestamp() * 1000)
+
+
+@dataclass
+class Twice:
+    """Nine tenths ingested and built, then the rest in another order, then built again."""
+
+    lake: Lake
+    jobs: list[plain.Job]
+    first: Built
+    second: Built
+
+
+def _unusable() -> list[Row]:
+    told = Happenings()
+    told.tell(START, "active", "", "odd", attempt=1)
+    told.tell(START, "completed", "negative", "odd", attempt=1, duration_us=-1)
+    told.tell(START, "", "nameless", "odd")
+    told.tell(START, "active", "letters", "odd", attempt=None, bad="attempt is not a number: 'x'")
+    told.tell(START, "drained", "", "odd", name=None)  # usable, and no part of any job's story
+    told.tell(START, "something-new", "unheard-of", "odd")
+    return told.rows
+
+
+@pytest.fixture(scope="module")
+def twice(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twice:
+    lake = Lake(tmp_path_factory.mktemp("lake"))
+    rows = invented(900, days=1.2, start=START + 9 * 3_600_000).rows
+    # The last tenth comes in a second build; and so does one whole queue's first hour, which is late.
+    late = [row for row in rows if row["queue"] == "media" and row["ts"] < START + 10 * 3_600_000]
+    cut = len(rows) * 9 // 10
+    early = [row for row in rows[:cut] if row not in late]
+    ingest(lake, spark, [*early, *_unusable()])
+    first = build(lake, spark)
+    ingest(lake, spark, [*rows[cut:], *late, *rows[cut : cut + 5]])
+    second = build(lake, spark)
+    return Twice(lake, plain.jobs_of(rows), first, second)
+
+
+def test_every_table_was_built(twice: Twice) -> None:
+    assert [step for step in (*twice.first.steps, *twice.second.steps) if step.state in ("broken", "skipped")] == []
+    assert {step.table for step in twice.second.steps if step.state == "built"} >= {"silver.jobs", "gold.throughput"}
+
+
+def test_silver_has_every_run_and_every_job_that_plain_python_finds(twice: Twice) -> None:
+    ours = Counter(
+        (
+            row["queue"],
+            row["job"],
+            row["outcome"],
+            row["attempts"],
+            row["replayed"],
+            ms(row["came_at"]),
+            row["total_ms"],
+        )
+        for row in rows_of(twice.lake, "silver.jobs")
+    )
+    theirs = Counter(
+        (
+            job.queue, job.id, job.outcome, len(job.runs), job.deaths - (job.outcome == "dead"), job.came,
+            None if job.finished is None else max(0, job.finished - job.came),
+        )
+        for job in twice.jobs
+    )  # fmt: skip
+    assert ours == theirs
+    attempts = rows_of(twice.lake, "silver.attempts")
+    assert Counter((row["job"], row["outcome"], row["attempt"], row["waited_ms"]) for row in attempts) == Counter(
+        (job.id, run.outcome, run.attempt, None if run.ready is None else max(0, run.started - run.ready))
+        for job in twice.jobs
+        for run in job.runs
+    )  # fmt: skip
+
+
+def test_gold_throughput_equals_a_plain_recomputation(twice: Twice) -> None:
+    theirs = plain.minutes_of(twice.jobs)
+    names = ("in", "started", "done", "failed", "retried", "cancelled", "dead")
+    ours = {
+        (ms(row["minute"]), row["queue"], row["name"]): Counter({name: row[name] for name in names if row[name]})
+        for row in rows_of(twice.lake, "gold.throughput")
+    }
+    assert {place: counts for place, counts in ours.items() if counts} == theirs
+
+
+def test_the_backlog_of_every_minute_equals_a_plain_recomputation(twice: Twice) -> None:
+    minutes = plain.minutes_of(twice.jobs)
+    theirs = plain.backlogs_of(twice.jobs, minutes)
+    ours = {
+        (ms(row["minute"]), row["queue"], row["name"]): row["backlog"] for row in rows_of(twice.lake, "gold.throughput")
+    }
+    assert {place: ours[place] for place in theirs} == theirs
+    assert max(theirs.values()) > 0
+
+
+def test_percentiles_of_days_added_up_from_minutes_are_within_a_thousandth_of_rank(twice: Twice) -> None:
+    days: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows_of(twice.lake, "gold.latency"):
+        if row["grain"] == "day":
+            days.setdefault((row["measure"], row["queue"], row["name"]), []).append(row)
+    theirs = plain.times_of(twice.jobs)
+    assert set(days) == set(theirs)
+    for place, times in theirs.items():
+        assert sum(row["count"] for row in days[place]) == len(times)
+        assert math.isclose(sum(row["sum_ms"] for row in days[place]), sum(times), abs_tol=1e-6)
+        assert max(row["max_ms"] for row in days[place]) == max(times)
+
+
+def test_failures_are_counted_by_what_their_texts_have_in_common(twice: Twice) -> None:
+    ours = Counter[str]()
+    for row in rows_of(twice.lake, "gold.failures"):
+        if row["kind"] == "failed":
+            ours[row["reason"]] += row["count"]
+    theirs = Counter[str]()
+    for job in twice.jobs:
+        for run in job.runs:
+            if run.outcome == "failed":
+                words = (run.reason or "").split()[0]
+                theirs[
+                    {"timeout": "timeout after <n> s", "'ada'": "<text> is unknown", "host": "host <address> is down"}[
+                        words
+                    ]
+                ] += 1
+            elif run.outcome == "lost":
+                theirs["the worker died, or lost its lease"] += 1
+    assert ours == theirs
+
+
+def test_objectives_met_and_missed_add_up_to_the_jobs_that_ended(twice: Twice) -> None:
+    rows = rows_of(twice.lake, "gold.slo")
+    ended = [job for job in twice.jobs if job.outcome in ("done", "dead")]
+    good = sum(job.outcome == "done" and (job.finished or 0) - job.came <= 60_000 for job in ended)
+    assert (sum(row["met"] for row in rows), sum(row["missed"] for row in rows)) == (good, len(ended) - good)
+
+
+def test_usage_has_every_job_and_every_second_of_a_handler(twice: Twice) -> None:
+    rows = rows_of(twice.lake, "gold.usage")
+    assert sum(row["messages"] for row in rows) == len(twice.jobs)
+    runs = [run for job in twice.jobs for run in job.runs if run.ended is not None]
+    # A cancelled run tells no duration: it is as long as from its beginning to its end.
+    busy = sum(run.us / 1e6 if run.us is not None else ((run.ended or 0) - run.started) / 1e3 for run in runs)
+    assert math.isclose(sum(row["handler_s"] for row in rows), busy, rel_tol=1e-9)
+
+
+def test_late_events_renew_their_own_partitions_and_no_others(twice: Twice) -> None:
+    manifest = twice.lake.manifest("silver.attempts")
+    renewed = manifest.changed(manifest.version - 1)
+    late_hour, last_hours = "2024-10-04T09", {key for key in manifest.partitions if key >= "2024-10-05T09"}
+    assert late_hour in renewed
+    assert renewed & last_hours
+    assert len(renewed) < len(manifest.partitions) / 2
+
+
+def test_a_build_with_nothing_new_touches_nothing(twice: Twice, spark: SparkSession) -> None:
+    before = {name: twice.lake.manifest(name).version for name in BY_NAME}
+    again = build(twice.lake, spark)
+    assert {step.state for step in again.steps} == {"unchanged"}
+    assert {name: twice.lake.manifest(name).version for name in BY_NAME} == before
+
+
+def test_a_forecast_names_arrivals_and_workers_for_each_queue_and_the_next_day(twice: Twice) -> None:
+    rows = rows_of(twice.lake, "gold.forecast")
+    assert {row["queue"] for row in rows} == {"emails", "orders", "media"}
+    assert len(rows) == 3 * 24
+    assert all(row["workers"] >= 1 for row in rows if row["arrivals"] > 1)
+
+
+def test_rows_that_cannot_be_used_are_kept_apart_whole_with_their_reason(twice: Twice) -> None:
+    rows = {row["reason"]: row["row"] for row in rows_of(twice.lake, "bronze.quarantine")}
+    assert set(rows) == {
+        "no job id", "duration_us is negative", "no event name", "attempt is not a number: 'x'",
+    }  # fmt: skip
+    assert '"id":"negative"' in rows["duration_us is negative"]
+
+
+def test_sketches_of_ten_minutes_merge_to_the_percentiles_of_the_whole(spark: SparkSession) -> None:
+    from relevo.pipeline.lake.gold.latency import latency
+    from relevo.pipeline.lake.silver.partials import sketches
+
+    runs = spark.range(100_000).select(
+        F.lit(0).alias("home"),
+        F.lit("q").alias("queue"),
+        F.lit("n").alias("name"),
+        F.timestamp_millis(F.lit(20_000 * DAY) + (F.col("id") % 10) * 60_000).alias("ended_at"),
+        F.timestamp_millis(F.lit(20_000 * DAY)).alias("started_at"),
+        F.lit(None).cast("bigint").alias("waited_ms"),
+        F.pmod(F.xxhash64("id"), F.lit(1_000_000)).cast("double").alias("ran_ms"),
+        F.lit("done").alias("outcome"),
+    )
+    none = spark.createDataFrame(
+        [], "home bigint, queue string, name string, finished_at timestamp, total_ms bigint, outcome string"
+    )
+    (day,) = latency(sketches(runs, none)).where("grain = 'day'").collect()
+    values = sorted(row["ran_ms"] for row in runs.select("ran_ms").collect())
+    for name, rank in (("p50_ms", 0.5), ("p90_ms", 0.9), ("p95_ms", 0.95), ("p99_ms", 0.99), ("p999_ms", 0.999)):
+        low, high = bisect_left(values, day[name]) / len(values), bisect_right(values, day[name]) / len(values)
+        assert low - 0.004 <= rank <= high + 0.004, f"{name} has rank {low} to {high}"
