@@ -27,6 +27,10 @@ CONTESTANTS = (
         options={"uvloop": True, "worker": {"read_count": 256}},
         one_core=True,
     ),
+    Contestant(
+        "relevo, frames of 50", "chasqui.py", ("add_bulk_500", "add_bulk_500_two", "drain"), arguments=("relevo",),
+        options={"frame": 50},
+    ),
     Contestant("relevo on Redis 7", "chasqui.py", ("drain",), arguments=("relevo",), server="redis7"),
     Contestant("relevo on Valkey", "chasqui.py", ("drain",), arguments=("relevo",), server="valkey"),
     Contestant("bullmq (Node)", "bullmq_node.mjs", (*ADDS, *BULKS, "drain_events", "delayed", "retry_storm", "latency"),

@@ -42,7 +42,10 @@ class Chasqui(AsyncioRival):
         return self.queue.add("noop", data)
 
     def add_many(self, numbers: list[dict[str, Any]]) -> Any:
-        return self.queue.add_bulk([{"name": "noop", "data": data, **self.once} for data in numbers])
+        jobs = [{"name": "noop", "data": data, **self.once} for data in numbers]
+        if "frame" in self.options:  # relevo's own: many jobs in one entry
+            return self.queue.add_bulk(jobs, frame=self.options["frame"])
+        return self.queue.add_bulk(jobs)
 
     @asynccontextmanager
     async def filled(self) -> AsyncGenerator[None]:
