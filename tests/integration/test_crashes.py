@@ -60,6 +60,27 @@ async def test_a_job_that_kills_its_worker_is_stopped_after_the_allowed_deaths(
     assert [(run.id, run.attempt) for run in runs.jobs] == [(job.id, 0)]
 
 
+async def test_of_a_frame_only_the_job_that_kills_its_worker_is_stopped(
+    redis86: Server, staff: Staff, ledger: Ledger, queue_name: str
+) -> None:
+    """It dies once in its frame, which is taken apart, and then as often as any other."""
+    queue = await staff.queue(redis86.url)
+    others = [{"name": "other", "data": None} for _ in range(3)]
+    jobs = await queue.add_bulk([{"name": "killer", "data": {"die": True}}, *others], frame=4)
+    for _ in range(3):
+        with WorkerProcess(ledger, queue_name, redis86.url, claim_min_idle_ms=IDLE_MS, concurrency=1) as process:
+            assert await process.ended() == -9
+    worker = await staff.worker(redis86.url, Runs(), claim_min_idle_ms=IDLE_MS)
+    dead = QueueKeys(queue_name).dead
+    while redis86.call("XLEN", dead) == 0:
+        await worker.stalled_detector.scanned.wait_for(timeout=20)
+    (letter,) = await queue.peek_dlq()
+    assert (letter["reason"], letter["name"]) == ("stalled", "killer")
+    ended = {mark.job_id for mark in ledger.marks() if mark.kind == "end"}
+    await worker.until(done=len(others) - len(ended))
+    assert ended <= {job.id for job in jobs[1:]}
+
+
 async def test_a_killer_is_stopped_also_when_its_worker_comes_back_under_the_same_name(
     redis86: Server, staff: Staff, ledger: Ledger, queue_name: str
 ) -> None:

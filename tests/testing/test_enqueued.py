@@ -29,6 +29,12 @@ async def test_the_call_of_a_task_is_found(relevo_queue: Queue) -> None:
     await assert_not_enqueued(relevo_queue, send, {"args": ["bob@example.org"]})
 
 
+async def test_jobs_in_a_frame_are_found_like_others(relevo_queue: Queue) -> None:
+    jobs = await relevo_queue.add_bulk([{"name": "count", "data": number} for number in range(3)], frame=3)
+    found = await assert_enqueued(relevo_queue, "count", count=3)
+    assert [(each.job.id, each.job.data) for each in found] == [(job.id, job.data) for job in jobs]
+
+
 async def test_delayed_jobs_and_jobs_in_lanes_are_in_the_queue_too(relevo_queue: Queue) -> None:
     await relevo_queue.add("later", 1, delay=timedelta(hours=2))
     for number in range(3):

@@ -13,6 +13,7 @@ from relevo.engine.tasks import Task
 from relevo.testing.inside import Inside, inside
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
+from relevo.wire.frame import decode_frame, is_frame
 from relevo.wire.notes import Notes
 from relevo.wire.payload import decode_payload
 
@@ -155,13 +156,19 @@ async def _all(within: Inside, queue: Queue) -> list[Enqueued]:
     found: list[Enqueued] = []
 
     def keep(name: str, envelope: bytes, due_in: timedelta | None = None) -> None:
-        read = Envelope.decode(envelope)
+        keep_read(name, Envelope.decode(envelope), due_in)
+
+    def keep_read(name: str, read: Envelope, due_in: timedelta | None = None) -> None:
         job = Job(read.id, name, decode_payload(read.payload), read.attempt, read.created_at_ms, queue)
         found.append(Enqueued(job, due_in, notes.get(read.id, Notes()).lane))
 
     for _, flat in entries:
         fields = pairs(flat)
-        keep(fields.get(b"n", b"").decode(), fields[b"d"])
+        if is_frame(fields[b"d"]):
+            for framed in decode_frame(fields[b"d"]):
+                keep_read(framed.name, framed.envelope)
+        else:
+            keep(fields.get(b"n", b"").decode(), fields[b"d"])
     for line in waiting:
         for member in line:
             keep(*DelayedMember.decode(member))
