@@ -33,9 +33,9 @@ CONTESTANTS = (
     ),
     Contestant("relevo on Redis 7", "chasqui.py", ("drain",), arguments=("relevo",), server="redis7"),
     Contestant("relevo on Valkey", "chasqui.py", ("drain",), arguments=("relevo",), server="valkey"),
-    Contestant("bullmq (Node)", "bullmq_node.mjs", (*ADDS, *BULKS, "drain_events", "delayed", "retry_storm", "latency"),
+    Contestant("bullmq (Node)", "bullmq_node.mjs", (*ADDS, *BULKS, "drain_events", "drain_results", "drain_5ms", *REST),
                home="bullmq-node"),
-    Contestant("bullmq (Python)", "bullmq_driver.py", (*ADDS, *BULKS, "drain_events", "delayed", "retry_storm", "latency"),
+    Contestant("bullmq (Python)", "bullmq_driver.py", (*ADDS, *BULKS, "drain_events", "drain_results", "drain_5ms", *REST),
                home="bullmq"),
     Contestant("docket", "docket_driver.py", (*ADDS, *BULKS, *DRAINS, *REST), home="pydocket"),
     Contestant("streaq", "streaq_driver.py", (*ADDS, *BULKS, *DRAINS, *REST), home="streaq"),
@@ -45,7 +45,7 @@ CONTESTANTS = (
     Contestant("dramatiq", "dramatiq_driver.py", ("add_single", *DRAINS, *REST), home="dramatiq"),
     Contestant("huey", "huey_driver.py", ("add_single", *DRAINS, *REST), home="huey"),
     Contestant("celery", "celery_driver.py", ("add_single", *DRAINS, *REST), home="celery"),
-    Contestant("rq", "rq_driver.py", ("add_single", *BULKS, "drain", "drain_results", "retry_storm", "latency"), home="rq"),
+    Contestant("rq", "rq_driver.py", ("add_single", *BULKS, *DRAINS, "retry_storm", "latency"), home="rq"),
 )  # fmt: skip
 
 
