@@ -5,6 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
+from relevo.agents.expiry_enforcer import ExpiryEnforcer
+from relevo.agents.index_auditor import IndexAuditor
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.errors import InvalidInput, NotFound, SlugTaken, WrongConsumerMode
@@ -227,3 +229,56 @@ async def test_wrong_questions_are_refused(desk: Desk) -> None:
         await desk.claim(1, "news", subscription="nobody")
     with pytest.raises(NotFound):
         await desk.office.subscriptions.delete(desk.caller, SCOPE, "news", "nobody")
+
+
+async def test_a_broadcast_that_expired_whole_is_replayed_to_all_that_have_not_settled_it(desk: Desk) -> None:
+    await news(desk, "mail", "search", dead_letter_expired=True)
+    (message_id,) = await desk.publish(1, "news", ttl_seconds=60)
+    await desk.settle("complete", await desk.claim(1, "news", subscription="search"))
+    desk.clock.turn(s=61)
+    await ExpiryEnforcer(desk.office).work()
+    replay = await desk.office.replays.start(desk.caller, SCOPE)
+    await desk.office.replays.advance(desk.caller, replay.id, 10)
+    assert await claimed_ids(desk, "search") == []
+    claimed = await desk.claim(1, "news", subscription="mail")
+    assert [each.id for each in claimed] == [message_id]
+    await desk.settle("complete", claimed)
+    assert (await desk.row(message_id))["state"] == "completed"
+
+
+async def test_a_copy_whose_subscription_is_gone_stays_a_dead_letter(desk: Desk) -> None:
+    await news(desk, "mail")
+    await desk.publish(1, "news")
+    await desk.settle("fail", await desk.claim(1, "news", subscription="mail"), dead=True)
+    await desk.office.subscriptions.delete(desk.caller, SCOPE, "news", "mail")
+    replay = await desk.office.replays.start(desk.caller, SCOPE)
+    await desk.office.replays.advance(desk.caller, replay.id, 10)
+    ended = await desk.office.replays.get(desk.caller, SCOPE, replay.id)
+    assert (ended.state, ended.done, ended.skipped) == ("done", 0, 1)
+
+
+async def test_depths_and_rows_agree_after_everything_that_happens_to_broadcasts(desk: Desk) -> None:
+    await news(desk, "mail", "search", backoff_initial_ms=0, backoff_jitter_ms=0, max_retries=2)
+    await desk.publish(12, "news")
+
+    async def worker(subscription: str) -> None:
+        while claimed := await desk.claim(3, "news", subscription=subscription):
+            for at, each in enumerate(claimed):
+                await desk.settle(("complete", "fail", "fail")[at], [each])
+
+    async def subscriber() -> None:
+        for n in range(3):
+            await desk.office.subscriptions.create(desk.caller, SCOPE, "news", f"late-{n}", after=0)
+            await worker(f"late-{n}")
+            await desk.office.subscriptions.delete(desk.caller, SCOPE, "news", f"late-{n}")
+
+    await asyncio.gather(worker("mail"), worker("search"), worker("mail"), subscriber())
+    for name in ("mail", "search"):
+        desk.clock.turn(s=1)
+        await VisibilityTimeoutEnforcer(desk.office).work()
+        await worker(name)
+    queue = await desk.office.queues.lookup(desk.caller, SCOPE, "news")
+    for each in (queue, await desk.office.queues.lookup(desk.caller, SCOPE, "_dead_letter")):
+        drift = await IndexAuditor(desk.office)._drift(each)  # pyright: ignore[reportPrivateUsage]
+        assert set(drift.values()) == {0}
+    assert (await depths_of(desk.office.database, [queue.id]))[queue.id].pending == 0

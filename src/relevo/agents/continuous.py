@@ -28,6 +28,10 @@ class Continuous(Loop):
         self._items = 0
 
     @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    @property
     def leads(self) -> bool:
         """Whether this process has the lease, and for long enough to begin a batch."""
         return time.monotonic() < self._leased - LEASE_S / 3

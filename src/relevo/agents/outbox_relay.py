@@ -33,6 +33,9 @@ from relevo.work.store.tables import outbox
 
 log = logging.getLogger("relevo.agents")
 
+_REDIS_AWAY_S = 0.5
+_LATE_ROWS = 1_000
+
 
 class Row(msgspec.Struct, frozen=True):
     """A row of the outbox."""
@@ -56,6 +59,7 @@ class OutboxRelay:
         url = office.settings.redis_url
         self.streams = None if url is None else EventStreams(url, max_len=max_len)
         self._away = False
+        self._copied_until = 0
 
     async def work(self) -> Batch:
         rows = await self._rows(only_uncopied=False)
@@ -71,7 +75,7 @@ class OutboxRelay:
             return await self._copy_meanwhile()
         if self._away:
             log.warning("events leave the outbox again")
-        self._away = False
+        self._away, self._copied_until = False, 0
         fault("relay.sent")
         await transact(self._office, lambda each: self._finish(each, rows, queues))
         return Batch(sum(len(row.events) for row in rows), more=len(rows) == self._batch)
@@ -95,8 +99,9 @@ class OutboxRelay:
         """Redis is away: `_events` gets its messages, the rows stay."""
         rows = await self._rows(only_uncopied=True)
         if not rows:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(_REDIS_AWAY_S)
             return Batch(0)
+        self._copied_until = rows[-1].id
         queues = await self._queues(rows)
         ids = [row.id for row in rows]
 
@@ -135,7 +140,9 @@ class OutboxRelay:
     async def _rows(self, *, only_uncopied: bool) -> list[Row]:
         query = select(outbox.c.id, outbox.c.copied, outbox.c.events).order_by(outbox.c.id).limit(self._batch)
         if only_uncopied:
-            query = query.where(outbox.c.copied == 0)
+            # Not from the beginning, where all is copied in a long outage. Rows that are committed late are copied with the
+            # streams in the end.
+            query = query.where(outbox.c.copied == 0, outbox.c.id > self._copied_until - _LATE_ROWS)
         async with self._office.database.connect() as connection:
             found = (await connection.execute(query)).all()
         return [Row(row.id, bool(row.copied), decode(row.events)) for row in found]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import RowMapping, bindparam, insert, select, update
+from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
 
 from relevo.work.cold_transaction import ColdTransaction
 from relevo.work.deliveries import SUBSCRIPTION
@@ -32,11 +33,16 @@ async def revive(
     is to want it done after all. A copy that a subscription could not deliver goes to that subscription alone, and stays where
     it is when the subscription is gone.
     """
+    opened: dict[str, int] = {}
     if origin.consumer_mode == "broadcast":
-        letters = await _with_deliveries(transaction, origin, letters)
+        opened = await _with_deliveries(transaction, origin, letters)
+        letters = [letter for letter in letters if letter["id"] in opened]
     if not letters:
         return 0
-    values = [_new_values(origin, letter, transaction.now, actor, replay_id) for letter in letters]
+    values = [
+        _new_values(origin, letter, transaction.now, actor, replay_id) | {"_open": opened.get(letter["id"])}
+        for letter in letters
+    ]
     m = messages.c
     await transaction.connection.execute(
         update(messages)
@@ -45,7 +51,7 @@ async def revive(
             queue_id=origin.id, origin_queue_id=None, state="pending", attempts=0, reclaims=0, replays=m.replays + 1,
             visible_at=None, claim_until=None, claim_token=None, claimed_by=None, claimed_at=None, failure_reason=None,
             finished_at=None, updated_at=transaction.now, sort_key=bindparam("_key"), expires_at=bindparam("_expires"),
-            deadline_at=bindparam("_deadline"), open_deliveries=1 if origin.consumer_mode == "broadcast" else None,
+            deadline_at=bindparam("_deadline"), open_deliveries=bindparam("_open"),
             trail=m.trail + bindparam("_line"),
         ),
         values,
@@ -89,21 +95,28 @@ def _new_values(queue: QueueRecord, letter: RowMapping, now: int, actor: str, re
 
 async def _with_deliveries(
     transaction: ColdTransaction, queue: QueueRecord, letters: Sequence[RowMapping]
-) -> list[RowMapping]:
-    """Makes the one delivery of each copy; those whose subscription is gone are left out."""
-    names = {letter["source_id"] for letter in letters if letter["source_type"] == SUBSCRIPTION}
-    s = subscriptions.c
-    query = select(s.id, s.name).where(s.queue_id == queue.id, s.name.in_(names))
-    numbers = {row.name: row.id for row in await transaction.connection.execute(query)}
-    wanted = [each for each in letters if each["source_type"] == SUBSCRIPTION and each["source_id"] in numbers]
-    if wanted:
-        rows = [
-            {
-                "subscription_id": numbers[each["source_id"]], "message_id": each["id"], "state": "pending",
-                "sort_key": each["sort_key"], "attempts": 0, "reclaims": 0, "updated_at": transaction.now,
-            }
-            for each in wanted
-        ]  # fmt: skip
-        await transaction.connection.execute(insert(deliveries), rows)
+) -> dict[str, int]:
+    """Makes the deliveries of letters of a broadcast queue: of a copy the one of its subscription, of a whole message those of
+    all subscriptions that have not settled it. Returns how many each letter has; those with none are left out."""
+    s, d, connection = subscriptions.c, deliveries.c, transaction.connection
+    ids = [letter["id"] for letter in letters]
+    numbers = {row.name: row.id for row in await connection.execute(select(s.id, s.name).where(s.queue_id == queue.id))}
+    await connection.execute(delete(deliveries).where(d.message_id.in_(ids), d.state.in_(("expired", "cancelled"))))
+    there = {
+        (row.message_id, row.subscription_id)
+        for row in await connection.execute(select(d.message_id, d.subscription_id).where(d.message_id.in_(ids)))
+    }
+    rows: list[dict[str, Any]] = [
+        {
+            "subscription_id": number, "message_id": letter["id"], "state": "pending", "sort_key": letter["sort_key"],
+            "attempts": 0, "reclaims": 0, "updated_at": transaction.now,
+        }
+        for letter in letters
+        for name, number in numbers.items()
+        if letter["source_type"] != SUBSCRIPTION or letter["source_id"] == name
+        if (letter["id"], number) not in there
+    ]  # fmt: skip
+    if rows:
+        await connection.execute(insert(deliveries), rows)
         transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + len(rows)
-    return wanted
+    return Counter(row["message_id"] for row in rows)

@@ -80,17 +80,17 @@ class Subscriptions:
             row = {"queue_id": record.id, "name": name, "from_id": from_id, "created_at": now}
             made = (await connection.execute(insert(subscriptions).values(row))).inserted_primary_key
             assert made is not None
-            waiting = 0 if after is None else await self._catch_up(transaction, record, made[0], from_id, caller)
-            if (
-                after is None
-            ):  # what is committed by now is before us; the id of a slow clock's message must not be after
+            seen, waiting = from_id, 0
+            if after is not None:
+                waiting = await self._catch_up(transaction, record, made[0], from_id, caller)
+            else:
+                # What is committed by now is before us, also what a node whose clock is ahead has minted.
                 newest = select(func.max(messages.c.id)).where(messages.c.queue_id == record.id)
                 seen = max((await connection.execute(newest)).scalar() or "", from_id)
-                await connection.execute(
-                    update(subscriptions).where(subscriptions.c.id == made[0]).values(from_id=seen)
-                )
-            self._note(transaction, caller, "create", record, name, after={"from_id": from_id, "waiting": waiting})
-            return Subscription(name=name, from_id=from_id, created_at=now, pending=waiting, delayed=0, claimed=0)
+                mine = subscriptions.c.id == made[0]
+                await connection.execute(update(subscriptions).where(mine).values(from_id=seen))
+            self._note(transaction, caller, "create", record, name, after={"from_id": seen, "waiting": waiting})
+            return Subscription(name=name, from_id=seen, created_at=now, pending=waiting, delayed=0, claimed=0)
 
         try:
             return await transact(self._office, subscribe)
@@ -177,15 +177,16 @@ class Subscriptions:
             reason = f"more than {_MOST_AT_ONCE} messages are after this point; choose a later one"
             raise InvalidInput(where="after", reason=reason)
         await bring_back(transaction, ids)
+        if transaction.dialect != "sqlite":  # nobody may end one of them between the steps below
+            await connection.execute(select(m.id).where(wanted).order_by(m.id).with_for_update())
         done = and_(wanted, m.state.in_(("completed", "failed")))
-        reopened = (await connection.execute(select(func.count()).select_from(messages).where(done))).scalar_one()
         line = trail_line(transaction.now, "reopened", caller.actor, f"subscription {number}")
-        await connection.execute(
+        reopened = await connection.execute(
             update(messages).where(done).values(
                 state="pending", open_deliveries=0, finished_at=None, updated_at=transaction.now, trail=m.trail + line
             )
         )  # fmt: skip
-        transaction.differences.moved(queue.id, None, "pending", reopened)
+        transaction.differences.moved(queue.id, None, "pending", reopened.rowcount)
         columns = [
             "subscription_id",
             "message_id",
