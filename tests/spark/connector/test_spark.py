@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relevo import Queue
-from relevo.pipeline.connector.source import RelevoSource
+from relevo.pipeline.session import log_of
 from relevo.wire.keys import QueueKeys
-from tests.servers.server import Server
+from tests.conftest import Launch
+from tests.servers.server import Redis86, Server
 from tests.spark.connector.filled import add_events, add_jobs, send
 
 
@@ -67,17 +68,17 @@ def test_filters_give_the_same_rows_pushed_down_or_not(
     spark: SparkSession, redis86: Server, queue_name: str, pushed: str
 ) -> None:
     add_events(redis86.url, queue_name, 5, ids=[f"{ms}-0" for ms in (1000, 2000, 3000, 4000, 5000)])
-    spark = spark.newSession()
-    spark.dataSource.register(RelevoSource)
+    usual = spark.conf.get("spark.sql.python.filterPushdown.enabled")
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
-    frame = events(spark, redis86.url, queue_name)
-    between = "_ts >= timestamp'1970-01-01 00:00:02' and _ts < timestamp'1970-01-01 00:00:05'"
-    assert [row["_id"] for row in frame.where(between).collect()] == ["2000-0", "3000-0", "4000-0"]
-    assert [row["_id"] for row in frame.where("e in ('active', 'drained') and n = 'mail'").collect()] == [
-        "2000-0",
-        "4000-0",
-    ]
-    assert frame.where("n = 'post'").count() == 0
+    try:
+        frame = events(spark, redis86.url, queue_name)
+        between = "_ts >= timestamp'1970-01-01 00:00:02' and _ts < timestamp'1970-01-01 00:00:05'"
+        assert [row["_id"] for row in frame.where(between).collect()] == ["2000-0", "3000-0", "4000-0"]
+        some = frame.where("e in ('active', 'drained') and n = 'mail'")
+        assert [row["_id"] for row in some.collect()] == ["2000-0", "4000-0"]
+        assert frame.where("n = 'post'").count() == 0
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", usual or "false")
 
 
 def test_what_is_available_is_ingested_once_over_many_runs(
@@ -159,21 +160,21 @@ def test_dead_letters_picked_by_sql_go_back_to_work(spark: SparkSession, redis86
 
 
 def test_a_stream_of_events_becomes_a_stream_of_jobs(
-    spark: SparkSession, server: Server, queue_name: str, tmp_path: Path
+    spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path
 ) -> None:
     for _ in range(2):
-        add_events(server.url, queue_name, 400)
+        add_events(redis86.url, queue_name, 400)
         jobs = (
-            followed(spark, server.url, queue_name)
+            followed(spark, redis86.url, queue_name)
             .where("e = 'completed'")
             .selectExpr("'thank' as name", "_id as data")
         )
         writer = jobs.writeStream.format("relevo").options(
-            url=server.url, queue=f"{queue_name}-next", dataFormat="text"
+            url=redis86.url, queue=f"{queue_name}-next", dataFormat="text"
         )
         finish(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start())
-    done = events(spark, server.url, queue_name).where("e = 'completed'").select("_id").collect()
-    found = events(spark, server.url, f"{queue_name}-next", what="stream").collect()
+    done = events(spark, redis86.url, queue_name).where("e = 'completed'").select("_id").collect()
+    found = events(spark, redis86.url, f"{queue_name}-next", what="stream").collect()
     assert Counter(json.loads(row["data"]) for row in found) == Counter(row["_id"] for row in done)
 
 
@@ -188,6 +189,30 @@ def test_wrong_uses_are_told_before_anything_runs(spark: SparkSession, redis86: 
         events(spark, redis86.url, queue_name, qeues="x")
     with pytest.raises(PySparkException, match="No Redis answers at"):
         events(spark, "redis://127.0.0.1:1", queue_name, timeoutSeconds="1").collect()
+
+
+def test_no_plan_log_or_event_holds_a_secret(
+    spark: SparkSession, launch: Launch, queue_name: str, tmp_path: Path
+) -> None:
+    server, secret = launch(Redis86), "sesame-4711"
+    server.call("ACL", "SETUSER", "spark", "on", f">{secret}", "~*", "+@all")
+    url = server.url.replace("redis://", f"redis://spark:{secret}@")
+    add_events(url, queue_name, 10)
+    frame = events(spark, url, queue_name).where("e = 'active'").selectExpr("'x' as name")
+    frame.write.format("relevo").options(url=url, queue=f"{queue_name}-next").mode("append").save()
+    stream = followed(spark, url, queue_name).selectExpr("'x' as name")
+    writer = stream.writeStream.format("relevo").options(url=url, queue=f"{queue_name}-next")
+    query = finish(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start())
+    wrong = events(spark, f"redis://spark:{secret}@127.0.0.1:1", queue_name, timeoutSeconds="1")
+    with pytest.raises(PySparkException, match="No Redis answers") as caught:
+        wrong.collect()
+    logs = [log_of(spark), *tmp_path.rglob("*"), *Path(str(spark.conf.get("spark.eventLog.dir"))).rglob("*")]
+    written = b"".join(file.read_bytes() for file in logs if file.is_file())
+    assert queue_name.encode() in written  # the offsets, at least: we looked where something is
+    plans = str(cast("Any", frame)._jdf.queryExecution().toString())
+    assert "relevo" in plans
+    assert secret not in plans + str(query.lastProgress) + str(caught.value)
+    assert secret.encode() not in written
 
 
 def test_text_that_is_no_json_is_named_by_its_row(spark: SparkSession, redis86: Server, queue_name: str) -> None:

@@ -10,8 +10,10 @@ from html import escape
 
 from relevo.pipeline.report.figures import Series
 
-WIDTH, HEIGHT = 760, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 12, 26
+NARROW, WIDE, HEIGHT = 540, 1120, 220
+"""Drawn as wide as they are shown on a desk, so that letters are as large as the rest of the page's."""
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 26
 _DAY_MS = 86_400_000
 
 
@@ -25,32 +27,36 @@ def chart(
     area: bool = False,
     logarithmic: bool = False,
     limit: tuple[float, str] | None = None,
+    width: int = NARROW,
 ) -> str:
     """One chart. `kinds` are the style classes of the series, in order; `limit` is a line across, with its words."""
     values = [value for line in series for value in line.values if value is not None]
     if not times or not values:
         return f'<figure class="chart empty"><figcaption>{escape(title)}</figcaption><p>No data yet.</p></figure>'
-    high = max(max(values), limit[0] if limit else 0.0)
+    high = max([limit[0] if limit else 0.0, *values])
     axis = _Logarithmic(values, high) if logarithmic and high > 0 else _Linear(high)
-    x = _across(times)
-    drawn = [_grid(axis, unit), _clock(times, x)]
+    x = _across(times, width)
+    drawn = [_grid(axis, unit, width), _clock(times, x, width)]
     if limit is not None:
         at = axis.y(limit[0])
-        drawn.append(f'<line class="limit" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        drawn.append(
-            f'<text class="limit" x="{WIDTH - _RIGHT}" y="{at - 4:.1f}" text-anchor="end">{escape(limit[1])}</text>'
-        )
+        drawn.append(f'<line class="limit" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        drawn.append(f'<text class="limit" x="{_LEFT + 6}" y="{at - 5:.1f}">{escape(limit[1])}</text>')
     for line, kind in zip(series, kinds, strict=False):
         drawn.append(_line(line, kind, x, axis, filled=area and line is series[0]))
     legend = "".join(
         f'<span class="{kind}"><i></i>{escape(line.name or "(no name)")}</span>'
         for line, kind in zip(series, kinds, strict=False)
     )
-    readings = {"t": list(times), "s": [[line.name or "(no name)", *_short(line.values)] for line in series], "u": unit}
+    readings = {
+        "t": list(times),
+        "s": [[line.name or "(no name)", *_short(line.values)] for line in series],
+        "u": unit,
+        "w": width,
+    }
     return (
         f'<figure class="chart" data-readings="{escape(json.dumps(readings, separators=(",", ":")))}">'
         f"<figcaption>{escape(title)}<span class='legend'>{legend}</span></figcaption>"
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(drawn)}'
+        f'<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(drawn)}'
         f'<line class="cursor" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}" x1="-9" x2="-9"/></svg><output></output></figure>'
     )
 
@@ -86,7 +92,9 @@ class _Logarithmic:
         return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * place
 
     def ticks(self) -> list[float]:
-        return [10.0**power for power in range(self.low, self.top + 1)]
+        steps = (1, 2, 5) if self.top - self.low <= 2 else (1,)
+        ticks = [step * 10.0**power for power in range(self.low, self.top) for step in steps]
+        return [*ticks, 10.0**self.top]
 
 
 def nice(value: float) -> float:
@@ -116,25 +124,25 @@ def said(value: float, unit: str = "") -> str:
     return f"{value:.3g}{unit and ' ' + unit}"
 
 
-def _across(times: Sequence[int]) -> list[float]:
+def _across(times: Sequence[int], width: int) -> list[float]:
     span = max(1, times[-1] - times[0])
-    return [_LEFT + (WIDTH - _LEFT - _RIGHT) * (at - times[0]) / span for at in times]
+    return [_LEFT + (width - _LEFT - _RIGHT) * (at - times[0]) / span for at in times]
 
 
-def _grid(axis: _Linear | _Logarithmic, unit: str) -> str:
+def _grid(axis: _Linear | _Logarithmic, unit: str, width: int) -> str:
     parts: list[str] = []
     for tick in axis.ticks():
         y = axis.y(tick)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(
             f'<text class="axis" x="{_LEFT - 8}" y="{y + 3.5:.1f}" text-anchor="end">{said(tick, unit)}</text>'
         )
     return "".join(parts)
 
 
-def _clock(times: Sequence[int], x: Sequence[float]) -> str:
+def _clock(times: Sequence[int], x: Sequence[float], width: int) -> str:
     """Five or six labels: hours within two days, dates beyond; the date stands where a day begins."""
-    every = max(1, math.ceil(len(times) / 6))
+    every = max(1, math.ceil(len(times) / (width / 95)))
     long = times[-1] - times[0] > 2 * _DAY_MS
     parts: list[str] = []
     day = ""

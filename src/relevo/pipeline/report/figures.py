@@ -108,7 +108,7 @@ def figures(lake: Lake, *, queues: Iterable[str] = (), days: int = 7) -> Figures
         forecast=_expected(outlook, forecast_times),
         forecast_times=forecast_times,
         outlook=_needs(outlook),
-        anomalies=sorted(rows("gold.anomalies", "minute"), key=lambda row: -row["ms"])[:20],
+        anomalies=sorted(rows("gold.anomalies", "minute"), key=lambda row: -row["ms"])[:_MOST_CLUSTERS],
         versions={name: lake.manifest(name).version for name in _READ},
     )
 

@@ -9,7 +9,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from relevo.pipeline.report.charts import bar, chart, said
+from relevo.pipeline.report.charts import WIDE, bar, chart, said
 from relevo.pipeline.report.figures import Figures, Row, share
 
 _LINES = ("k1", "k5", "k6", "k3", "k2", "k4")
@@ -107,7 +107,7 @@ def _failures(figures: Figures) -> str:
     rows = [
         [
             f"<code>{escape(row['reason'])}</code><small>{escape(_cut(row['example'] or ''))}</small>",
-            _job(row),
+            escape(row["queue"]),
             f'<span class="tag {"bad" if row["kind"] == "dead" else "warn"}">{row["kind"]}</span>',
             _n(said(row["count"])),
             f"{bar(row['share'], 'k4')}{_percent(row['share'])}",
@@ -116,7 +116,7 @@ def _failures(figures: Figures) -> str:
         ]
         for row in figures.failures
     ]
-    headings = ["reason, and an example", "job", "", _n("count"), "share of the queue's", "first", "last"]
+    headings = ["reason, and an example", "queue", "", _n("count"), "share of the queue's", "first", "last"]
     words = "Reasons that differ only in numbers, ids, names and addresses are one line."
     return f"<h2>Failures</h2><p>{words}</p>{_table(headings, rows, 'Nothing has failed.')}"
 
@@ -137,7 +137,7 @@ def _slo(figures: Figures) -> str:
             burn(row["burn_1h"]),
             burn(row["burn_6h"]),
             burn(row["burn_3d"]),
-            f"{bar(row['budget_left_3d'] or 0, 'k2')}{_percent(row['budget_left_3d'])}",
+            _budget(row["budget_left_3d"]),
         ]
         for row in figures.slo
     ]
@@ -151,10 +151,18 @@ def _slo(figures: Figures) -> str:
         _n("burn 3 d"),
         "budget left",
     ]
-    lines = chart("Burn over the last hour", figures.burn_times, figures.burn, kinds=_LINES, limit=(1.0, "budget"))
+    lines = chart(
+        "Burn over the last hour", figures.burn_times, figures.burn, kinds=_LINES, limit=(1.0, "budget"), width=WIDE
+    )
     words = "A burn of 1 uses up the error budget exactly in its time; above 14 someone should be woken."
     table = _table(headings, rows, "No job has ended yet.")
     return f"<h2>Objectives</h2><p>{words}</p><div class='stack'>{lines}{table}</div>"
+
+
+def _budget(left: float | None) -> str:
+    if left is not None and left < 0:
+        return f"{bar(0)}<span class='tag bad'>spent</span>"
+    return f"{bar(left or 0, 'k2')}{_percent(left)}"
 
 
 def _usage(figures: Figures) -> str:
@@ -177,7 +185,11 @@ def _usage(figures: Figures) -> str:
 
 def _forecast(figures: Figures) -> str:
     lines = chart(
-        "Arrivals an hour, and backlog, expected", figures.forecast_times, figures.forecast, kinds=("k1", "k6", "k3")
+        "Arrivals an hour, and backlog, expected",
+        figures.forecast_times,
+        figures.forecast,
+        kinds=("k1", "k6", "k3"),
+        width=WIDE,
     )
     rows = [
         [

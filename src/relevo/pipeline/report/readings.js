@@ -6,7 +6,7 @@ const label = () => { button.textContent = dark() ? "Light" : "Dark"; };
 button.addEventListener("click", () => { root.dataset.mode = dark() ? "light" : "dark"; label(); });
 label();
 
-const LEFT = 56, WIDTH = 760, RIGHT = 14;
+const LEFT = 52, RIGHT = 12;
 const clock = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
 const scales = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"]];
 function said(value, unit) {
@@ -18,7 +18,7 @@ function said(value, unit) {
   return value.toLocaleString("en-GB", { maximumFractionDigits: 2 }) + (unit ? ` ${unit}` : "");
 }
 for (const chart of document.querySelectorAll("figure[data-readings]")) {
-  const { t: times, s: series, u: unit } = JSON.parse(chart.dataset.readings);
+  const { t: times, s: series, u: unit, w: WIDTH } = JSON.parse(chart.dataset.readings);
   const svg = chart.querySelector("svg"), cursor = chart.querySelector(".cursor"), output = chart.querySelector("output");
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();

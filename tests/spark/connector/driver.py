@@ -1,0 +1,67 @@
+"""A Spark driver in a process of its own, to be killed, or to work on a cluster: `python -m tests.spark.connector.driver`."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from relevo.pipeline.session import session
+
+
+def ingest_and_feed(url: str, queue: str, folder: Path) -> None:
+    """Two streaming queries at once, until all is done: events to a table, and events to jobs."""
+    spark = session("local[2]", log=folder / "spark.log", settings={"spark.driver.memory": "1g"})
+    source = spark.readStream.format("relevo").options(
+        url=url, queues=queue, maxRowsPerTrigger="3000", rowsPerPartition="1200"
+    )
+    table = source.load().writeStream.format("parquet").option("checkpointLocation", str(folder / "ingested"))
+    jobs = source.load().selectExpr("'thank' as name", "_id as data").writeStream.format("relevo")
+    jobs = jobs.options(url=url, queue=f"{queue}-next", dataFormat="text").option(
+        "checkpointLocation", str(folder / "fed")
+    )
+    queries = [
+        table.trigger(availableNow=True).start(str(folder / "table")),
+        jobs.trigger(availableNow=True).start(),
+    ]
+    sys.stdout.write("running\n")
+    sys.stdout.flush()
+    for query in queries:
+        query.awaitTermination()
+    sys.stdout.write("done\n")
+    sys.stdout.flush()
+    spark.stop()
+
+
+def on_a_cluster(url: str, queue: str, folder: Path, master: str) -> None:
+    """Reads, writes a table and feeds a queue on executors elsewhere; tells what it saw as JSON."""
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "700m",
+        "spark.cores.max": "2",
+        "spark.executor.cores": "1",
+    }
+    spark = session(master, log=folder / "spark.log", settings=settings)
+    frame = spark.read.format("relevo").options(url=url, queues=queue, rowsPerPartition="1000").load()
+    frame.write.parquet(str(folder / "table"))
+    jobs = frame.selectExpr("'thank' as name", "_id as data").write.format("relevo").mode("append")
+    jobs.options(url=url, queue=f"{queue}-next", dataFormat="text").save()
+
+    def where(_: Any) -> list[tuple[int, str]]:
+        import relevo
+
+        return [(os.getppid(), relevo.__file__)]
+
+    seen = spark.sparkContext.parallelize(range(40), 40).mapPartitions(where).distinct().collect()
+    ids = [row["_id"] for row in spark.read.parquet(str(folder / "table")).collect()]
+    sys.stdout.write(json.dumps({"partitions": frame.rdd.getNumPartitions(), "ids": ids, "seen": seen}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    url, queue, folder, *master = sys.argv[1:]
+    if master:
+        on_a_cluster(url, queue, Path(folder), master[0])
+    else:
+        ingest_and_feed(url, queue, Path(folder))

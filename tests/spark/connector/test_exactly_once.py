@@ -1,0 +1,72 @@
+"""The driver killed with SIGKILL at any moment: every event once in the table, every row once in the queue."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from relevo.wire.envelope import Envelope
+from relevo.wire.keys import QueueKeys
+from relevo.wire.payload import decode_payload
+from tests.conftest import Launch
+from tests.servers.server import Redis7, Redis86, Server
+from tests.spark.connector.filled import add_events, send
+
+
+def killed_rounds(spark: SparkSession, server: Server, queue: str, folder: Path, *, events: int, rounds: int) -> None:
+    ids = add_events(server.url, queue, events)
+    for round_ in range(rounds + 1):
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.connector.driver", server.url, queue, str(folder)],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # its JVM and the Python workers die with it
+        )
+        assert driver.stdout is not None
+        try:
+            assert driver.stdout.readline() == "running\n", (folder / "spark.log").read_text()[-3000:]
+            if round_ < rounds:
+                time.sleep(random.uniform(0.5, 6))
+            else:
+                assert driver.stdout.readline() == "done\n", (folder / "spark.log").read_text()[-3000:]
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+            driver.stdout.close()
+    found = [row["_id"] for row in spark.read.parquet(str(folder / "table")).select("_id").collect()]
+    assert Counter(found) == Counter(ids)
+    assert Counter(fed(server, f"{queue}-next")) == Counter(ids)
+
+
+def fed(server: Server, queue: str) -> list[str]:
+    key, after, found = QueueKeys(queue).stream, "-", list[str]()
+    while True:
+        (page,) = send(server.url, key, [("XRANGE", key, after, "+", "COUNT", 5000)])
+        assert isinstance(page, list)
+        found += [decode_payload(Envelope.decode(entry[1][1]).payload) for entry in page]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if not page:
+            return found
+        after = f"({page[-1][0].decode()}"  # pyright: ignore[reportUnknownMemberType]
+
+
+@pytest.mark.timeout(300)
+def test_a_driver_killed_twice_loses_and_doubles_nothing(
+    spark: SparkSession, launch: Launch, queue_name: str, tmp_path: Path
+) -> None:
+    killed_rounds(spark, launch(Redis86), queue_name, tmp_path, events=20_000, rounds=2)
+
+
+@pytest.mark.scale
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", [Redis86, Redis7], ids=["redis86", "redis7"])
+def test_a_driver_killed_twenty_times_loses_and_doubles_nothing(
+    spark: SparkSession, launch: Launch, queue_name: str, tmp_path: Path, kind: type[Redis86 | Redis7]
+) -> None:
+    killed_rounds(spark, launch(kind), queue_name, tmp_path, events=200_000, rounds=20)
