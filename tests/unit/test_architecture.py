@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "work": {"engine", "broker", "wire", "errors"},
     "agents": {"work", "engine", "broker", "wire", "errors"},
     "api": {"agents", "work", "engine", "broker", "wire", "errors"},
+    "client": {"errors"},  # talks HTTP: needs nothing of what it talks to
     "console": {"api", "work", "engine", "broker", "wire", "errors"},
     "pipeline": {"work.store", "broker.address", "wire", "errors"},  # the same URLs as the engine, sockets of its own
     "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra

@@ -1,0 +1,126 @@
+"""One call as data: where it goes, what it sends, what comes back, and whether it may be sent again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from relevo import errors
+from relevo.client.types import Page
+from relevo.errors import ServiceUnreachable, WorkError
+
+T = TypeVar("T")
+
+RETRIED_STATUSES = frozenset({502, 503, 504})
+BY_CODE: dict[str, type[WorkError]] = {
+    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, WorkError)
+}
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request. `safe`: sending it twice does what sending it once does."""
+
+    method: str
+    path: str
+    returns: Any
+    body: Any = None
+    question: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    safe: bool = True
+    paged: bool = False
+    waits_s: float = 0.0
+    """How long the server may take on purpose (a long poll)."""
+
+    def content(self) -> bytes | None:
+        return None if self.body is None else msgspec.json.encode(self.body)
+
+    def params(self) -> httpx.QueryParams | None:
+        pairs: list[tuple[str, str | int | float | bool | None]] = []
+        for name, value in self.question.items():
+            if isinstance(value, Mapping):
+                labels = cast("Mapping[str, str]", value)
+                pairs += [(name, f"{label}={each}") for label, each in labels.items()]
+            elif value is not None:
+                pairs.append((name, str(value).lower() if isinstance(value, bool) else str(value)))
+        return httpx.QueryParams(pairs) if pairs else None
+
+    def read(self, response: httpx.Response) -> T:
+        """The answer's data as its type, or the error of its problem document."""
+        if not response.is_success:
+            raise problem_in(response)
+        if self.returns is None:
+            return None  # pyright: ignore[reportReturnType] - a Call[None]
+        try:
+            data = msgspec.json.decode(response.content, type=_envelope(self.returns))
+        except msgspec.MsgspecError as error:
+            raise unknown_answer(response, str(error)) from None
+        return Page(data.data, data.meta.next_cursor) if self.paged else data.data  # pyright: ignore[reportReturnType]
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What goes with every answer."""
+
+    request_id: str = ""
+    next_cursor: str | None = None
+
+
+_envelopes: dict[Any, Any] = {}
+
+
+def _envelope(kind: Any) -> Any:
+    made = _envelopes.get(kind)
+    if made is None:
+        made = _envelopes[kind] = msgspec.defstruct("Envelope", [("data", kind), ("meta", Meta)])
+    return made
+
+
+def problem_in(response: httpx.Response) -> WorkError:
+    """The error a problem document stands for: its class by its code, its message as the server wrote it."""
+    try:
+        told = response.json()
+        code, detail, request_id = str(told["code"]), str(told["detail"]), str(told.get("request_id", ""))
+    except (ValueError, KeyError, TypeError):
+        return unknown_answer(response, "it is no problem document")
+    return told_error(code, detail, request_id, response.status_code)
+
+
+def told_error(code: str, detail: str, request_id: str = "", status: int = 0) -> WorkError:
+    kind = BY_CODE.get(code, WorkError)
+    error = kind.__new__(kind)
+    fields: dict[str, object] = {"detail": detail, "request_id": request_id, "http_status": status or kind.status}
+    error.fields = fields
+    RuntimeError.__init__(error, detail)
+    return error
+
+
+def unknown_answer(response: httpx.Response, reason: str) -> WorkError:
+    detail = f"The answer {response.status_code} of {response.request.url} cannot be read: {reason}."
+    return told_error("INTERNAL", detail, status=response.status_code)
+
+
+def unreachable(url: str, error: Exception) -> ServiceUnreachable:
+    return ServiceUnreachable(url=url, reason=str(error) or type(error).__name__)
+
+
+def may_retry(call: Call[Any], error: Exception | None, response: httpx.Response | None) -> bool:
+    """A connection that was never made changed nothing; one that broke may have, so only what is safe is sent again."""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+        return True
+    if error is not None:
+        return call.safe
+    return response is not None and response.status_code in RETRIED_STATUSES and call.safe
+
+
+def pause_s(attempt: int) -> float:
+    """Half to full of 0.1 s, doubled with each attempt up to 5 s."""
+    return min(0.1 * 2**attempt, 5.0) * random.uniform(0.5, 1.0)
+
+
+def slug(text: str) -> str:
+    return quote(text, safe="")

@@ -1,0 +1,27 @@
+"""Fixtures of the client's tests: a served room, and clients that hold its key."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from relevo.client import AsyncClient
+from tests.api.room import EmptyDatabase, Room, served
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> EmptyDatabase:
+    return EmptyDatabase(tmp_path_factory.mktemp("migrated"))
+
+
+@pytest.fixture
+async def room(empty_database: EmptyDatabase, tmp_path: Path) -> AsyncGenerator[Room]:
+    """A served room on SQLite with the scope `billing` and the queue `invoices`; agents run, as they do by default."""
+    async with served(await empty_database.copy_to(tmp_path / "work.db"), agents=True) as room:
+        yield room
+
+
+@pytest.fixture
+async def client(room: Room) -> AsyncGenerator[AsyncClient]:
+    async with AsyncClient(room.service.url, key=room.key) as client:
+        yield client

@@ -1,0 +1,207 @@
+"""The consumer loop: it settles, keeps its claims alive, and ends in order."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from relevo.client import AsyncClient, Claimed, Consumer, Fail, Release
+from relevo.errors import NotFound
+from tests.api.room import QUEUE, Room
+from tests.patience import forever
+
+
+class Seen:
+    """Notes what a handler saw, and lets tests wait for it."""
+
+    def __init__(self) -> None:
+        self.messages: list[Claimed] = []
+        self._changed = asyncio.Condition()
+
+    async def note(self, message: Claimed) -> None:
+        async with self._changed:
+            self.messages.append(message)
+            self._changed.notify_all()
+
+    async def wait_for(self, count: int) -> None:
+        async with self._changed, asyncio.timeout(40):
+            await self._changed.wait_for(lambda: len(self.messages) >= count)
+
+
+async def _end(consumer: Consumer, running: asyncio.Task[None]) -> None:
+    consumer.stop()
+    async with asyncio.timeout(40):
+        await running
+
+
+async def test_what_a_handler_returns_is_the_result_and_all_are_worked_on_once(client: AsyncClient) -> None:
+    await client.publish_batch("billing", "invoices", [{"body": n} for n in range(50)])
+    seen = Seen()
+
+    async def double(message: Claimed) -> int:
+        await seen.note(message)
+        return message.body * 2
+
+    consumer = Consumer(client, "billing", "invoices", double, concurrency=8)
+    running = asyncio.create_task(consumer.run())
+    await seen.wait_for(50)
+    await _end(consumer, running)
+    done = (await client.search("billing", state="completed")).items
+    assert sorted(message.result for message in done) == [2 * n for n in range(50)]
+    assert len(seen.messages) == consumer.settled == 50
+
+
+async def test_a_handler_that_raises_fails_its_message_with_the_reason(client: AsyncClient) -> None:
+    await client.change_queue("billing", "invoices", backoff_initial_ms=60_000)
+    for n in range(4):
+        await client.publish("billing", "invoices", n)
+    seen = Seen()
+
+    async def pick(message: Claimed) -> object:
+        await seen.note(message)
+        if message.body == 0:
+            raise ValueError("no good")
+        if message.body == 1:
+            raise Fail("never", dead=True)
+        if message.body == 2 and message.attempts == 1 and len(seen.messages) <= 4:
+            raise Release
+        return object() if message.body == 3 else None
+
+    consumer = Consumer(client, "billing", "invoices", pick, concurrency=1)
+    running = asyncio.create_task(consumer.run())
+    await seen.wait_for(5)
+    await _end(consumer, running)
+    states = {message.body: message for message in (await client.search("billing")).items}
+    assert (states[0].state, states[0].failure_reason) == ("delayed", "ValueError: no good")
+    assert (states[1].state, states[1].failure_reason) == ("dead", "never")
+    assert (states[2].state, states[2].attempts) == ("completed", 1)
+    assert states[3].state == "delayed"
+
+
+async def test_a_handler_longer_than_the_visibility_timeout_runs_once(client: AsyncClient) -> None:
+    await client.change_queue("billing", "invoices", visibility_timeout_s=2)
+    await client.publish("billing", "invoices", 1)
+    seen = Seen()
+
+    async def slow(message: Claimed) -> None:
+        await seen.note(message)
+        await asyncio.sleep(5)  # longer than the claim, several extensions
+
+    consumer = Consumer(client, "billing", "invoices", slow, concurrency=2)
+    running = asyncio.create_task(consumer.run())
+    await seen.wait_for(1)
+    await _end(consumer, running)
+    (message,) = (await client.search("billing")).items
+    assert (message.state, message.attempts, message.reclaims, len(seen.messages)) == ("completed", 1, 0, 1)
+
+
+async def test_a_message_published_while_it_waits_arrives_at_once(client: AsyncClient) -> None:
+    seen = Seen()
+    consumer = Consumer(client, "billing", "invoices", seen.note, wait_s=30)
+    running = asyncio.create_task(consumer.run())
+    await client.publish("billing", "invoices", 1)
+    await seen.wait_for(1)
+    await _end(consumer, running)
+
+
+async def test_a_claim_that_was_taken_over_cancels_its_handler_and_changes_nothing(client: AsyncClient) -> None:
+    await client.change_queue("billing", "invoices", visibility_timeout_s=2)
+    await client.publish("billing", "invoices", 1)
+    seen, cancelled = Seen(), asyncio.Event()
+
+    async def stuck(message: Claimed) -> None:
+        await seen.note(message)
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    consumer = Consumer(client, "billing", "invoices", stuck, concurrency=1)
+    running = asyncio.create_task(consumer.run())
+    await seen.wait_for(1)
+    await client.release("billing", seen.messages[0])  # as if the claim had ended and somebody else had it
+    (other,) = await client.claim("billing", "invoices", wait_s=5)
+    async with asyncio.timeout(30):
+        await cancelled.wait()
+    consumer.stop()
+    consumer.stop()
+    async with asyncio.timeout(40):
+        await running
+    assert (await client.complete("billing", other, "theirs")).state == "completed"
+
+
+async def test_a_second_stop_gives_messages_back(client: AsyncClient) -> None:
+    published = await client.publish("billing", "invoices", 1)
+    seen = Seen()
+
+    async def stuck(message: Claimed) -> None:
+        await seen.note(message)
+        await forever()
+
+    consumer = Consumer(client, "billing", "invoices", stuck)
+    running = asyncio.create_task(consumer.run())
+    await seen.wait_for(1)
+    consumer.stop()
+    await _end(consumer, running)
+    message = await client.message("billing", published.id)
+    assert (message.state, message.attempts) == ("pending", 0)
+
+
+async def test_a_waiting_claim_of_a_worker_that_hung_up_takes_nothing(room: Room, client: AsyncClient) -> None:
+    consumer = Consumer(client, "billing", "invoices", lambda _: None, wait_s=50)
+    running = asyncio.create_task(consumer.run())
+    while not room.office.wakeups._waiting:  # pyright: ignore[reportPrivateUsage]  # noqa: ASYNC110 - until its claim waits
+        await asyncio.sleep(0.01)
+    await _end(consumer, running)
+    while room.office.wakeups._waiting:  # pyright: ignore[reportPrivateUsage]  # noqa: ASYNC110 - until the server knows
+        await asyncio.sleep(0.01)
+    published = await room.publish()
+    assert await room.state(published) == "pending"
+    assert [each["id"] for each in await room.claim()] == [published]
+
+
+async def test_a_queue_that_is_not_there_ends_the_consumer(client: AsyncClient) -> None:
+    with pytest.raises(NotFound):
+        await client.consume("billing", "nope", lambda _: None)
+
+
+PROGRAM = """
+import sys, time
+from relevo.client import Client
+
+def handle(message):
+    print("begun", message.body, flush=True)
+    time.sleep(1.0)
+    print("ended", message.body, flush=True)
+    return message.body
+
+Client(sys.argv[1], key=sys.argv[2]).consume("billing", "invoices", handle, concurrency=2)
+print("drained", flush=True)
+"""
+
+
+async def test_sigterm_lets_handlers_finish_and_claims_no_more(room: Room, tmp_path: Path) -> None:
+    for n in range(5):
+        await room.publish(body=n)
+    program = tmp_path / "consumer.py"
+    program.write_text(PROGRAM)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), room.service.url, room.key, stdout=asyncio.subprocess.PIPE, env=dict(os.environ)
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(50):
+        first = await process.stdout.readline()
+        assert first.startswith(b"begun")
+        process.send_signal(signal.SIGTERM)
+        rest = (await process.stdout.read()).decode().splitlines()
+        assert await process.wait() == 0
+    assert rest[-1] == "drained"
+    begun = 1 + sum(line.startswith("begun") for line in rest)
+    queue = await room.do("GET", QUEUE)
+    assert queue["depth_claimed"] == 0
+    assert queue["depth_pending"] == 5 - begun
+    assert sum(line.startswith("ended") for line in rest) == begun
