@@ -158,7 +158,7 @@ class Runner:
         """Runs one job after the other. One coroutine for all of it, and one look at the clock a job: at these rates a call
         more is felt. What is rare is done elsewhere."""
         line, running, verdicts, handler, spans = self._line, self.running, self._verdicts, self._handler, self._spans
-        me = asyncio.current_task()
+        me, outcomes, settle = asyncio.current_task(), verdicts.outcomes, verdicts.settler.done
         QUEUE.set(self._keys.queue)
         self._coming, now = False, clock()
         while not self._stopping:
@@ -173,8 +173,6 @@ class Runner:
             if self.cancelled and await self._was_cancelled(delivery):
                 now = clock()
                 continue
-            if verdicts.tells:
-                verdicts.started(delivery)
             notes, result = delivery.notes, b""
             traced = spans.always if notes is None else spans.wanted(notes)
             delivery.slot, delivery.started = me, now
@@ -193,7 +191,10 @@ class Runner:
             else:
                 now = clock()
                 if delivery.ended_by is None:
-                    verdicts.done(delivery, result, now - delivery.started)
+                    if verdicts.tells or outcomes.listened:
+                        verdicts.done(delivery, result, now - delivery.started)
+                    else:
+                        settle(delivery, result)
                 else:  # the handler would not stop: what it returned no longer counts
                     self._ended(delivery, delivery.ended_by, now - delivery.started)
             delivery.slot = None
@@ -236,6 +237,8 @@ class Runner:
         ):
             verdicts.exhausted(delivery)
             return None
+        if verdicts.tells and not self.cancelled:  # otherwise `_was_cancelled` tells, once it knows
+            verdicts.started(delivery)
         notes = delivery.notes
         flow = None if notes is None else notes.flow
         return Job(envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self.reports, flow)
@@ -243,6 +246,7 @@ class Runner:
     async def _was_cancelled(self, delivery: Delivery) -> bool:
         # Asked again: the id may have been used anew since the marks were last looked at.
         if delivery.envelope.id not in self.cancelled or not await self.is_marked(delivery.envelope.id):
+            self._verdicts.started(delivery)
             return False
         self._verdicts.cancelled(delivery, self._forget(delivery.envelope.id), 0.0)
         return True

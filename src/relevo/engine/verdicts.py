@@ -35,7 +35,7 @@ class Verdicts:
         self.outcomes: Signal[Outcome] = Signal()
         self.tells = events.enabled
         self.max_attempts = max_attempts
-        self._settler = settler
+        self.settler = settler
         self._log = events
         self._retry_defaults = retry
 
@@ -46,14 +46,14 @@ class Verdicts:
     def started(self, delivery: Delivery) -> None:
         if self.tells:
             envelope = delivery.envelope
-            self._settler.event(self._log.active(envelope.id, delivery.name, envelope.attempt + 1))
+            self.settler.event(self._log.active(envelope.id, delivery.name, envelope.attempt + 1))
 
     def done(self, delivery: Delivery, result: bytes, duration: float) -> None:
         if self.tells:
             envelope = delivery.envelope
             packed = self._log.completed(envelope.id, delivery.name, envelope.attempt + 1, int(duration * 1e6))
-            self._settler.event(packed, delivery.frame)
-        self._settler.done(delivery, result)
+            self.settler.event(packed, delivery.frame)
+        self.settler.done(delivery, result)
         if self.outcomes.listened:
             self._tell("ok", delivery, duration)
 
@@ -66,7 +66,7 @@ class Verdicts:
             log.debug("job %s (%s) failed, attempt %d: %s", envelope.id, name, attempt, reason)
         if self.tells:
             packed = self._log.failed(envelope.id, name, attempt, reason, int(duration * 1e6))
-            self._settler.event(packed, delivery.frame)
+            self.settler.event(packed, delivery.frame)
         if unrecoverable:
             self._bury(delivery, Reason.UNRECOVERABLE, reason)
         elif attempt >= self.attempts_allowed(delivery):
@@ -76,25 +76,25 @@ class Verdicts:
             defaults = self._retry_defaults
             wait_ms = defaults.wait_ms(attempt) if backoff is None else backoff.wait_ms(attempt, defaults)
             member = DelayedMember(name, envelope.with_attempt(attempt).encode()).encode()
-            self._settler.retry(delivery, wait_ms, member)
+            self.settler.retry(delivery, wait_ms, member)
         if self.outcomes.listened:
             self._tell("unrecoverable" if unrecoverable else "error", delivery, duration)
 
     def parked(self, delivery: Delivery, limited: RateLimited, duration: float) -> None:
         envelope, name = delivery.envelope, delivery.name
-        self._settler.park(delivery, limited.wait_ms, DelayedMember(name, envelope.encode()).encode())
+        self.settler.park(delivery, limited.wait_ms, DelayedMember(name, envelope.encode()).encode())
         if self._log.enabled:
-            self._settler.event(self._log.event("rate-limited", envelope.id, name, wait_ms=limited.wait_ms))
+            self.settler.event(self._log.event("rate-limited", envelope.id, name, wait_ms=limited.wait_ms))
         self._tell("parked", delivery, duration)
 
     def cancelled(self, delivery: Delivery, forget: bytes, duration: float) -> None:
         """`forget` is the packed command that takes the mark away, now that it has done its work."""
-        self._settler.done(delivery, b"", cancelled=True)
-        self._settler.event(forget)
+        self.settler.done(delivery, b"", cancelled=True)
+        self.settler.event(forget)
         if self._log.enabled:
             envelope = delivery.envelope
             packed = self._log.event("cancelled", envelope.id, delivery.name, attempt=envelope.attempt + 1)
-            self._settler.event(packed)
+            self.settler.event(packed)
         self._tell("cancelled", delivery, duration)
 
     def undecodable(self, delivery: Delivery, reason: str) -> None:
@@ -109,7 +109,7 @@ class Verdicts:
     def _bury(self, delivery: Delivery, reason: Reason, detail: str, attempt: int | None = None) -> None:
         envelope = delivery.envelope
         letter = DeadLetterFields(envelope.encode(), delivery.name, delivery.entry_id.decode(), reason, detail)
-        self._settler.bury(delivery, letter, envelope.attempt + 1 if attempt is None else attempt)
+        self.settler.bury(delivery, letter, envelope.attempt + 1 if attempt is None else attempt)
 
     def _tell(self, kind: str, delivery: Delivery, duration: float) -> None:
         envelope = delivery.envelope
