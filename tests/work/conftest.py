@@ -56,7 +56,7 @@ async def open_office(lane: Lane, clock: Clock) -> AsyncGenerator[OpenOffice]:
 
     async def open_one(**settings: Any) -> Office:
         redis_url = None if lane.redis is None else lane.redis.url
-        chosen = {"claim_path": lane.path, "redis_url": redis_url, "poll_s": 0.1} | settings
+        chosen: dict[str, Any] = {"claim_path": lane.path, "redis_url": redis_url, "poll_s": 0.1} | settings
         office = await Office.open(
             OfficeSettings(database_url=lane.database_url, create_tables=not opened, **chosen), now_ms=clock
         )

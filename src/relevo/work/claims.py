@@ -148,14 +148,16 @@ class _Look(NamedTuple):
 
 
 async def _take_indexed(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:
-    """The rows that the order index named, for all looks at once."""
-    wanted = [(look.claim, look.asking.taken.ids) for look in looks if look.asking.taken and look.asking.taken.ids]
-    if not wanted:
-        return
-    found = {row.id: row for row in await transaction.session.take_these(queue_id, wanted)}
+    """The rows that the order index named, for all looks at once. An index just rebuilt may name one to two of them."""
+    owner: dict[str, _Look] = {}
     for look in looks:
-        assert look.asking.taken is not None
-        look.rows.extend(found[each] for each in look.asking.taken.ids if each in found)
+        for message_id in look.asking.taken.ids if look.asking.taken else ():
+            owner.setdefault(message_id, look)
+    if not owner:
+        return
+    wanted = [(look.claim, [each for each, theirs in owner.items() if theirs is look]) for look in looks]
+    for row in await transaction.session.take_these(queue_id, wanted):
+        owner[row.id].rows.append(row)
 
 
 async def _take_next(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import deque
 from collections.abc import Generator, Mapping
 
@@ -22,7 +21,6 @@ log = logging.getLogger("relevo.wakeups")
 _KEPT = 1_000
 _BLOCK_MS = 5_000
 _LIVES_MS = 3_600_000
-_TTL_EVERY_S = 60.0
 
 
 class Patience:
@@ -69,7 +67,7 @@ class Wakeups:
         self._sender: Link | None = None
         self._reader: _Reader | None = None
         self._key = b""
-        self._ttl_due = 0.0
+        self._expiry = b""
 
     def open(self, installation: str) -> None:
         """Begins to listen to other nodes; Redis may be away."""
@@ -77,6 +75,7 @@ class Wakeups:
             return
         tag = f"{{{installation}}}".encode()
         self._key = b"rw:" + tag + b":wakes"
+        self._expiry = command("PEXPIRE", self._key, _LIVES_MS)
         self._sender = Link(self._address, tag, purpose="wake")
         self._sender.open_soon()
         self._reader = _Reader(
@@ -113,11 +112,8 @@ class Wakeups:
             sender.open_soon()
             return
         told = msgspec.json.encode([self._node, list(ready.items())])
-        data, count = command("XADD", self._key, "MAXLEN", "~", _KEPT, "*", "w", told), 1
-        if time.monotonic() > self._ttl_due:
-            self._ttl_due = time.monotonic() + _TTL_EVERY_S
-            data, count = data + command("PEXPIRE", self._key, _LIVES_MS), 2
-        transport.submit(data, count, _ignore)
+        data = command("XADD", self._key, "MAXLEN", "~", _KEPT, "*", "w", told) + self._expiry
+        transport.submit(data, 2, _ignore)
 
     @contextlib.contextmanager
     def waiter(self, queue_id: int) -> Generator[Waiter]:

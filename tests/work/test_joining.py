@@ -1,0 +1,136 @@
+"""Concurrent requests share a transaction, and none of them pays for another."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from relevo.errors import NotFound, StoreUnavailable
+from relevo.work.joining import Step
+from relevo.work.office import Office
+from relevo.work.outbox import decode
+from relevo.work.settling import SettleItem
+from relevo.work.store import tables
+from relevo.work.transaction import Transaction
+from tests.work.desk import JOBS, Desk, new
+
+
+async def rows_of(office: Office, table: Any) -> int:
+    async with office.database.connect() as connection:
+        return (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+
+
+async def test_publishes_of_one_moment_share_a_transaction(desk: Desk) -> None:
+    """Seen by the outbox: one row a transaction, however many calls."""
+    await desk.queue()
+    await desk.ids(new())  # what has to be looked up is known now
+    before = await rows_of(desk.office, tables.outbox)
+    await asyncio.gather(*(desk.ids(new(n)) for n in range(30)))
+    assert await rows_of(desk.office, tables.outbox) == before + 1
+    assert await desk.states() == {"pending": 31}
+
+
+async def test_each_call_has_its_own_audit_row(desk: Desk) -> None:
+    await desk.queue()
+    before = await rows_of(desk.office, tables.audit)
+    await asyncio.gather(*(desk.ids(new(n), new(n)) for n in range(10)))
+    assert await rows_of(desk.office, tables.audit) == before + 10
+
+
+async def test_a_request_that_fails_does_not_fail_its_neighbours(desk: Desk) -> None:
+    await desk.queue()
+
+    async def explode(_: Transaction, requests: Sequence[int]) -> list[int]:
+        raise ZeroDivisionError(requests)
+
+    async def echo(_: Transaction, requests: Sequence[int]) -> list[int]:
+        if 13 in requests:
+            raise ValueError("thirteen")
+        return [number * 2 for number in requests]
+
+    joiner, echoing = desk.office.joiner, Step("echo", echo)
+    outcomes = await asyncio.gather(
+        *(joiner.join(echoing, number) for number in (1, 13, 3)),
+        joiner.join(Step("explode", explode), 5),
+        desk.ids(new()),
+        return_exceptions=True,
+    )
+    assert [outcomes[0], outcomes[2]] == [2, 6]
+    assert isinstance(outcomes[1], ValueError)
+    assert isinstance(outcomes[3], ZeroDivisionError)
+    assert await desk.states() == {"pending": 1}
+
+
+async def test_what_a_failed_transaction_wrote_is_gone(desk: Desk) -> None:
+    queue = await desk.queue()
+
+    async def half(transaction: Transaction) -> None:
+        await transaction.session.remember_keys([(queue.id, "k", "01J9ZZZZZZZZZZZZZZZZZZZZZZ", "0" * 64)])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await desk.office.transact(half)
+    (outcome,) = await desk.ids(new(idempotency_key="k"))
+    assert outcome != "01J9ZZZZZZZZZZZZZZZZZZZZZZ"
+
+
+async def test_a_caller_who_gives_up_takes_nobody_along(desk: Desk) -> None:
+    await desk.queue()
+    calls = [asyncio.create_task(desk.ids(new(n))) for n in range(10)]
+    await asyncio.sleep(0)
+    calls[3].cancel()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(each, asyncio.CancelledError) for each in outcomes] == [n == 3 for n in range(10)]
+    assert (await desk.states())["pending"] >= 9
+
+
+async def test_a_closed_office_says_so(desk: Desk) -> None:
+    await desk.queue()
+    await desk.ids(new())
+    await desk.office.close()
+    with pytest.raises(StoreUnavailable):
+        await desk.office.joiner.join(Step("nothing", _nothing), 1)
+
+
+async def _nothing(_: Transaction, requests: Sequence[int]) -> list[int]:
+    return list(requests)
+
+
+async def test_the_events_of_a_transaction_tell_what_happened(desk: Desk) -> None:
+    queue = await desk.queue(backoff_initial_ms=60_000)
+    (message_id,) = await desk.ids(new(message_type="invoice", correlation_id="c-1"))
+    (claimed,) = await desk.claim()
+    await desk.settle("fail", claimed, reason="no")
+    async with desk.office.database.connect() as connection:
+        query = select(tables.outbox.c.events).order_by(tables.outbox.c.id.desc()).limit(3)
+        texts = list((await connection.execute(query)).scalars())
+    events = [event for text in reversed(texts) for event in decode(text)]
+    assert [event.event for event in events] == ["published", "claimed", "failed", "retried"]
+    assert {(event.queue_id, event.id, event.message_type, event.correlation_id) for event in events} == {
+        (queue.id, message_id, "invoice", "c-1")
+    }
+    assert (events[2].extras or {})["reason"] == "no"
+
+
+async def test_calls_are_audited_with_their_messages(desk: Desk) -> None:
+    queue = await desk.queue()
+    ids = await desk.ids(new(), new())
+    await desk.settle("complete", *await desk.claim(2))
+    async with desk.office.database.connect() as connection:
+        mine = tables.audit.c.queue_id == queue.id
+        rows = (await connection.execute(select(tables.audit).where(mine).order_by(tables.audit.c.id))).mappings().all()
+    actions = [row["action"] for row in rows if row["action"].startswith("message.")]
+    assert actions == ["message.publish", "message.claim", "message.complete"]
+    assert all(row["after"] == f'{{"ids":["{ids[0]}","{ids[1]}"]}}' for row in rows[-3:])
+    assert rows[-1]["actor"] == desk.caller.actor
+
+
+async def test_unknown_places_are_not_found(desk: Desk) -> None:
+    with pytest.raises(NotFound):
+        await desk.claim()
+    with pytest.raises(NotFound):
+        await desk.office.messages.publish(desk.caller, "nowhere", JOBS, [new()])
+    with pytest.raises(NotFound):
+        await desk.office.settling.settle(desk.caller, "nowhere", "complete", [SettleItem(id="a", claim_token="b")])

@@ -1,0 +1,270 @@
+"""The order index can be deleted at any moment: claims go on in the queue's own order, and the index comes back by itself."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from relevo.work import faults
+from relevo.work.message import ClaimedMessage
+from relevo.work.office import Office
+from tests.conftest import Launch
+from tests.patience import turn
+from tests.servers.server import Redis86, Server
+from tests.work.conftest import STORES, Lane, OpenOffice
+from tests.work.desk import Desk, new, number
+
+INDEXED = pytest.mark.parametrize("lane", [f"{store}-index" for store in STORES], indirect=True)
+pytestmark = INDEXED
+
+KEYS = ("order", "building", "taken", "builder")
+
+
+async def built(desk: Desk, queue_id: int) -> None:
+    """Has the index made and waits for it."""
+    order = desk.office.order
+    while await order.size(queue_id) is None or queue_id in order.doubted:
+        order.want(queue_id)
+        with contextlib.suppress(TimeoutError):
+            await order.builder.built.wait_for(lambda done: done == queue_id, timeout=1)
+
+
+def redis_of(lane: Lane) -> Server:
+    assert lane.redis is not None
+    return lane.redis
+
+
+def key(desk: Desk, queue_id: int, name: str) -> bytes:
+    return getattr(desk.office.order.keys(queue_id), name)
+
+
+async def test_the_first_claim_has_the_index_made(desk: Desk) -> None:
+    queue = await desk.queue()
+    await desk.ids(*(new(n) for n in range(5)))
+    assert await desk.office.order.size(queue.id) is None
+    built_now = asyncio.create_task(desk.office.order.builder.built.wait_for(lambda done: done == queue.id))
+    await turn()
+    assert len(await desk.claim(2)) == 2
+    await built_now
+    assert len(await desk.drain()) == 3
+    assert await desk.office.order.size(queue.id) == 0
+
+
+async def test_what_is_published_later_joins_the_index(desk: Desk, lane: Lane) -> None:
+    queue = await desk.queue(ordering="priority")
+    await desk.ids(new(0))
+    await built(desk, queue.id)
+    await desk.ids(new(1, priority_score=5), new(2))
+    members = redis_of(lane).call("ZRANGE", key(desk, queue.id, "order"), 0, -2, "WITHSCORES")
+    assert [float(score) for score in members[1::2]] == [-2005.0, -2000.0, -2000.0]
+
+
+async def test_what_comes_back_joins_the_index(desk: Desk) -> None:
+    queue = await desk.queue(backoff_initial_ms=0, backoff_jitter_ms=0)
+    await desk.ids(new(0), new(1))
+    await built(desk, queue.id)
+    first, second = await desk.claim(2)
+    await desk.settle("release", first)
+    await desk.settle("fail", second)
+    assert await desk.office.order.size(queue.id) == 2
+
+
+async def test_claims_follow_the_index(desk: Desk, lane: Lane) -> None:
+    """Told by an index with another order than the rows: only a claim that asks it gives them out so."""
+    queue = await desk.queue()
+    first, second = await desk.ids(new(0), new(1))
+    await built(desk, queue.id)
+    redis_of(lane).call("ZADD", key(desk, queue.id, "order"), 1, second, 2, first)
+    assert [number(each) for each in await desk.claim(1)] == [1]
+
+
+async def test_a_member_whose_row_is_claimed_is_dropped(desk: Desk, lane: Lane) -> None:
+    queue = await desk.queue()
+    (message_id,) = await desk.ids(new(0))
+    await built(desk, queue.id)
+    await desk.claim()
+    redis_of(lane).call("ZADD", key(desk, queue.id, "order"), 1, message_id)
+    assert await desk.claim(5) == []
+    assert await desk.office.order.size(queue.id) == 0
+
+
+async def test_a_member_that_got_lost_is_still_claimed(desk: Desk, lane: Lane) -> None:
+    queue = await desk.queue()
+    first, *_ = await desk.ids(*(new(n) for n in range(3)))
+    await built(desk, queue.id)
+    redis_of(lane).call("ZREM", key(desk, queue.id, "order"), first)
+    assert [number(each) for each in await desk.claim(3)] == [0, 1, 2]
+
+
+async def test_what_a_dead_process_took_goes_back(desk: Desk, lane: Lane) -> None:
+    queue = await desk.queue()
+    first, *_ = await desk.ids(*(new(n) for n in range(3)))
+    await built(desk, queue.id)
+    taken = await desk.office.order.take(queue.id, 1)  # and never heard of again
+    assert taken is not None
+    assert taken.ids == [first]
+    redis_of(lane).call("ZADD", key(desk, queue.id, "taken"), "XX", 1, taken.members[0])  # long ago
+    assert [number(each) for each in await desk.claim(1)] == [0]
+
+
+async def test_an_index_of_an_earlier_run_of_the_server_is_not_trusted(desk: Desk, lane: Lane) -> None:
+    """A server that comes back with an old state has members that were claimed, and lacks those published since."""
+    queue = await desk.queue()
+    await desk.ids(new(0), new(1))
+    order = key(desk, queue.id, "order")
+    redis_of(lane).call("ZADD", order, 5, "01J9ZZZZZZZZZZZZZZZZZZZZZZ", "inf", "~another-run")
+    assert [number(each) for each in await desk.claim(2)] == [0, 1]
+    await built(desk, queue.id)
+    assert await desk.office.order.size(queue.id) == 0
+
+
+async def work_off(desk: Desk, meddle: Callable[[], Awaitable[None]]) -> None:
+    """300 messages of random priority on one queue, published and worked off while `meddle` goes on: all are completed, once,
+    and each claim is in order."""
+    await desk.queue(ordering="priority")
+    draw = random.Random(3)
+    published: list[str] = []
+    done: list[str] = []
+
+    async def publisher() -> None:
+        for _ in range(30):
+            batch = [new(n, priority_score=draw.randrange(1000)) for n in range(10)]
+            published.extend(await desk.ids(*batch))
+
+    async def worker() -> None:
+        while len(done) < 300:
+            claimed: list[ClaimedMessage] = await desk.claim(7, wait_s=0.5)
+            places = [(-each.priority_score, each.id) for each in claimed]
+            assert places == sorted(places)
+            if claimed:
+                settled = await desk.settle("complete", *claimed)
+                assert all(each.state == "completed" for each in settled), settled
+                done.extend(each.id for each in settled)
+
+    async def meddler() -> None:
+        while True:
+            await meddle()
+
+    meddling = asyncio.create_task(meddler())
+    await asyncio.gather(publisher(), *(worker() for _ in range(3)))
+    meddling.cancel()
+    await asyncio.wait([meddling])
+    assert sorted(done) == sorted(published)
+    assert await desk.states() == {"completed": 300}
+
+
+async def test_everything_deleted_at_any_moment_loses_and_doubles_nothing(desk: Desk, lane: Lane) -> None:
+    async def meddle() -> None:
+        redis_of(lane).call("FLUSHALL")
+        await asyncio.sleep(random.random() * 0.02)  # moments, not waits: any will do
+
+    await work_off(desk, meddle)
+
+
+@pytest.mark.parametrize("name", KEYS)
+async def test_one_key_deleted_at_any_moment_loses_and_doubles_nothing(desk: Desk, lane: Lane, name: str) -> None:
+    async def meddle() -> None:
+        for found in redis_of(lane).call("KEYS", f"rw:*:{name}"):
+            redis_of(lane).call("DEL", found)
+        await asyncio.sleep(random.random() * 0.02)
+
+    await work_off(desk, meddle)
+
+
+async def test_rebuilding_all_the_time_loses_and_doubles_nothing(desk: Desk, open_office: OpenOffice) -> None:
+    other = await open_office()
+
+    async def meddle() -> None:
+        queue = await desk.office.queues.lookup(desk.caller, "main", "jobs")
+        await asyncio.gather(desk.office.order.rebuild(queue.id), other.order.rebuild(queue.id))
+        await asyncio.sleep(0)
+
+    await work_off(desk, meddle)
+
+
+async def test_a_publish_during_a_rebuild_is_in_the_new_index(desk: Desk) -> None:
+    queue = await desk.queue()
+    await desk.ids(new(0))
+    paged: list[asyncio.Task[list[str]]] = []
+    disarm = faults.arm("rebuild.scanned", lambda: paged.append(asyncio.create_task(desk.ids(new(1)))))
+    try:
+        building = asyncio.create_task(desk.office.order.rebuild(queue.id))
+        assert await building
+    finally:
+        disarm()
+    await asyncio.gather(*paged)
+    assert await desk.office.order.size(queue.id) == 2
+
+
+async def test_a_rebuild_that_died_is_begun_again_by_another(desk: Desk, lane: Lane, open_office: OpenOffice) -> None:
+    queue = await desk.queue()
+    await desk.ids(new(0))
+    keys = desk.office.order.keys(queue.id)
+    redis_of(lane).call("SET", keys.builder, "the dead", "PX", 200)
+    other = await open_office()
+    assert not await other.order.rebuild(queue.id)
+    other.order.want(queue.id)
+    await other.order.builder.built.wait_for(lambda done: done == queue.id)
+    assert await desk.office.order.size(queue.id) == 1
+
+
+@pytest.fixture
+def own_redis(launch: Launch) -> Server:
+    return launch(Redis86)
+
+
+async def office_with(open_office: OpenOffice, redis: Server) -> Office:
+    return await open_office(redis_url=redis.url)
+
+
+async def test_claims_go_on_in_order_while_redis_is_away_and_the_index_comes_back(
+    desk: Desk, open_office: OpenOffice, own_redis: Server
+) -> None:
+    at = desk.at(await office_with(open_office, own_redis))
+    queue = await at.queue(ordering="priority")
+    await at.ids(*(new(n, priority_score=n) for n in range(6)))
+    await built(at, queue.id)
+    assert [number(each) for each in await at.claim(2)] == [5, 4]
+    own_redis.kill()
+    assert [number(each) for each in await at.claim(1)] == [3]
+    await at.ids(new(9, priority_score=900))
+    assert [number(each) for each in await at.claim(2)] == [9, 2]
+    own_redis.restart()
+    await built(at, queue.id)
+    assert await at.office.order.size(queue.id) == 2
+    await at.ids(new(8, priority_score=800))
+    assert [number(each) for each in await at.drain(2)] == [8, 1, 0]
+
+
+async def test_a_redis_that_hangs_costs_a_moment_and_no_message(
+    desk: Desk, open_office: OpenOffice, own_redis: Server
+) -> None:
+    at = desk.at(await office_with(open_office, own_redis))
+    queue = await at.queue()
+    await at.ids(new(0))
+    await built(at, queue.id)
+    own_redis.pause()
+    try:
+        await at.ids(new(1))
+        assert [number(each) for each in await at.claim(5)] == [0, 1]
+    finally:
+        own_redis.resume()
+    await at.ids(new(2))
+    await built(at, queue.id)
+    assert [number(each) for each in await at.drain()] == [2]
+
+
+async def test_redis_coming_and_going_loses_and_doubles_nothing(
+    desk: Desk, open_office: OpenOffice, own_redis: Server
+) -> None:
+    at = desk.at(await office_with(open_office, own_redis))
+
+    async def meddle() -> None:
+        await asyncio.to_thread(own_redis.kill)
+        await asyncio.sleep(random.random() * 0.2)
+        await asyncio.to_thread(own_redis.restart)
+        await asyncio.sleep(random.random() * 0.3)
+
+    await work_off(at, meddle)
