@@ -31,8 +31,8 @@ def ingest(lake: Lake, spark: SparkSession, rows: list[Row]) -> None:
 
 
 def rows_of(lake: Lake, table: str) -> Rows:
-    found = lake.arrow(table)
-    return [] if found is None else found.to_pylist()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    found: Any = lake.arrow(table)  # pyright: ignore[reportUnknownMemberType]
+    return [] if found is None else found.to_pylist()
 
 
 def ms(value: Any) -> int:
@@ -223,7 +223,7 @@ def test_sketches_of_ten_minutes_merge_to_the_percentiles_of_the_whole(spark: Sp
         F.pmod(F.xxhash64("id"), F.lit(1_000_000)).cast("double").alias("ran_ms"),
         F.lit("done").alias("outcome"),
     )
-    none = spark.createDataFrame(
+    none = spark.createDataFrame(  # pyright: ignore[reportUnknownMemberType]
         [], "home bigint, queue string, name string, finished_at timestamp, total_ms bigint, outcome string"
     )
     (day,) = latency(sketches(runs, none)).where("grain = 'day'").collect()

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -25,8 +26,8 @@ def stage(lake: Lake, rows: DataFrame) -> Staged:
 
 
 def told(lake: Lake) -> list[int]:
-    rows = lake.arrow("gold.usage")
-    return [] if rows is None else sorted(rows["messages"].to_pylist())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]
+    rows: Any = lake.arrow("gold.usage")  # pyright: ignore[reportUnknownMemberType]
+    return [] if rows is None else sorted(rows["messages"].to_pylist())
 
 
 def test_staged_files_are_invisible_until_they_are_committed_and_garbage_always_is(
@@ -90,7 +91,7 @@ def test_vacuum_deletes_what_no_kept_version_names_once_it_is_old(spark: SparkSe
     (orphan := tmp_path / "gold/usage/2024-10-04/orphan.parquet").write_bytes(b"")
     assert lake.vacuum("gold.usage", keep=2) == 0  # too young to be sure that nobody is about to commit it
     for file in (tmp_path / "gold/usage/2024-10-04").iterdir():
-        os.utime(file, (time.time() - 7200,) * 2)
+        os.utime(file, (time.time() - 7200, time.time() - 7200))
     assert lake.vacuum("gold.usage", keep=2) == 2
     assert not orphan.exists()
     assert told(lake) == [3]

@@ -100,9 +100,9 @@ class Silver:
         self.all_jobs = [row.asDict() for row in jobs(frame).orderBy("life").collect()]
         frame.unpersist()
 
-    def runs(self, job: str, *columns: str) -> list[Any]:
+    def runs(self, job: str, first: str, *more: str) -> list[Any]:
         return [
-            tuple(row[column] for column in columns) if len(columns) > 1 else row[columns[0]]
+            (row[first], *(row[column] for column in more)) if more else row[first]
             for row in self._attempts
             if row["job"] == job
         ]

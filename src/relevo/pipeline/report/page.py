@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from relevo.pipeline.report.charts import WIDE, bar, chart, said
-from relevo.pipeline.report.figures import Figures, Row, share
+from relevo.pipeline.report.figures import Figures, Row, Series, share
 
 _LINES = ("k1", "k5", "k6", "k3", "k2", "k4")
 _NONE = "\N{EN DASH}"
@@ -55,15 +55,15 @@ def _tiles(figures: Figures) -> str:
     minutes = max(1.0, (figures.end_ms - figures.start_ms) / 60_000)
     worst = max((row["burn_6h"] or 0.0 for row in figures.slo), default=0.0)
     runs = f"{said(total['failed'])} failed, {said(total['retried'])} tried again"
-    lost = f"{said(total['lost'])} runs lost to crashes"
+    lost = f"{said(total['lost'])} runs lost"
     tiles = [
         ("Arrived", said(total["in"]), f"{said(total['in'] / minutes)} a minute", ""),
         ("Done", said(total["done"]), f"{said(total['done'] / minutes)} a minute", ""),
-        ("Runs that succeed", _percent(success), runs, "good" if success >= 0.99 else ""),
+        ("Success of runs", _percent(success), runs, "good" if success >= 0.99 else ""),
         ("Dead letters", said(total["dead"]), lost, "bad" if total["dead"] else "good"),
-        ("Backlog at the end", said(total["backlog"]), "arrived and not ended", ""),
+        ("Backlog", said(total["backlog"]), "at the end", ""),
         ("Handlers busy", said(total["busy_ms"], "ms"), f"{said(total['busy_ms'] / 60_000 / minutes)} at a time", ""),
-        ("Budget burn, 6 h", said(worst), "of the worst queue", "bad" if worst > _TICKET else "good"),
+        ("Burn over 6 h", said(worst), "the worst queue", "bad" if worst > _TICKET else "good"),
     ]
     inner = "".join(
         f'<div class="tile {kind}"><span>{name}</span><strong>{value}</strong><small>{note}</small></div>'
@@ -80,8 +80,13 @@ def _throughput(figures: Figures) -> str:
         kinds=("k1", "k2", "k3", "k4"),
         area=True,
     )
-    backlog = chart("Backlog by queue", figures.times, figures.backlog, kinds=_LINES, area=len(figures.backlog) == 1)
+    backlog = chart("Backlog by queue", figures.times, figures.backlog, kinds=_colours(figures, figures.backlog))
     return f"<h2>Throughput</h2><div class='pair'>{flow}{backlog}</div>"
+
+
+def _colours(figures: Figures, lines: Sequence[Series]) -> list[str]:
+    """A queue has one colour on the whole page."""
+    return [_LINES[figures.queues.index(line.name) % len(_LINES)] for line in lines]
 
 
 def _latency(figures: Figures) -> str:
@@ -106,7 +111,7 @@ def _latency(figures: Figures) -> str:
 def _failures(figures: Figures) -> str:
     rows = [
         [
-            f"<code>{escape(row['reason'])}</code><small>{escape(_cut(row['example'] or ''))}</small>",
+            _reason(row),
             escape(row["queue"]),
             f'<span class="tag {"bad" if row["kind"] == "dead" else "warn"}">{row["kind"]}</span>',
             _n(said(row["count"])),
@@ -119,6 +124,12 @@ def _failures(figures: Figures) -> str:
     headings = ["reason, and an example", "queue", "", _n("count"), "share of the queue's", "first", "last"]
     words = "Reasons that differ only in numbers, ids, names and addresses are one line."
     return f"<h2>Failures</h2><p>{words}</p>{_table(headings, rows, 'Nothing has failed.')}"
+
+
+def _reason(row: Row) -> str:
+    example = row["example"] or ""
+    shown = "" if example == row["reason"] else f"<small>{escape(_cut(example))}</small>"
+    return f"<code>{escape(row['reason'])}</code>{shown}"
 
 
 def _slo(figures: Figures) -> str:
@@ -152,7 +163,12 @@ def _slo(figures: Figures) -> str:
         "budget left",
     ]
     lines = chart(
-        "Burn over the last hour", figures.burn_times, figures.burn, kinds=_LINES, limit=(1.0, "budget"), width=WIDE
+        "Burn over the last hour",
+        figures.burn_times,
+        figures.burn,
+        kinds=_colours(figures, figures.burn),
+        limit=(1.0, "budget"),
+        width=WIDE,
     )
     words = "A burn of 1 uses up the error budget exactly in its time; above 14 someone should be woken."
     table = _table(headings, rows, "No job has ended yet.")

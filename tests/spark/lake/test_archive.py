@@ -1,0 +1,137 @@
+"""The archive job: rows leave SQL for the lake once, whatever is killed when. No Spark here."""
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, insert, select, update
+
+from relevo.errors import ArchiveMismatch
+from relevo.pipeline.jobs.archive import Archive
+from relevo.pipeline.lake.lake import Lake
+from relevo.wire.ids import IdMint
+from relevo.work.store.database import Database
+from relevo.work.store.tables import archive, audit, labels, metadata
+
+MESSAGES = 10
+NOW = 1_760_000_000_000
+
+
+class Room:
+    """A database with ten archived messages, and a lake."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder / 'work.db'}"
+        self.database = Database(self.url)
+        self.lake = Lake(folder / "lake")
+        mint = IdMint()
+        self.ids = [mint(NOW + number * 40_000_000) for number in range(MESSAGES)]
+
+    async def fill(self) -> None:
+        async with self.database.begin() as connection:
+            await connection.run_sync(metadata.create_all)
+            await connection.execute(insert(archive), [self._row(id_, number) for number, id_ in enumerate(self.ids)])
+            await connection.execute(
+                insert(labels), [{"scope_id": 1, "name": "a", "value": "b", "message_id": id_} for id_ in self.ids]
+            )
+            for number in range(3):
+                values: dict[str, Any] = {column.name: 0 for column in audit.columns if not column.nullable}
+                values |= {
+                    column.name: "x"
+                    for column in audit.columns
+                    if not column.nullable and column.type.python_type is str
+                }
+                await connection.execute(insert(audit).values(**(values | {"id": number + 1, "at": NOW + number})))
+
+    def _row(self, id_: str, number: int) -> dict[str, Any]:
+        row: dict[str, Any] = {}
+        for column in archive.columns:
+            if not column.nullable:
+                row[column.name] = "x" if column.type.python_type is str else number
+        at = NOW + number * 40_000_000
+        return row | {"id": id_, "body": f'{{"n": {number}}}', "created_at": at, "archived_at": at + 1}
+
+    async def left(self) -> list[str]:
+        async with self.database.connect() as connection:
+            return list((await connection.execute(select(archive.c.id).order_by(archive.c.id))).scalars())
+
+    def kept(self) -> Counter[str]:
+        rows: Any = self.lake.arrow("bronze.messages")  # pyright: ignore[reportUnknownMemberType]
+        return Counter([] if rows is None else rows["id"].to_pylist())
+
+
+@pytest.fixture
+async def room(tmp_path: Path) -> AsyncGenerator[Room]:
+    made = Room(tmp_path)
+    await made.fill()
+    yield made
+    await made.database.close()
+
+
+async def test_old_messages_move_to_the_lake_with_all_their_columns(room: Room) -> None:
+    done = await Archive(room.lake, room.database).run(NOW + 5 * 40_000_000, batch=2)
+    assert (done.messages, done.audit) == (5, 3)
+    assert await room.left() == room.ids[5:]
+    rows: Any = room.lake.arrow("bronze.messages")  # pyright: ignore[reportUnknownMemberType]
+    assert sorted(row["body"] for row in rows.to_pylist()) == [f'{{"n": {number}}}' for number in range(5)]
+    assert set(rows.column_names) == {column.name for column in archive.columns}
+
+
+async def test_what_belonged_to_a_message_goes_with_it_and_the_audit_stays(room: Room) -> None:
+    await Archive(room.lake, room.database).run(10**15)
+    async with room.database.connect() as connection:
+        assert (await connection.execute(select(func.count()).select_from(labels))).scalar_one() == 0
+        assert (await connection.execute(select(func.count()).select_from(audit))).scalar_one() == 3
+    again = await Archive(room.lake, room.database).run(10**15)
+    assert (again.messages, again.audit) == (0, 0)
+
+
+@pytest.mark.parametrize("step", ["staged", "visible", "read back", "deleting", "deleted", "done"])
+async def test_killed_after_any_step_nothing_is_lost_and_nothing_doubled(step: str, room: Room) -> None:
+    doomed = [sys.executable, "-m", "tests.spark.lake.doomed_archive", room.url, str(room.lake.root), step]
+    died = subprocess.run(doomed, cwd=Path(__file__).parents[3], check=False, timeout=50)
+    assert died.returncode == -signal.SIGKILL
+    assert set(room.kept()) | set(await room.left()) == set(room.ids)
+    await Archive(room.lake, room.database).run(10**15, batch=4)
+    assert await room.left() == []
+    assert room.kept() == Counter(room.ids)
+
+
+async def test_a_row_that_changed_after_it_was_copied_is_not_deleted_and_its_copy_does_not_stay(room: Room) -> None:
+    """As when a body is erased in that very moment."""
+    seen = list[str]()
+
+    def step(name: str) -> None:
+        seen.append(name)
+        if name == "visible":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await Archive(room.lake, room.database, step=step).run(10**15)
+    async with room.database.begin() as connection:
+        await connection.execute(update(archive).where(archive.c.id == room.ids[3]).values(body=None))
+    with pytest.raises(ArchiveMismatch, match="nothing was"):
+        await Archive(room.lake, room.database).run(10**15)
+    assert (await room.left(), room.kept()) == (room.ids, Counter())
+    await Archive(room.lake, room.database).run(10**15)
+    assert (await room.left(), room.kept()) == ([], Counter(room.ids))
+
+
+async def test_a_lake_that_lost_what_it_was_given_keeps_the_database_s_rows(room: Room) -> None:
+    def step(name: str) -> None:
+        if name == "visible":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await Archive(room.lake, room.database, step=step).run(10**15)
+    file = next(room.lake.root.rglob("20*/*.parquet"))
+    other = next(path for path in room.lake.root.rglob("20*/*.parquet") if path != file)
+    file.write_bytes(other.read_bytes())
+    with pytest.raises(ArchiveMismatch):
+        await Archive(room.lake, room.database).run(10**15)
+    assert await room.left() == room.ids
