@@ -141,7 +141,7 @@ class HotRoutes:
             return parts[6], self._settle
         return None
 
-    # --- publish -----------------------------------------------------------------------------------------------------------
+    # --- publish ----------------------------------------------------------------------------------------------------
 
     async def _publish(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.max_message_bytes, "message", "max_message_bytes")
@@ -167,14 +167,15 @@ class HotRoutes:
         self._metrics.published.inc(sum(isinstance(each, Published) and not each.duplicate for each in outcomes))
         return 200, packed(outcomes, asked.caller.request_id)
 
-    # --- claim -------------------------------------------------------------------------------------------------------------
+    # --- claim ------------------------------------------------------------------------------------------------------
 
     async def _claim(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.small_body_bytes, "body", "nothing: it holds no data")
         wanted = decoded(_CLAIM, raw)
         patience = Patience()
         claim = self._office.claims.claim(
-            asked.caller, parts[3], parts[5], batch_size=wanted.batch_size, wait_s=wanted.wait_s,
+            asked.caller, parts[3], parts[5], batch_size=wanted.batch_size,
+            wait_s=min(wanted.wait_s, self._settings.longest_wait_s),
             consumer=wanted.consumer, labels=wanted.labels, subscription=wanted.subscription, patience=patience,
         )  # fmt: skip
         if wanted.wait_s > 0:
@@ -221,7 +222,7 @@ class HotRoutes:
         for patience in tuple(self._waiting):
             patience.end()
 
-    # --- settle ------------------------------------------------------------------------------------------------------------
+    # --- settle -----------------------------------------------------------------------------------------------------
 
     async def _settle(self, asked: Asked, parts: list[str]) -> Answer:
         verdict, message_id = cast("Verdict", parts[6]), parts[5]
@@ -252,7 +253,7 @@ class HotRoutes:
         self._metrics.settled.labels(verdict).inc(sum(each.refusal is None for each in outcomes))
         return 200, packed(outcomes, asked.caller.request_id)
 
-    # --- shared ------------------------------------------------------------------------------------------------------------
+    # --- shared -----------------------------------------------------------------------------------------------------
 
     async def _body(self, asked: Asked, limit: int, what: str, option: str) -> bytes:
         raw = await collect(asked.receive, limit, asked.declared, what=what, option=option)

@@ -14,6 +14,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The largest request that publishes or settles many."""
     small_body_bytes: int = 65_536
     """The largest of all other requests."""
+    longest_wait_s: float = 60.0
+    """Long polls are answered after this time, whatever they asked for: less than what a proxy in between allows."""
     metrics_open: bool = True
     """Whether /metrics asks for nothing. It names tenants and queues: meant for loopback."""
     metrics_token: str | None = None
