@@ -77,7 +77,7 @@ def send(url: str, key: bytes, commands: Iterable[tuple[Argument, ...]]) -> list
 def add_events(url: str, queue: str, count: int, *, ids: Sequence[str] | None = None, name: str = "mail") -> list[str]:
     """A life of jobs: waiting, active, completed, failed in turn. Returns the ids of the entries."""
     key = QueueKeys(queue).events
-    kinds = [
+    kinds: list[tuple[str, dict[str, int]]] = [
         ("waiting", {}),
         ("active", {"attempt": 1}),
         ("completed", {"attempt": 1, "duration_us": 5}),

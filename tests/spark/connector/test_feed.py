@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -115,7 +116,8 @@ def test_delayed_rows_wait_in_the_delayed_set(server: Server, queue_name: str) -
     keys = QueueKeys(queue_name)
     (members,) = send(server.url, keys.delayed, [("ZRANGE", keys.delayed, 0, -1)])
     assert isinstance(members, list)
-    assert sorted(members) == [row.member for row in made(0, 5, run_at=later)]
+    found: list[bytes] = sorted(cast("list[bytes]", members))
+    assert found == [row.member for row in made(0, 5, run_at=later)]
     (ttl,) = send(server.url, keys.delayed, [("TTL", keys.once("job-4"))])
     assert isinstance(ttl, int)
     assert 3600 < ttl <= 3662

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
@@ -209,7 +209,7 @@ def test_no_plan_log_or_event_holds_a_secret(
     logs = [log_of(spark), *tmp_path.rglob("*"), *Path(str(spark.conf.get("spark.eventLog.dir"))).rglob("*")]
     written = b"".join(file.read_bytes() for file in logs if file.is_file())
     assert queue_name.encode() in written  # the offsets, at least: we looked where something is
-    plans = str(cast("Any", frame)._jdf.queryExecution().toString())
+    plans = str(frame._jdf.queryExecution().toString())
     assert "relevo" in plans
     assert secret not in plans + str(query.lastProgress) + str(caught.value)
     assert secret.encode() not in written

@@ -42,19 +42,18 @@ class EventRows:
         self._keep = keep
         """Which rows are wanted, by event and name (a filter that Spark pushed down)."""
 
-    def batch(self, entries: list[Entry]) -> Any:
+    def batch(self, entries: Sequence[Entry]) -> Any:
         """One record batch of entries in their order."""
+        if self._keep is not None:
+            entries = [entry for entry in entries if self._keep(_field(entry[1], b"e"), _field(entry[1], b"n"))]
         shapes: dict[int, list[int]] = {}
         for at, entry in enumerate(entries):
             shapes.setdefault(len(entry[1]), []).append(at)
-        if len(shapes) == 1:
+        if len(shapes) <= 1:
             return self._joined([self._of_shape(entries)])
         parts = [self._of_shape([entries[at] for at in places]) for places in shapes.values()]
-        joined = self._joined(parts)
-        if joined.num_rows != len(entries):
-            return joined  # some were filtered out; the rest keep the order within their shape
         order = pa.array(list(chain.from_iterable(shapes.values())), pa.int32())
-        return joined.take(pc.sort_indices(order))
+        return self._joined(parts).take(pc.sort_indices(order))
 
     def _joined(self, parts: list[Arrays]) -> Any:
         columns = [
@@ -63,16 +62,16 @@ class EventRows:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _of_shape(self, entries: list[Entry]) -> Arrays:
+    def _of_shape(self, entries: Sequence[Entry]) -> Arrays:
         try:
-            columns = self._fast(entries)
+            columns = self._fast(entries) if entries else None
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # text that is not UTF-8, a number that is none
             columns = None
         return columns if columns is not None else self._slow(entries)
 
     # --- the fast way ----------------------------------------------------------------------------------------------
 
-    def _fast(self, entries: list[Entry]) -> Arrays | None:
+    def _fast(self, entries: Sequence[Entry]) -> Arrays | None:
         """The columns, or None when the entries are not all of one known shape."""
         fields = list(chain.from_iterable([entry[1] for entry in entries]))
         size = len(entries[0][1])
@@ -86,25 +85,7 @@ class EventRows:
             return None
         raw = {name: fields[2 * at + 1 :: size] for at, name in enumerate(names)}
         ids = [entry[0] for entry in entries]
-        if self._keep is not None:
-            ids, raw = self._kept(ids, raw, self._keep)
         return self._columns(ids, raw)
-
-    def _kept(
-        self, ids: list[bytes], raw: dict[str, list[bytes]], keep: Callable[[str | None, str | None], bool]
-    ) -> tuple[list[bytes], dict[str, list[bytes]]]:
-        none: list[None] = [None] * len(ids)
-        wanted: dict[tuple[bytes, bytes | None], bool] = {}
-        places: list[int] = []
-        for at, pair in enumerate(zip(raw["e"], raw.get("n", none), strict=True)):
-            if pair not in wanted:
-                event, name = pair
-                wanted[pair] = keep(
-                    event.decode(errors="replace"), None if name is None else name.decode(errors="replace")
-                )
-            if wanted[pair]:
-                places.append(at)
-        return [ids[at] for at in places], {name: [values[at] for at in places] for name, values in raw.items()}
 
     def _columns(self, ids: list[bytes], raw: dict[str, list[bytes]]) -> Arrays | None:
         columns: Arrays = {}
@@ -128,8 +109,8 @@ class EventRows:
 
     # --- the slow way ----------------------------------------------------------------------------------------------
 
-    def _slow(self, entries: list[Entry]) -> Arrays:
-        rows = [row for row in map(self._row, entries) if self._keep is None or self._keep(row["e"], row["n"])]
+    def _slow(self, entries: Sequence[Entry]) -> Arrays:
+        rows = list(map(self._row, entries))
         return {
             name: pa.array([row[name] for row in rows], self._schema.field(name).type) for name in self._schema.names
         }
@@ -163,6 +144,15 @@ class EventRows:
         row["rest"] = rest or None
         row["bad"] = "; ".join(wrong) or None
         return row
+
+
+def _field(fields: Sequence[bytes] | None, name: bytes) -> str | None:
+    """The value of a field, for a filter; a name is the fourth where there is one."""
+    fields = fields or ()
+    at = 6 if name == b"n" else 0
+    if len(fields) <= at or fields[at] != name:
+        at = next((place for place in range(0, len(fields) - 1, 2) if fields[place] == name), -1)
+    return None if at < 0 else fields[at + 1].decode(errors="replace")
 
 
 def _moments(texts: Any, ids: list[bytes]) -> Any:
