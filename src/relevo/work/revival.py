@@ -13,6 +13,7 @@ from relevo.work.deliveries import SUBSCRIPTION
 from relevo.work.order import sort_key
 from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
+from relevo.work.routing.stream_jobs import revived
 from relevo.work.store.tables import deliveries, messages, subscriptions
 from relevo.work.trail import trail_line
 from relevo.work.transaction import Ready
@@ -39,7 +40,7 @@ async def revive(
         letters = [letter for letter in letters if letter["id"] in opened]
     if not letters:
         return 0
-    values = [
+    values: list[dict[str, Any]] = [
         _new_values(origin, letter, transaction.now, actor, replay_id) | {"_open": opened.get(letter["id"])}
         for letter in letters
     ]
@@ -59,8 +60,9 @@ async def revive(
     transaction.differences.moved(home.id, "dead", None, len(letters))
     transaction.differences.moved(origin.id, None, "pending", len(letters))
     transaction.differences.add(origin.id, "replayed", len(letters))
+    jobs = await revived(transaction, origin, [letter["id"] for letter in letters])
     for letter, new in zip(letters, values, strict=True):
-        if origin.consumer_mode == "competing":
+        if origin.consumer_mode == "competing" and letter["id"] not in jobs:
             transaction.ready.append(Ready(origin.id, new["_key"], letter["id"]))
         told: dict[str, int | str] = {"attempt": 0, "reason": letter["failure_reason"] or ""}
         if replay_id is not None:
