@@ -138,3 +138,31 @@ class StreamQueueClosed(WorkError):
 
     code = "STREAM_QUEUE_CLOSED"
     status = 409
+
+
+class ChunkConflict(WorkError):
+    """Part {number} of message {message_id!r} is refused: {reason}. Send each part once, or again with the same body."""
+
+    code = "CHUNK_CONFLICT"
+    status = 409
+
+
+class RateLimited(WorkError):
+    """The API key {key} may send {rate} requests a second: wait {wait_ms} ms, send batches, or have its limit raised."""
+
+    code = "RATE_LIMITED"
+    status = 429
+
+
+class EventsUnavailable(WorkError):
+    """Events cannot be followed: {reason}. Start `relevo serve` with `--redis-url`, or use a webhook or the queue `_events`."""
+
+    code = "EVENTS_UNAVAILABLE"
+    status = 503
+
+
+class WebhookFailed(WorkError):
+    """The receiver at {host} did not take the event: {reason}."""
+
+    code = "WEBHOOK_FAILED"
+    status = 502
