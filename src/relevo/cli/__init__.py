@@ -25,6 +25,8 @@ from relevo.cli import (
     up,
     upkeep,
     watch,
+    work,
+    work_upkeep,
     worker,
 )
 from relevo.cli.commands import Commands
@@ -69,6 +71,8 @@ app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
 app.command("agents")(serve.agents)
 app.add_typer(db.app, name="db")
+app.add_typer(work.app, name="work")
+assert work_upkeep.app is work.app  # its commands join the same group
 app.command("add")(add.add)
 app.command("inspect")(inspect.inspect)
 app.command("watch")(watch.watch)

@@ -18,6 +18,7 @@ from relevo.work.caller import PERMISSIONS, Caller, Permission
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.store.database import Database
 from relevo.work.store.tables import api_keys, audit, tenants
+from relevo.work.tenants import Tenants
 
 FIRST = "rlv_"
 CACHED_MS = 1000
@@ -209,6 +210,16 @@ class Keys:
             rows = (await connection.execute(query)).mappings().all()
         keys = [_key(row) for row in rows[:limit]]
         return Page(keys, cursor_at("keys", keys[-1].id) if len(rows) > limit else None)
+
+
+async def first_key(database: Database, tenant: str, now_ms: Callable[[], int]) -> NewKey:
+    """A key that may do everything in a tenant, which is made when it is not there: where a new installation begins."""
+    tenants_of = Tenants(database, now_ms)
+    try:
+        found = await tenants_of.get(tenant)
+    except NotFound:
+        found = await tenants_of.create(tenant)
+    return await Keys(database, now_ms).create(tenants_of.caller(found), "first key")
 
 
 def _mine(caller: Caller, key_id: str) -> ColumnElement[bool]:

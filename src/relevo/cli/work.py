@@ -1,0 +1,350 @@
+"""`relevo work`: work queues from the command line: scopes, queues, and what happens to messages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from relevo.cli.asking import Yes, ask
+from relevo.cli.screen import Json, console, count, print_json, say, table
+from relevo.cli.work_target import (
+    Labels,
+    Limit,
+    MessageId,
+    Queue,
+    Scope,
+    Target,
+    Token,
+    find_key,
+    json_given,
+    labels_given,
+    plain,
+    short,
+    target_of,
+    when,
+)
+from relevo.errors import BadArgument
+
+if TYPE_CHECKING:
+    from relevo.client import Claimed, Client
+    from relevo.client import Queue as QueueShown
+
+app = typer.Typer(help="Work queues over HTTP: publish, claim, settle, search, replay, keys.", no_args_is_help=True)
+
+
+@app.callback()
+def options(
+    ctx: typer.Context,
+    url: Annotated[
+        str | None, typer.Option(envvar="RELEVO_URL", help="Where they are served; this machine by default.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(envvar="RELEVO_KEY", help="An API key; else the one `relevo up` has kept.")
+    ] = None,
+    data: Annotated[
+        Path, typer.Option(envvar="RELEVO_DATA", help="The data folder of `relevo up`, for its key.")
+    ] = Path("data"),
+) -> None:
+    ctx.obj = Target(url, find_key(key, data))
+
+
+# --- scopes and queues ---------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def scopes(ctx: typer.Context, as_json: Json = False) -> None:
+    """List scopes."""
+    found = target_of(ctx).ask(lambda client: client.scopes(limit=500)).items
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("scope", "name", "state", "made")
+    for scope in found:
+        made.add_row(scope.slug, scope.display_name, scope.state, when(scope.created_at))
+    console().print(made)
+
+
+@app.command("create-scope")
+def create_scope(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
+    """Make a scope, with its system queues."""
+    made = target_of(ctx).ask(lambda client: client.create_scope(scope))
+    _said(made, as_json, f"scope {made.slug} is there")
+
+
+@app.command()
+def queues(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
+    """List the queues of a scope and what they hold."""
+    found = target_of(ctx).ask(lambda client: client.queues(scope, limit=500)).items
+    if as_json:
+        print_json(plain(found))
+        return
+    numbers = ("pending", "delayed", "claimed", "in review", "dead")
+    made = table("queue", "order", "mode", "state", *numbers, title=f"queues of {scope}", numbers=numbers)
+    for queue in found:
+        made.add_row(queue.slug, queue.ordering, queue.consumer_mode, queue.state, *_depths(queue))
+    console().print(made)
+
+
+@app.command("create-queue")
+def create_queue(
+    ctx: typer.Context,
+    scope: Scope,
+    queue: Queue,
+    ordering: Annotated[str, typer.Option(help="fifo, priority or deadline.")] = "fifo",
+    mode: Annotated[str, typer.Option(help="competing or broadcast.")] = "competing",
+    visibility_timeout: Annotated[int, typer.Option(help="Seconds a claim lasts.", min=1)] = 30,
+    max_retries: Annotated[int, typer.Option(min=0)] = 5,
+    max_depth: Annotated[int | None, typer.Option(help="Publishes beyond are refused.", min=1)] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a queue."""
+    settings: dict[str, Any] = {
+        "ordering": ordering, "consumer_mode": mode, "visibility_timeout_s": visibility_timeout,
+        "max_retries": max_retries, "max_depth": max_depth,
+    }  # fmt: skip
+    made = target_of(ctx).ask(lambda client: client.create_queue(scope, queue, **settings))
+    _said(made, as_json, f"queue {scope}/{made.slug} is there")
+
+
+@app.command("set-state")
+def set_state(
+    ctx: typer.Context,
+    scope: Scope,
+    queue: Queue,
+    state: Annotated[str, typer.Argument(help="active, paused, draining or archived.")],
+    as_json: Json = False,
+) -> None:
+    """Pause, drain, archive or reopen a queue."""
+    made = target_of(ctx).ask(lambda client: client.change_queue(scope, queue, state=state))
+    _said(made, as_json, f"queue {scope}/{made.slug} is {made.state}")
+
+
+# --- messages --------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def publish(
+    ctx: typer.Context,
+    scope: Scope,
+    queue: Queue,
+    body: Annotated[str | None, typer.Argument(help="JSON; without it one message for each line of stdin.")] = None,
+    message_type: Annotated[str | None, typer.Option("--type", help="What kind of message it is.")] = None,
+    tier: Annotated[str | None, typer.Option(help="background, low, normal, high or critical.")] = None,
+    delay: Annotated[float | None, typer.Option(help="Seconds until it can be claimed.", min=0)] = None,
+    idempotency_key: Annotated[str | None, typer.Option("--once", help="The same key publishes once.")] = None,
+    label: Labels = None,
+    as_json: Json = False,
+) -> None:
+    """Publish a message, or one for each line of stdin."""
+    given = {"message_type": message_type, "priority_tier": tier, "delay_seconds": delay}
+    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if label:
+        fields["labels"] = labels_given(label)
+    if body is not None:
+        if idempotency_key is not None:
+            fields["idempotency_key"] = idempotency_key
+        content = json_given(body, "BODY")
+        made = target_of(ctx).ask(lambda client: client.publish(scope, queue, content, **fields))
+        _said(made, as_json, f"{made.id} {'was there already' if made.duplicate else made.state}")
+        return
+    if idempotency_key is not None:
+        remedy = "Pass one BODY, or leave --once out."
+        raise BadArgument(argument="--once", value=idempotency_key, reason="it names one message", remedy=remedy)
+    _publish_lines(target_of(ctx), scope, queue, fields, as_json)
+
+
+def _publish_lines(target: Target, scope: str, queue: str, fields: dict[str, Any], as_json: bool) -> None:
+    lines = [line for line in sys.stdin if line.strip()]
+    messages = [{"body": json_given(line, f"line {number}"), **fields} for number, line in enumerate(lines, 1)]
+
+    def send(client: Client) -> list[Any]:
+        outcomes: list[Any] = []
+        for at in range(0, len(messages), 500):
+            outcomes += client.publish_batch(scope, queue, messages[at : at + 500])
+        return outcomes
+
+    outcomes = target.ask(send)
+    refused = [outcome for outcome in outcomes if not outcome.published]
+    if as_json:
+        print_json(plain(outcomes))
+    else:
+        say(f"{count(len(outcomes) - len(refused))} published" + (f", {len(refused)} refused" if refused else ""))
+        for outcome in refused[:10]:
+            say(f"  {outcome.code}: {outcome.detail}")
+    if refused:
+        raise typer.Exit(1)
+
+
+@app.command()
+def claim(
+    ctx: typer.Context,
+    scope: Scope,
+    queue: Queue,
+    batch_size: Annotated[int, typer.Option("--count", help="How many at most.", min=1, max=1000)] = 1,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the first.", min=0, max=60)] = 0.0,
+    subscription: Annotated[str | None, typer.Option(help="Of a broadcast queue: as whom.")] = None,
+    label: Labels = None,
+    as_json: Json = False,
+) -> None:
+    """Claim the next messages. Settle them with `complete`, `fail` or `release` before their time is over."""
+    found = target_of(ctx).ask(
+        lambda client: client.claim(
+            scope, queue, batch_size=batch_size, wait_s=wait, subscription=subscription,
+            labels=labels_given(label) or None, consumer="relevo work claim",
+        )
+    )  # fmt: skip
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("message", "token", "until", "attempt", "type", "body")
+    for message in found:
+        made.add_row(
+            message.id, message.claim_token, when(message.claim_until), str(message.attempts), message.message_type,
+            short(message.body),
+        )  # fmt: skip
+    console().print(made if found else "nothing to claim")
+
+
+@app.command()
+def complete(
+    ctx: typer.Context,
+    scope: Scope,
+    message_id: MessageId,
+    token: Token,
+    result: Annotated[str | None, typer.Argument(help="JSON.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Finish a claimed message."""
+    value = None if result is None else json_given(result, "RESULT")
+    made = target_of(ctx).ask(lambda client: client.complete(scope, _claimed(message_id, token), value))
+    _said(made, as_json, f"{made.id} is {made.state}")
+
+
+@app.command()
+def fail(
+    ctx: typer.Context,
+    scope: Scope,
+    message_id: MessageId,
+    token: Token,
+    reason: Annotated[str, typer.Argument(help="Why.")],
+    dead: Annotated[bool, typer.Option("--dead", help="No more tries.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Give a claimed message back as failed."""
+    made = target_of(ctx).ask(lambda client: client.fail(scope, _claimed(message_id, token), reason, dead=dead))
+    _said(made, as_json, f"{made.id} is {made.state}")
+
+
+@app.command()
+def release(ctx: typer.Context, scope: Scope, message_id: MessageId, token: Token, as_json: Json = False) -> None:
+    """Give a claimed message back untouched."""
+    made = target_of(ctx).ask(lambda client: client.release(scope, _claimed(message_id, token)))
+    _said(made, as_json, f"{made.id} is {made.state}")
+
+
+@app.command()
+def search(
+    ctx: typer.Context,
+    scope: Scope,
+    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
+    message_type: Annotated[str | None, typer.Option("--type")] = None,
+    correlation_id: Annotated[str | None, typer.Option("--correlation")] = None,
+    label: Labels = None,
+    since: Annotated[str | None, typer.Option(help="RFC 3339.")] = None,
+    until: Annotated[str | None, typer.Option(help="RFC 3339.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """Look for messages, the newest first, archived ones too."""
+    found = (
+        target_of(ctx)
+        .ask(
+            lambda client: client.search(
+                scope, queue=queue, state=state, message_type=message_type, correlation_id=correlation_id,
+                labels=labels_given(label) or None, since=since, until=until, limit=limit,
+            )
+        )
+        .items
+    )  # fmt: skip
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("message", "queue", "state", "type", "made", "body")
+    for message in found:
+        state_shown = f"{message.state} (archived)" if message.archived_at else message.state
+        made.add_row(
+            message.id, message.queue, state_shown, message.message_type, when(message.created_at), short(message.body)
+        )
+    console().print(made)
+
+
+@app.command()
+def show(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
+    """Show one message."""
+    message = target_of(ctx).ask(lambda client: client.message(scope, message_id))
+    if as_json:
+        print_json(plain(message))
+        return
+    made = table("", "", title=message.id)
+    for name, value in plain(message).items():
+        if value is not None:
+            made.add_row(
+                name, when(value) if name.endswith("_at") else value if isinstance(value, str) else short(value, 200)
+            )
+    console().print(made)
+
+
+@app.command()
+def history(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
+    """What happened to a message."""
+    steps = target_of(ctx).ask(lambda client: client.history(scope, message_id))
+    if as_json:
+        print_json(plain(steps))
+        return
+    made = table("at", "event", "by", "detail")
+    for step in steps:
+        made.add_row(when(step.at), step.event, step.actor or "-", "-" if step.detail is None else short(step.detail))
+    console().print(made)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    scope: Scope,
+    message_id: MessageId,
+    reason: Annotated[str | None, typer.Option()] = None,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Cancel a message that nobody works on."""
+    if not yes:
+        ask(f"Cancel {message_id}?")
+    made = target_of(ctx).ask(lambda client: client.cancel(scope, message_id, reason=reason))
+    _said(made, as_json, f"{made.id} is {made.state}")
+
+
+def _claimed(message_id: str, token: str) -> Claimed:
+    """As much of a claim as settling needs."""
+    from relevo.client import Claimed
+
+    return Claimed(
+        id=message_id, claim_token=token, queue="", claim_until=0, attempts=0, reclaims=0, message_type="",
+        priority_tier="", priority_score=0, labels={}, content_type="", body=None, correlation_id="", causation_id=None,
+        parent_id=None, deadline=None, created_at=0,
+    )  # fmt: skip
+
+
+def _depths(queue: QueueShown) -> tuple[str, ...]:
+    depths = (queue.depth_pending, queue.depth_delayed, queue.depth_claimed, queue.depth_in_review, queue.depth_dead)
+    return tuple(count(depth) for depth in depths)
+
+
+def _said(value: object, as_json: bool, sentence: str) -> None:
+    if as_json:
+        print_json(plain(value))
+    else:
+        say(sentence)

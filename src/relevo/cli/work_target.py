@@ -1,0 +1,95 @@
+"""Where the commands of `relevo work` go: the address and the key of one call, and how they say what they got."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+import typer
+
+from relevo.cli.screen import moment
+from relevo.errors import BadArgument, DependencyMissing
+
+if TYPE_CHECKING:
+    from relevo.client import Client
+
+T = TypeVar("T")
+
+KEY_FILE = "work.key"
+"""In the data folder of `relevo up`: the first key, readable by its owner only."""
+
+Scope = Annotated[str, typer.Argument(help="Slug of the scope.", show_default=False)]
+Queue = Annotated[str, typer.Argument(help="Slug of the queue.", show_default=False)]
+MessageId = Annotated[str, typer.Argument(help="Id of the message.", show_default=False)]
+Token = Annotated[str, typer.Argument(help="The claim's token.", show_default=False)]
+Limit = Annotated[int, typer.Option(help="How many at most.", min=1, max=500)]
+Labels = Annotated[list[str] | None, typer.Option("--label", help="name=value; may be repeated.")]
+
+
+class Target:
+    """The server and the key of one call of the command line."""
+
+    def __init__(self, url: str | None, key: str | None) -> None:
+        self.url = url
+        self.key = key
+
+    def ask(self, question: Callable[[Client], T]) -> T:
+        """Asks with a client that is closed afterwards."""
+        try:
+            from relevo.client import Client  # here: most commands do without HTTP
+        except ImportError as error:
+            missing = error.name or "httpx"
+            raise DependencyMissing(what="`relevo work`", package=missing, extra="relevo[client]") from error
+        with Client(self.url, key=self.key, retry_s=3.0) as client:
+            return question(client)
+
+
+def target_of(ctx: typer.Context) -> Target:
+    found = ctx.find_object(Target)
+    assert found is not None  # the callback of the group has run
+    return found
+
+
+def find_key(given: str | None, data: Path) -> str | None:
+    """The key that was given, of the environment, or the one that `relevo up` has left in its data folder."""
+    if given or os.environ.get("RELEVO_KEY"):
+        return given or os.environ["RELEVO_KEY"]
+    file = data / KEY_FILE
+    return file.read_text().strip() if file.is_file() else None
+
+
+def json_given(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        remedy = "Write JSON: a number, text in double quotes, [lists] or {objects}."
+        raise BadArgument(argument=what, value=text[:100], reason=str(error), remedy=remedy) from error
+
+
+def labels_given(labels: list[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for label in labels or ():
+        name, equals, value = label.partition("=")
+        if not equals or not name:
+            raise BadArgument(argument="--label", value=label, reason="it has no `=`", remedy="Write name=value.")
+        found[name] = value
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Anything the client gave back, for `print_json`."""
+    return msgspec.to_builtins(value)
+
+
+def when(ms: int | None) -> str:
+    return "-" if ms is None else moment(ms)
+
+
+def short(value: Any, width: int = 60) -> str:
+    """JSON in one line of a table."""
+    text = json.dumps(plain(value), ensure_ascii=False)
+    return text if len(text) <= width else text[: width - 1] + "…"

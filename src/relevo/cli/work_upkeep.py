@@ -1,0 +1,273 @@
+"""`relevo work`, continued: dead letters and replays, keys, usage, the audit, agents."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from relevo.cli.asking import DryRun, Yes, ask
+from relevo.cli.screen import Json, console, count, print_json, say, span, table
+from relevo.cli.serve import DEFAULT_DATABASE, DatabaseUrl
+from relevo.cli.server import run
+from relevo.cli.work import app
+from relevo.cli.work_target import Labels, Limit, Scope, Target, labels_given, plain, short, target_of, when
+
+if TYPE_CHECKING:
+    from relevo.client import Client, NewKey, Replay
+
+Reason = Annotated[str | None, typer.Option(help="Part of the reason.")]
+Origin = Annotated[str | None, typer.Option("--queue", help="Only of this queue.")]
+Since = Annotated[str | None, typer.Option(help="Dead since: RFC 3339.")]
+
+_LOOK_EVERY_S = 0.3
+
+keys = typer.Typer(help="API keys: list, create, revoke, and the first one of a tenant.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+
+@app.command("dead-letters")
+def dead_letters(
+    ctx: typer.Context,
+    scope: Scope,
+    queue: Origin = None,
+    reason: Reason = None,
+    since: Since = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """List dead letters, the newest first."""
+    question = {"queue": queue, "reason": reason, "since": since, "limit": limit}
+    found = target_of(ctx).ask(lambda client: client.dead_letters(scope, **question)).items  # pyright: ignore[reportArgumentType]
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("message", "from", "type", "reason", "attempts", "replays", "died", "body")
+    for letter in found:
+        made.add_row(
+            letter.id, letter.queue or "-", letter.message_type, letter.reason or "-", str(letter.attempts),
+            str(letter.replays), when(letter.died_at), short(letter.body, 40),
+        )  # fmt: skip
+    console().print(made if found else f"no dead letters in {scope}")
+
+
+@app.command()
+def replay(
+    ctx: typer.Context,
+    scope: Scope,
+    queue: Origin = None,
+    reason: Reason = None,
+    message_type: Annotated[str | None, typer.Option("--type")] = None,
+    since: Since = None,
+    label: Labels = None,
+    message: Annotated[list[str] | None, typer.Option("--id", help="Only this one; may be repeated.")] = None,
+    rate: Annotated[int | None, typer.Option(help="At most so many a second.", min=1)] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Send dead letters back to their queues, and watch it happen. Ctrl-C leaves the replay running."""
+    given = {"queue": queue, "reason": reason, "message_type": message_type, "since": since, "ids": message}
+    wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if label:
+        wanted["labels"] = labels_given(label)
+    target = target_of(ctx)
+    meant = target.ask(lambda client: client.start_replay(scope, wanted, dry_run=True))
+    if dry_run or meant.total == 0:
+        _said(meant, as_json, f"{count(meant.total)} dead letters match, {count(meant.skipped)} would stay")
+        return
+    if not yes:
+        ask(f"Send {count(meant.total)} dead letters of {scope} back?")
+    started = target.ask(lambda client: client.start_replay(scope, wanted, rate_per_s=rate))
+    ended = _follow(target, scope, started, quiet=as_json)
+    _said(
+        ended,
+        as_json,
+        f"replay {ended.id} is {ended.state}: {count(ended.done)} sent back, {count(ended.skipped)} stay",
+    )
+    if ended.state == "failed":
+        raise typer.Exit(1)
+
+
+def _follow(target: Target, scope: str, replay: Replay, *, quiet: bool) -> Replay:
+    screen = console(stderr=True)
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
+    def watch(client: Client) -> Replay:
+        seen = replay
+        with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal, transient=True) as progress:
+            bar = progress.add_task("replay", total=replay.total)
+            while seen.state == "running":
+                time.sleep(_LOOK_EVERY_S)
+                seen = client.replay(scope, replay.id)
+                progress.update(bar, completed=seen.done + seen.skipped)
+        return seen
+
+    return target.ask(watch)
+
+
+@app.command()
+def usage(
+    ctx: typer.Context,
+    since: Annotated[str | None, typer.Option(help="A day, as in 2026-11-15; the last 30 by default.")] = None,
+    until: Annotated[str | None, typer.Option()] = None,
+    scope: Annotated[str | None, typer.Option()] = None,
+    as_json: Json = False,
+) -> None:
+    """What each queue did on each day."""
+    rows = target_of(ctx).ask(lambda client: client.usage(since=since, until=until, scope=scope))
+    if as_json:
+        print_json(plain(rows))
+        return
+    numbers = ("published", "bytes", "completed", "failed", "dead", "handler time")
+    made = table("day", "scope", "queue", *numbers, numbers=numbers)
+    for row in rows:
+        made.add_row(
+            row.day, row.scope, row.queue, count(row.published), count(row.published_bytes), count(row.completed),
+            count(row.failed), count(row.dead_lettered), span(row.handler_ms),
+        )  # fmt: skip
+    console().print(made)
+
+
+@app.command()
+def audit(
+    ctx: typer.Context,
+    scope: Annotated[str | None, typer.Option()] = None,
+    actor: Annotated[str | None, typer.Option()] = None,
+    action: Annotated[str | None, typer.Option()] = None,
+    target: Annotated[str | None, typer.Option(help="A slug, a key or a message.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """Who changed what, the newest first."""
+    found = target_of(ctx).ask(
+        lambda client: client.audit(scope=scope, actor=actor, action=action, target=target, limit=limit)
+    ).items  # fmt: skip
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("at", "who", "did", "what", "scope", "queue", "after")
+    for entry in found:
+        made.add_row(
+            when(entry.at), entry.actor, entry.action, entry.target, entry.scope or "-", entry.queue or "-",
+            short(entry.after),
+        )  # fmt: skip
+    console().print(made)
+
+
+@app.command()
+def agents(
+    ctx: typer.Context,
+    run_now: Annotated[str | None, typer.Option("--run", help="Run this one now.")] = None,
+    as_json: Json = False,
+) -> None:
+    """The duties of the installation and their last runs."""
+    target = target_of(ctx)
+    found = (
+        [target.ask(lambda client: client.run_agent(run_now))]
+        if run_now
+        else target.ask(lambda client: client.agents())
+    )
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("agent", "every", "last run", "took", "items", "error", "runs", "failures")
+    for agent in found:
+        made.add_row(
+            agent.agent, f"{agent.every_s:g} s", when(agent.last_finished_at), span(agent.last_duration_ms),
+            "-" if agent.last_items is None else count(agent.last_items), agent.last_error or "-", count(agent.runs),
+            count(agent.failures),
+        )  # fmt: skip
+    console().print(made)
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------------
+
+
+@keys.command("list")
+def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
+    """The tenant's keys, without their secrets."""
+    found = target_of(ctx).ask(lambda client: client.keys(limit=500)).items
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("key", "name", "may", "scopes", "queues", "ends", "last used")
+    for key in found:
+        ends = f"revoked {when(key.revoked_at)}" if key.revoked_at else when(key.expires_at)
+        made.add_row(
+            key.id, key.name, " ".join(key.permissions), " ".join(key.scopes or ["all"]),
+            " ".join(key.queues or ["all"]), ends, when(key.last_used_at),
+        )  # fmt: skip
+    console().print(made)
+
+
+@keys.command("create")
+def create_key(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    may: Annotated[
+        list[str] | None, typer.Option("--may", help="view, publish, consume, review or manage; may be repeated.")
+    ] = None,
+    scope: Annotated[list[str] | None, typer.Option(help="Only this scope; may be repeated.")] = None,
+    queue: Annotated[list[str] | None, typer.Option(help="Only this queue; may be repeated.")] = None,
+    expires: Annotated[str | None, typer.Option(help="Days until it ends.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key. It is shown once."""
+    ends = None if expires is None else int((time.time() + float(expires) * 86_400) * 1000)
+    permissions = may or ["view", "publish", "consume"]
+    made = target_of(ctx).ask(
+        lambda client: client.create_key(name, permissions, scopes=scope, queues=queue, expires_at=ends)
+    )
+    _show_new(made, as_json)
+
+
+@keys.command("revoke")
+def revoke_key(
+    ctx: typer.Context, key_id: Annotated[str, typer.Argument()], yes: Yes = False, as_json: Json = False
+) -> None:
+    """End a key now."""
+    if not yes:
+        ask(f"Revoke the key {key_id}?")
+    made = target_of(ctx).ask(lambda client: client.revoke_key(key_id))
+    _said(made, as_json, f"{made.id} ({made.name}) is revoked")
+
+
+@keys.command("first")
+def first_key(
+    tenant: Annotated[str, typer.Argument(help="Slug of the tenant; made when it is not there.")],
+    database_url: DatabaseUrl = DEFAULT_DATABASE,
+    as_json: Json = False,
+) -> None:
+    """Make a tenant and a key for it, straight in the database: where a new installation begins."""
+    from relevo.client import NewKey
+    from relevo.work.keys import first_key as make
+    from relevo.work.store.database import Database
+
+    async def work() -> NewKey:
+        database = Database(database_url)
+        try:
+            made = await make(database, tenant, lambda: time.time_ns() // 1_000_000)
+        finally:
+            await database.close()
+        return msgspec.convert(plain(made), NewKey)
+
+    _show_new(run(work()), as_json)
+
+
+def _show_new(made: NewKey, as_json: bool) -> None:
+    if as_json:
+        print_json(plain(made))
+        return
+    say(made.secret)
+    console(stderr=True).print(f"key {made.key.id} ({made.key.name}); this is the only time it is shown", style="dim")
+
+
+def _said(value: object, as_json: bool, sentence: str) -> None:
+    if as_json:
+        print_json(plain(value))
+    else:
+        say(sentence)
