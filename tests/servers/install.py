@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tests.servers.binary import WANTED, ServerUnavailable, find, provide, valkey
 from tests.servers.cache import cache_folder
+from tests.servers.chromium import find_chromium, provide_chromium
 from tests.servers.programs import DATABASES, find_database, provide_database
 
 
@@ -24,10 +25,13 @@ def main() -> None:
         missing = ", ".join(
             [wanted.name for wanted in WANTED if wanted not in known]
             + [database.name for database in DATABASES if database not in known_databases]
+            + ([] if find_chromium() else ["chromium"])
         )
         progress.add_task(f"getting {missing} from Debian's archive" if missing else "looking at the servers")
         provided = provide(*WANTED)
         databases = {database: provide_database(database) for database in DATABASES}
+        had_chromium = find_chromium() is not None
+        chromium = provide_chromium()
 
     table = Table(title=f"servers for tests ({time.monotonic() - began:.1f} s)", title_justify="left")
     for heading in ("server", "version", "from"):
@@ -44,6 +48,10 @@ def main() -> None:
         else:
             here = "this machine" if programs.own else "here already" if database in known_databases else ""
             table.add_row(database.name, programs.version, here or "Debian's archive")
+    if isinstance(chromium, ServerUnavailable):
+        table.add_row("chromium", "[red]not available[/]", f"[red]{chromium}[/]")
+    else:
+        table.add_row("chromium", "", "here already" if had_chromium else "Debian's archive")
     console.print(table)
     ours = [each for each in databases.values() if not isinstance(each, ServerUnavailable) and not each.own]
     kept = {str(cache_folder()), *(str(each.root.parent) for each in ours)}

@@ -1,5 +1,6 @@
 """The archive job: rows leave SQL for the lake once, whatever is killed when. No Spark here."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -94,7 +95,7 @@ async def test_what_belonged_to_a_message_goes_with_it_and_the_audit_stays(room:
 @pytest.mark.parametrize("step", ["staged", "visible", "read back", "deleting", "deleted", "done"])
 async def test_killed_after_any_step_nothing_is_lost_and_nothing_doubled(step: str, room: Room) -> None:
     doomed = [sys.executable, "-m", "tests.spark.lake.doomed_archive", room.url, str(room.lake.root), step]
-    died = subprocess.run(doomed, cwd=Path(__file__).parents[3], check=False, timeout=50)
+    died = await asyncio.to_thread(subprocess.run, doomed, cwd=Path(__file__).parents[3], check=False, timeout=50)
     assert died.returncode == -signal.SIGKILL
     assert set(room.kept()) | set(await room.left()) == set(room.ids)
     await Archive(room.lake, room.database).run(10**15, batch=4)

@@ -86,7 +86,8 @@ def _throughput(figures: Figures) -> str:
 
 def _colours(figures: Figures, lines: Sequence[Series]) -> list[str]:
     """A queue has one colour on the whole page."""
-    return [_LINES[figures.queues.index(line.name) % len(_LINES)] for line in lines]
+    place = {queue: number for number, queue in enumerate(figures.queues)}
+    return [_LINES[place.get(line.name, 0) % len(_LINES)] for line in lines]
 
 
 def _latency(figures: Figures) -> str:

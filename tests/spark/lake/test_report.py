@@ -1,0 +1,170 @@
+"""The report: its numbers are gold's, it needs nothing but itself, and a browser shows it in light and dark. No Spark here."""
+
+from collections.abc import Generator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from relevo.pipeline.jobs.report import report
+from relevo.pipeline.lake.lake import Lake
+from tests.servers.binary import ServerUnavailable
+from tests.servers.chromium import ARGUMENTS, provide_chromium
+
+START = datetime(2026, 11, 15, 8, tzinfo=UTC)
+DAY = 20_772  # 2026-11-15
+NASTY = '<script>document.title="broken"</script>'
+
+
+def gold(folder: Path) -> Lake:
+    """A lake with two hours of gold, written by hand."""
+    lake = Lake(folder)
+    minutes = [START + timedelta(minutes=number) for number in range(120)]
+    put(lake, "gold.throughput", [
+        {"minute": at, "queue": queue, "name": "send", "in": 10, "started": 10, "done": 9, "failed": 1, "retried": 1,
+         "lost": 0, "cancelled": 0, "dead": int(number == 60), "busy_ms": 500.0, "backlog": number % 7}
+        for number, at in enumerate(minutes) for queue in ("emails", "orders")
+    ])  # fmt: skip
+    put(lake, "gold.latency", [
+        {"grain": grain, "at": at, "queue": "emails", "name": "send", "measure": measure, "count": 10, "p50_ms": 12.0,
+         "p90_ms": 40.0, "p95_ms": 55.0, "p99_ms": 80.0 + number, "p999_ms": 400.0, "max_ms": 500.0}
+        for grain, times in (("minute", minutes), ("day", [START.replace(hour=0)]))
+        for number, at in enumerate(times) for measure in ("wait", "run", "total")
+    ])  # fmt: skip
+    put(lake, "gold.failures", [
+        {"day": START, "queue": "emails", "name": "send", "kind": "failed", "reason": f"no such user {NASTY}", "count": 7,
+         "share": 1.0, "first_seen": START, "last_seen": START, "example": "no such user 'ada'", "example_job": "j"},
+    ])  # fmt: skip
+    put(lake, "gold.slo", [
+        {"hour": START, "queue": "emails", "objective_ms": 60_000, "target": 0.99, "met": 90, "missed": 10,
+         **{f"attained_{window}": 0.9 for window in ("1h", "6h", "3d")},
+         **{f"burn_{window}": 10.0 for window in ("1h", "6h", "3d")},
+         "budget_left_3d": -9.0},
+    ])  # fmt: skip
+    put(lake, "gold.usage", [
+        {"day": START, "tenant": "", "queue": "emails", "messages": 1200, "bytes": 0, "runs": 1300, "handler_s": 60.0,
+         "reviews": 0},
+    ])  # fmt: skip
+    put(lake, "gold.forecast", [
+        {"hour": START + timedelta(hours=number), "queue": "emails", "arrivals": 100.0, "arrivals_high": 130.0,
+         "backlog": 0.0, "mean_run_s": 0.05, "workers": 2, "wait_target_s": 10.0}
+        for number in range(24)
+    ], part=0)  # fmt: skip
+    return lake
+
+
+def put(lake: Lake, table: str, rows: list[dict[str, Any]], part: int = DAY) -> None:
+    lake.commit(lake.stage_arrow(table, {part: pa.Table.from_pylist(rows)}), instead=True)  # pyright: ignore[reportUnknownMemberType]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    program = provide_chromium()
+    if isinstance(program, ServerUnavailable):
+        pytest.skip(f"chromium could not be had: {program}")  # said in red at the end of the run
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    report(gold(tmp_path / "lake"), tmp_path / "report.html")
+    return tmp_path / "report.html"
+
+
+def show(browser: Browser, file: Path, **options: Any) -> Page:
+    page = browser.new_page(viewport={"width": 1240, "height": 900}, **options)
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on(
+        "request",
+        lambda request: problems.append(request.url) if not request.url.startswith(("file:", "data:")) else None,
+    )
+    page.goto(file.as_uri())
+    assert problems == [], "the page complains, or asks for something that is not in it"
+    return page
+
+
+def test_the_numbers_of_the_page_are_those_of_gold(tmp_path: Path) -> None:
+    figures = report(gold(tmp_path / "lake"), tmp_path / "report.html", queues=["emails"])
+    assert figures.queues == ["emails"]
+    assert (figures.totals["in"], figures.totals["done"], figures.totals["dead"]) == (1200, 1080, 1)
+    assert figures.totals["backlog"] == 119 % 7
+    flow = {series.name: series.values for series in figures.flow}
+    assert sum(value or 0 for value in flow["in"]) * figures.step_ms / 60_000 == 1200
+    assert max(value or 0 for value in figures.waits[2].values) == 80.0 + 119
+
+
+def test_every_section_and_chart_is_drawn(browser: Browser, written: Path) -> None:
+    page = show(browser, written)
+    titles = page.locator("h2").all_inner_texts()
+    assert [title.split()[0] for title in titles] == [
+        "Throughput", "Latency", "Percentiles", "Failures", "Objectives", "Usage", "The",
+    ]  # fmt: skip
+    assert page.locator("figure.chart svg").count() == 6
+    assert page.locator("svg path.line").count() >= 4 + 2 + 6 + 3
+    sizes = page.evaluate("[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().width)")
+    assert min(sizes) > 300
+    page.close()
+
+
+def test_a_text_from_a_job_is_shown_and_not_obeyed(browser: Browser, written: Path) -> None:
+    page = show(browser, written)
+    assert page.title() == "Queue report"
+    assert NASTY in page.locator("code").first.inner_text()
+    page.close()
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_the_page_follows_the_reader_s_mode_and_is_readable_in_it(mode: str, browser: Browser, written: Path) -> None:
+    page = show(browser, written, color_scheme=mode)
+    assert (_light(page, "body", "backgroundColor") > 0.5) == (mode == "light")
+    for selector in ("h1", ".tile strong", "td", "svg text.axis"):
+        colour = "fill" if "svg" in selector else "color"
+        ink, paper = _light(page, selector, colour), _light(page, ".tile", "backgroundColor")
+        ratio = (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)
+        assert ratio >= 4.5, f"{selector} has a contrast of {ratio:.1f} in {mode}"
+    page.close()
+
+
+def test_the_button_turns_the_mode_and_the_pointer_reads_a_chart(browser: Browser, written: Path) -> None:
+    page = show(browser, written, color_scheme="light")
+    page.get_by_role("button", name="Dark").click()
+    assert _light(page, "body", "backgroundColor") < 0.5
+    page.locator("figure svg").first.hover()
+    reading = page.locator("figure output").first
+    assert "15 Nov 2026" in reading.inner_text()
+    assert "in  20" in reading.inner_text()
+    page.close()
+
+
+def test_the_page_fits_a_phone(browser: Browser, written: Path) -> None:
+    page = show(browser, written)
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
+
+
+def test_an_empty_table_is_a_sentence_and_not_a_crash(browser: Browser, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    used = {"messages": 1, "bytes": 0, "runs": 1, "handler_s": 0.0, "reviews": 0}
+    put(lake, "gold.usage", [{"day": START, "tenant": "", "queue": "q", **used}])
+    report(lake, tmp_path / "report.html")
+    page = show(browser, tmp_path / "report.html")
+    assert "Nothing has failed." in page.locator("body").inner_text()
+    page.close()
+
+
+def _light(page: Page, selector: str, colour: str) -> float:
+    """Relative luminance, as WCAG reckons it."""
+    script = "([selector, colour]) => getComputedStyle(document.querySelector(selector))[colour]"
+    said: str = page.evaluate(script, [selector, colour])
+    parts = [int(part) / 255 for part in said[said.index("(") + 1 : -1].split(",")[:3]]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
