@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from relevo.cli import app
 from tests.servers.server import Server
+from tests.spark.conftest import spark  # noqa: F401 - pages about Spark share the session of its tests
 
 COMMAND = (sys.executable, "-m", "relevo")
 

@@ -22,10 +22,21 @@ def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+def _costs(page: Path) -> list[pytest.MarkDecorator]:
+    """A page about Spark joins the tests that share its session."""
+    return [pytest.mark.xdist_group("spark"), pytest.mark.timeout(180)] if _on_spark(page) else []
+
+
+def _on_spark(page: Path) -> bool:
+    return "relevo.pipeline" in page.read_text()
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=_costs(page)) for page in PAGES], ids=_name)
 def test_every_python_example_of_a_page_runs_in_order(
-    page: Path, valkey: Server, capsys: pytest.CaptureFixture[str]
+    page: Path, valkey: Server, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
+    if _on_spark(page):
+        request.getfixturevalue("spark")
     namespace: dict[str, object] = {"__name__": "page"}
     for block in blocks_of(page):
         if block.language == "python":
