@@ -17,7 +17,6 @@ from relevo.errors.people import (
     ExpressionFailed,
     NotTrusted,
     NotYourReview,
-    RateLimited,
     ReplayLoop,
     ReviewChanged,
     ReviewHeld,
@@ -26,6 +25,7 @@ from relevo.errors.people import (
     SchemaInUse,
     SchemaInvalid,
     StreamQueueClosed,
+    TooManyRequests,
     WebhookFailed,
     WebhookTargetRefused,
 )
@@ -223,6 +223,7 @@ __all__ = [
     "SystemQueue",
     "TableBroken",
     "TaskTimedOut",
+    "TooManyRequests",
     "Unauthenticated",
     "Undecodable",
     "UnknownTask",

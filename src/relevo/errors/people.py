@@ -147,7 +147,7 @@ class ChunkConflict(WorkError):
     status = 409
 
 
-class RateLimited(WorkError):
+class TooManyRequests(WorkError):
     """The API key {key} may send {rate} requests a second: wait {wait_ms} ms, send batches, or have its limit raised."""
 
     code = "RATE_LIMITED"
