@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ import typer
 from relevo import version
 from relevo.broker.embedded import EmbeddedServer, Fsync
 from relevo.cli.screen import console, say, table
+from relevo.cli.serve import DEFAULT_PORT as WORK_PORT
+from relevo.cli.work_room import WorkRoom
 from relevo.errors import PortTaken, ServiceEnded
 
 DEFAULT_PORT = 6390
@@ -73,13 +76,24 @@ def up(
     port: Annotated[
         int, typer.Option(help="The server's port; a free one is chosen if it is taken.", min=1, max=65535)
     ] = (DEFAULT_PORT),
+    work_port: Annotated[
+        int, typer.Option(help="The port of work queues; a free one is chosen if it is taken.", min=1, max=65535)
+    ] = WORK_PORT,
     fsync: Annotated[str, typer.Option(help="When the server writes to disk: always, everysec or no.")] = "everysec",
 ) -> None:
     """Run the platform on the embedded server. Ctrl-C stops it; the data stays for the next time."""
     if fsync not in ("always", "everysec", "no"):
         raise typer.BadParameter(f"{fsync!r} is not one of always, everysec, no", param_hint="--fsync")
     server = EmbeddedValkey(data, port, fsync)
-    asyncio.run(run_services([server], server))
+    services: list[Service] = [server]
+    if _has_server_extra():
+        services.append(WorkRoom(data, server, work_port))
+    asyncio.run(run_services(services, server))
+
+
+def _has_server_extra() -> bool:
+    """Work queues need what `pip install relevo[server]` brings; without it the rest is served all the same."""
+    return all(importlib.util.find_spec(name) for name in ("alembic", "fastapi", "httptools", "sqlalchemy", "uvicorn"))
 
 
 async def run_services(services: Sequence[Service], server: EmbeddedValkey) -> None:
@@ -140,7 +154,9 @@ A worker, app.py:
 
 and in that folder:
 
-  relevo worker app:tasks --queue emails
-
-Ctrl-C stops everything; the data folder keeps the jobs."""
+  relevo worker app:tasks --queue emails"""
     )
+    for service in services:
+        if isinstance(service, WorkRoom):
+            say(service.how_to())
+    say("\nCtrl-C stops everything; the data folder keeps the jobs and messages.")
