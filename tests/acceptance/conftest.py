@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from relevo.cli import app
 from tests.servers.server import Server
-from tests.spark.conftest import spark  # noqa: F401 - pages about Spark share the session of its tests
+from tests.spark.conftest import spark  # noqa: F401  # pyright: ignore[reportUnusedImport] - pages share it
 
 COMMAND = (sys.executable, "-m", "relevo")
 

@@ -9,6 +9,7 @@ from relevo.pipeline.connector.job_rows import JobRows
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
+from relevo.wire.frame import encode_frame
 from relevo.wire.payload import encode_payload
 from relevo.wire.retry import Backoff, RetryOverride
 from tests.spark.connector.filled import arrow_schema
@@ -42,6 +43,15 @@ def test_a_dead_letter_says_why_and_where_from() -> None:
         "3-0",
         "job-1",
     )
+
+
+def test_the_jobs_of_a_frame_are_rows_of_their_own() -> None:
+    frame = encode_frame([(Envelope(f"job-{at}", encode_payload(at, ""), 5).encode(), b"mail") for at in range(3)])
+    rows = rows_of("stream", ("4-0", [b"d", frame]), ("5-0", [b"d", frame[:-4]]))
+    assert [(row["job_id"], row["name"], row["data"], row["_id"]) for row in rows[:3]] == [
+        (f"job-{at}", "mail", str(at), "4-0") for at in range(3)
+    ]
+    assert "not a frame of jobs" in rows[3]["bad"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class Column(NamedTuple):
 
 _WHERE = (
     Column("_stream", "string", "the Redis key it was read from, such as {chasqui:emails}:events"),
-    Column("_id", "string", "the entry's id, `ms-seq`; unique together with _stream"),
+    Column("_id", "string", "the entry's id, `ms-seq`; unique together with _stream, except for the jobs of one frame"),
     Column("_ts", "timestamp", "when the server took the entry, from its id"),
 )
 _ODD = (

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.connector.streams import queue_of
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
+from relevo.wire.frame import FramedJob, decode_frame, is_frame
 from relevo.wire.payload import decode_payload
 from relevo.wire.retry import RetryOverride
 
@@ -44,7 +45,7 @@ class JobRows:
         self._keep = keep
 
     def batch(self, entries: Sequence[Sequence[Any]]) -> Any:
-        return self._of(map(self._entry, entries))
+        return self._of(row for entry in entries for row in self._entry(entry))
 
     def delayed_batch(self, members: Sequence[tuple[bytes, bytes]]) -> Any:
         """Of (member, score) pairs."""
@@ -55,7 +56,8 @@ class JobRows:
         columns = [pa.array([row.get(field.name) for row in kept], field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _entry(self, entry: Sequence[Any]) -> dict[str, Any]:
+    def _entry(self, entry: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        """One row, or for a frame one for each of its jobs; they share the entry's id."""
         at = EntryId.parse(entry[0])
         row: dict[str, Any] = {**self._constants, "_id": str(at), "_ts": micros(at.ms)}
         rest: list[tuple[str, str]] = []
@@ -70,12 +72,26 @@ class JobRows:
                 row[_COLUMN[name]] = _decoded(flat[place + 1], name, wrong)
             elif name not in dict(rest):
                 rest.append((name, _decoded(flat[place + 1], name, [])))
+        row["rest"] = rest or None
+        jobs: list[FramedJob] = []
         if envelope is None:
             wrong.append("d is missing")
+        elif is_frame(envelope):
+            try:
+                jobs = decode_frame(envelope)
+            except Undecodable as error:
+                wrong.append(str(error))
         else:
             self._open(envelope, row, wrong)
-        row["rest"], row["bad"] = rest or None, "; ".join(wrong) or None
-        return row
+        for job in jobs:
+            yield self._framed(job, row, list(wrong))
+        if not jobs:
+            yield row | {"bad": "; ".join(wrong) or None}
+
+    def _framed(self, job: FramedJob, entry: dict[str, Any], wrong: list[str]) -> dict[str, Any]:
+        row = entry | {"name": job.name or None}
+        self._fill(job.envelope, row, wrong)
+        return row | {"bad": "; ".join(wrong) or None}
 
     def _member(self, member: bytes, score: bytes) -> dict[str, Any]:
         row: dict[str, Any] = {**self._constants, "run_at": micros(int(float(score)))}
@@ -96,6 +112,9 @@ class JobRows:
         except Undecodable as error:
             wrong.append(str(error))
             return
+        self._fill(envelope, row, wrong)
+
+    def _fill(self, envelope: Envelope, row: dict[str, Any], wrong: list[str]) -> None:
         row["job_id"] = envelope.id
         row["created_at"] = micros(envelope.created_at_ms)
         row["attempt"] = envelope.attempt if envelope.attempt <= _MAX_INT else None
