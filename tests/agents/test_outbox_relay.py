@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from relevo.agents.event_streams import _bulk, _xadd  # pyright: ignore[reportPrivateUsage]
 from relevo.agents.outbox_relay import OutboxRelay
+from relevo.broker.resp import pack
 from relevo.engine.events import QueueEvent, QueueEvents
 from relevo.errors import EventsOvertaken
 from relevo.work.cold_transaction import transact
 from relevo.work.office import Office, OfficeSettings
+from relevo.work.outbox import WorkEvent
 from relevo.work.store.tables import messages, outbox
 from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
 from tests.conftest import Launch
@@ -202,3 +205,13 @@ async def test_a_seq_never_comes_again_also_when_the_outbox_was_empty(desk: Desk
             numbers += (await connection.execute(select(outbox.c.id))).scalars()
         await relayed(desk)
     assert len(set(numbers)) == 3
+
+
+@pytest.mark.parametrize("extras", [None, {"attempt": 2, "reason": "zerstört ☹"}])
+async def test_an_event_is_packed_as_the_wire_says(extras: dict[str, int | str] | None) -> None:
+    event = WorkEvent("failed", 7, "01J9", 1_700_000_000_000, "récit", "order-17", extras)
+    fields = event.fields("jobs", "3-1").encode()
+    head = ["XADD", "{chasqui:work.acme.main.jobs}:events", "MAXLEN", "~", "5", "*"]
+    wanted = pack((*head, *fields))
+    start = "".join(_bulk(each) for each in (*head, "e"))
+    assert _xadd(start, _bulk("queue") + _bulk("jobs"), event, "3-1").encode() == wanted

