@@ -44,7 +44,7 @@ def session(
     settings: Mapping[str, str] | None = None,
     log: Path | None = None,
 ) -> SparkSession:
-    """A session with the data source `relevo` registered; the running one when there is one.
+    """A session with the data sources `relevo` and `relevo-work` registered; the running one when there is one.
 
     `master` defaults to all cores of this machine. `log` is where the JVM writes what it has to say; without it a file in the
     system's folder for temporary files, whose name `log_of(spark)` tells.
@@ -58,6 +58,10 @@ def session(
     running = SparkSession.getActiveSession()
     spark = running if running is not None else _start(master or "local[*]", app, dict(settings or {}), log)
     spark.dataSource.register(RelevoSource)
+    if find_spec("sqlalchemy") is not None:
+        from relevo.pipeline.connector.work_source import WorkSource
+
+        spark.dataSource.register(WorkSource)
     return spark
 
 
