@@ -17,6 +17,8 @@ from relevo.work.settling import SettleItem, Verdict
 from relevo.work.store.database import Database
 from relevo.work.store.tables import archive, messages, metadata
 from relevo.work.trail import steps
+from tests.servers.leaks import KeyLeaks
+from tests.servers.server import Server
 
 STORES = ("sqlite", "postgres", "mariadb")
 SCOPE = "main"
@@ -128,3 +130,13 @@ async def a_desk(office: Office, clock: Clock, **scope: Any) -> Desk:
     caller = office.tenants.caller(tenant)
     await office.scopes.create(caller, SCOPE, **scope)
     return Desk(office, caller, clock)
+
+
+@pytest.fixture
+async def indexed(database_url: str, clock: Clock, valkey: Server, key_leaks: KeyLeaks) -> AsyncGenerator[Desk]:
+    """A desk of an office whose claims go by the index."""
+    key_leaks.allow("rw:*")
+    await emptied(database_url)
+    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url, claim_path="index")
+    async with await Office.open(settings, now_ms=clock) as office:
+        yield await a_desk(office, clock)

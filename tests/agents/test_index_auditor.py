@@ -1,18 +1,14 @@
 """Rows and what was derived from them agree, or are made to."""
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
-import pytest
 from sqlalchemy import select, update
 
 from relevo.agents.index_auditor import IndexAuditor
 from relevo.work.depths import depths_of
-from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.tables import messages, tallies
-from tests.agents.conftest import Clock, Desk, a_desk, emptied
-from tests.servers.leaks import KeyLeaks
+from tests.agents.conftest import Desk
 from tests.servers.server import Server
 
 
@@ -29,16 +25,6 @@ async def audited(agent: IndexAuditor) -> int:
 async def told(desk: Desk, queue: str) -> list[tuple[str, Any]]:
     claimed = await desk.claim(100, queue)
     return [(each.message_type, msgspec.json.decode(each.body)) for each in claimed]
-
-
-@pytest.fixture
-async def indexed(database_url: str, clock: Clock, valkey: Server, key_leaks: KeyLeaks) -> AsyncGenerator[Desk]:
-    """A desk of an office whose claims go by the index."""
-    key_leaks.allow("rw:*")
-    await emptied(database_url)
-    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url, claim_path="index")
-    async with await Office.open(settings, now_ms=clock) as office:
-        yield await a_desk(office, clock)
 
 
 async def with_index(desk: Desk) -> int:

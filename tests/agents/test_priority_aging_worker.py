@@ -71,3 +71,14 @@ async def test_two_runs_at_once_raise_each_message_once_page_by_page(desk: Desk)
     raised = await asyncio.gather(*(aged(PriorityAgingWorker(desk.office, step=7, batch=4)) for _ in range(2)))
     assert sum(raised) == 25
     assert {(await desk.row(each))["priority_score"] for each in ids} == {7}
+
+
+async def test_the_order_index_follows(indexed: Desk) -> None:
+    queue_id = await indexed.queue(ordering="priority")
+    (old,) = await indexed.publish(priority_score=10)
+    assert await indexed.office.order.rebuild(queue_id)
+    indexed.clock.turn(minutes=6)
+    (new,) = await indexed.publish(priority_score=40)
+    await aged(PriorityAgingWorker(indexed.office, step=50))
+    assert await indexed.office.order.places(queue_id, [old, new]) == [-2060, -2040]
+    assert [each.id for each in await indexed.claim(2)] == [old, new]

@@ -193,8 +193,9 @@ async def test_an_emptied_redis_stops_no_agent(office_with: OfficeWith, valkey: 
         await until(lambda: agent.done > done + 1 and beat.worker.settled.count > seen, timeout=40)
 
 
-async def test_agents_go_on_while_redis_is_stopped(
-    office_with: OfficeWith, clock: Clock, launch: Launch, key_leaks: KeyLeaks
+@pytest.mark.parametrize("how", ["stopped", "silent"])
+async def test_agents_go_on_while_redis_is(
+    how: str, office_with: OfficeWith, clock: Clock, launch: Launch, key_leaks: KeyLeaks
 ) -> None:
     server = launch(EmbeddedValkey)
     office = await office_with(server.url)
@@ -204,7 +205,7 @@ async def test_agents_go_on_while_redis_is_stopped(
         beat = roster.beat
         assert beat is not None
         await until(lambda: beat.works)
-        server.stop()
+        server.stop() if how == "stopped" else server.pause()
         (message_id,) = await desk.publish()
         (claimed,) = await desk.claim()
         assert claimed.id == message_id
@@ -213,7 +214,7 @@ async def test_agents_go_on_while_redis_is_stopped(
             return (await desk.row(message_id))["reclaims"] == 1
 
         await until(came_back, timeout=30)
-        server.start()
+        server.start() if how == "stopped" else server.resume()
         await until(lambda: beat.works, timeout=30)
     key_leaks.allow("*")
 

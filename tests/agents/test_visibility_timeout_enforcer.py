@@ -96,3 +96,17 @@ async def test_a_backlog_larger_than_a_batch_says_that_there_is_more(desk: Desk)
     enforcer = VisibilityTimeoutEnforcer(desk.office, batch=2)
     assert [tuple(await enforcer.work()) for _ in range(3)] == [(2, True), (2, True), (1, False)]
     assert len(await desk.claim(5)) == 5
+
+
+async def test_what_comes_back_is_in_the_order_index_again(indexed: Desk) -> None:
+    queue_id = await indexed.queue(visibility_timeout_s=1)
+    assert await indexed.office.order.rebuild(queue_id)
+    first, second = await indexed.publish(2)
+    (delayed,) = await indexed.publish(delay_seconds=1)
+    await indexed.claim()
+    indexed.clock.turn(s=2)
+    await VisibilityTimeoutEnforcer(indexed.office).work()
+    placed = await indexed.office.order.places(queue_id, [first, second, delayed])
+    assert placed is not None
+    assert None not in placed
+    assert [each.id for each in await indexed.claim(3)] == [first, second, delayed]

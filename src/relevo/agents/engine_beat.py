@@ -19,6 +19,7 @@ from relevo.errors import AgentFailed, RelevoError
 
 log = logging.getLogger("relevo.agents")
 
+_ANSWER_S = 2.0
 _LEAVING_S = 5.0
 _KEPT_FAILURES = 1_000
 
@@ -59,10 +60,11 @@ class EngineBeat:
     async def arrange(self) -> bool:
         """Makes the schedules that are missing, and leaves the beat of the others alone. False while Redis is away."""
         try:
-            for agent in self._agents.values():
-                every = {"kind": "every", "interval_ms": int(agent.every_s * 1000)}
-                await self._queue.upsert_repeatable_job(agent.name, {}, repeat=every, key=agent.name)
-        except (RelevoError, OSError) as error:
+            async with asyncio.timeout(_ANSWER_S):
+                for agent in self._agents.values():
+                    every = {"kind": "every", "interval_ms": int(agent.every_s * 1000)}
+                    await self._queue.upsert_repeatable_job(agent.name, {}, repeat=every, key=agent.name)
+        except (RelevoError, OSError, TimeoutError) as error:
             log.debug("the schedules of the agents could not be made: %s", error)
             return False
         return True

@@ -45,8 +45,6 @@ class Watch(Loop):
 
     async def tick(self) -> float | None:
         works = self._beat is not None and self._beat.works
-        if self._beat is not None and not self._arranged:
-            self._arranged = works and await self._beat.arrange()
         grace = _GRACE_MS if works and self._arranged else 0
         now = self._office.now_ms()
         for name, standing in (await self._runs.standings()).items():
@@ -58,6 +56,8 @@ class Watch(Loop):
                 # The schedule may be gone (an emptied Redis), or the look after this one would find the same again.
                 self._arranged = False
                 self._begin(agent, not_since=now - every_ms)
+        if self._beat is not None and not self._arranged:  # last: a Redis that hangs must not hold up the look
+            self._arranged = works and await self._beat.arrange()
         return None
 
     def _begin(self, agent: Agent, *, not_since: int) -> None:
