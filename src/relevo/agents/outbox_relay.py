@@ -30,6 +30,7 @@ from relevo.work.office import Office
 from relevo.work.outbox import WorkEvent, decode
 from relevo.work.queues import QueueRecord
 from relevo.work.store.tables import outbox
+from relevo.work.webhooks.deliveries import Due
 
 log = logging.getLogger("relevo.agents")
 
@@ -62,6 +63,7 @@ class OutboxRelay:
         self.streams = None if url is None else EventStreams(url, max_len=max_len)
         self._away = False
         self._copied_until = 0
+        self._due: list[Due] = []
 
     async def work(self) -> Batch:
         rows = await self._rows(only_uncopied=False)
@@ -80,6 +82,7 @@ class OutboxRelay:
         self._away, self._copied_until = False, 0
         fault("relay.sent")
         await transact(self._office, lambda each: self._finish(each, rows, queues))
+        self._tell_webhooks()
         return Batch(sum(len(row.events) for row in rows), more=True)
 
     async def close(self) -> None:
@@ -112,7 +115,9 @@ class OutboxRelay:
             await transaction.connection.execute(update(outbox).where(outbox.c.id.in_(ids)).values(copied=1))
             return copied
 
-        return Batch(await transact(self._office, copy), more=len(rows) == self._batch)
+        copied = await transact(self._office, copy)
+        self._tell_webhooks()
+        return Batch(copied, more=len(rows) == self._batch)
 
     async def _finish(self, transaction: ColdTransaction, rows: Sequence[Row], queues: dict[int, QueueRecord]) -> None:
         ids = [row.id for row in rows]
@@ -128,6 +133,8 @@ class OutboxRelay:
     ) -> int:
         told = [(event, queues[event.queue_id]) for row in rows for event in row.events if event.queue_id in queues]
         await self._office.router.note(transaction, told)  # as the messages of `_events`: exactly once
+        by_row = [(row.id, row.events) for row in rows]
+        self._due = await self._office.webhook_deliveries.make(transaction, by_row, queues)
         wanted: dict[int, list[NewMessage]] = defaultdict(list)
         for row in rows:
             for event in row.events:
@@ -140,6 +147,12 @@ class OutboxRelay:
             home = await self._office.queues.by_id(queue_id)
             copied += await post(transaction, self._office, self._caller, home, new)
         return copied
+
+    def _tell_webhooks(self) -> None:
+        """After the commit: what was just made is due."""
+        due, self._due = self._due, []
+        if due:
+            self._office.webhook_deliveries.due.emit(due)
 
     async def _rows(self, *, only_uncopied: bool) -> list[Row]:
         query = select(outbox.c.id, outbox.c.copied, outbox.c.events).order_by(outbox.c.id).limit(self._batch)

@@ -18,22 +18,27 @@ from relevo.agents.agent import Agent
 from relevo.agents.continuous import Continuous
 from relevo.agents.dead_letter_monitor import DeadLetterMonitor
 from relevo.agents.engine_beat import EngineBeat, agents_queue
+from relevo.agents.erasure_runner import ErasureRunner
 from relevo.agents.expiry_enforcer import ExpiryEnforcer
 from relevo.agents.index_auditor import IndexAuditor
 from relevo.agents.message_archiver import MessageArchiver
+from relevo.agents.message_router import MessageRouter
 from relevo.agents.outbox_relay import OutboxRelay
 from relevo.agents.priority_aging_worker import PriorityAgingWorker
 from relevo.agents.replay_runner import ReplayRunner
+from relevo.agents.review_clock import ReviewClock
 from relevo.agents.runs import AgentRun, Runs
 from relevo.agents.shift import Shift
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.agents.watch import Watch
+from relevo.agents.webhook_courier import WebhookCourier
+from relevo.agents.webhook_post import WebhookPost
 from relevo.errors import NotFound
 from relevo.work.office import Office
 
 
 def all_agents(office: Office) -> list[Agent]:
-    """Every agent there is. The review clock joins with reviews: until then it would have nothing to look at."""
+    """Every agent there is."""
     return [
         VisibilityTimeoutEnforcer(office),
         ExpiryEnforcer(office),
@@ -43,6 +48,10 @@ def all_agents(office: Office) -> list[Agent]:
         OutboxRelay(office),
         IndexAuditor(office),
         ReplayRunner(office),
+        WebhookCourier(office),
+        ErasureRunner(office),
+        MessageRouter(office),
+        ReviewClock(office),
     ]
 
 
@@ -57,7 +66,10 @@ class Roster:
         self.ran = self.shift.ran
         beating = {name: agent for name, agent in self._agents.items() if not isinstance(agent, OutboxRelay)}
         self.beat: EngineBeat | None = None
+        self.post: WebhookPost | None = None
         if office.settings.redis_url is not None:
+            if WebhookCourier.name in self._agents:
+                self.post = WebhookPost(office, redis_url=office.settings.redis_url)
             queue = agents_queue(office.installation)
             self.beat = EngineBeat(queue, beating, self.shift, redis_url=office.settings.redis_url)
         self.watch = Watch(office, beating, self._runs, self.shift, self.beat)
@@ -69,6 +81,8 @@ class Roster:
         await self._runs.enrol(list(self._agents))
         if self.beat is not None:
             self.beat.start()
+        if self.post is not None:
+            self.post.start()
         self.watch.start()
         for relay in self.relays:
             relay.start()
@@ -79,6 +93,8 @@ class Roster:
             await relay.stop()
         await self.shift.stop()
         await self.watch.stop()
+        if self.post is not None:
+            await self.post.stop()
         if self.beat is not None:
             await self.beat.stop()
         for agent in self._agents.values():

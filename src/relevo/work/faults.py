@@ -37,6 +37,16 @@ AGENT_POINTS = (
 )
 """The same for agents; tests/agents/test_kills.py walks these."""
 
+ROUTING_POINTS = (
+    "route.decided",  # the rules were asked, nothing is written
+    "route.written",  # everything is written, the commit is not
+    "bridge.added",  # the job is on its stream queue, its row does not know
+    "bridge.heard",  # the job's outcome is known, the message does not know
+    "bridge.settled",  # the message knows, the place in the events is not kept
+    "bridge.replayed",  # a dead letter is back on its stream queue, its review does not know
+)
+"""The same for routing; tests/routing/test_kills.py walks these."""
+
 _armed: dict[str, Callable[[], None]] = {}
 
 
@@ -48,7 +58,7 @@ def fault(point: str) -> None:
 
 def arm(point: str, act: Callable[[], None]) -> Callable[[], None]:
     """Has `act` called at a point until the returned function is called."""
-    if point not in POINTS + AGENT_POINTS:
+    if point not in POINTS + AGENT_POINTS + ROUTING_POINTS:
         raise AssertionError(f"there is no fault point {point!r}")
     _armed[point] = act
     return lambda: _armed.pop(point, None) and None

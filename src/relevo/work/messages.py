@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from relevo.errors import (
@@ -25,6 +25,7 @@ from relevo.work.order import sort_key
 from relevo.work.outbox import WorkEvent
 from relevo.work.overflow import make_room
 from relevo.work.queues import QueueRecord
+from relevo.work.routing.journey import Journey
 from relevo.work.store import tables
 from relevo.work.store.port import HeldRow, KnownKey
 from relevo.work.transaction import Ready, Transaction, rewritten
@@ -44,6 +45,8 @@ class _Publication(NamedTuple):
     caller: Caller
     queue: QueueRecord
     rows: list[NewRow | Refusal]
+    journeys: Mapping[str, Journey]
+    """Of those rows that do not just wait in the queue; see admission.py."""
 
 
 class Messages:
@@ -60,7 +63,7 @@ class Messages:
 
         Concurrent calls share a transaction. Raises what concerns the call as a whole (`NotFound`, `PermissionDenied`,
         `ScopePaused`, `QueuePaused`, `QueueDraining`, `QueueArchived`, `StoreUnavailable`); what concerns one message is its
-        `Refusal` (`IDEMPOTENCY_CONFLICT`, `QUEUE_FULL`, `INVALID_INPUT`).
+        `Refusal` (`IDEMPOTENCY_CONFLICT`, `QUEUE_FULL`, `INVALID_INPUT`, `SCHEMA_INVALID`, `BAD_REVIEW_SPEC`).
         """
         office = self._office
         caller.require("publish")
@@ -71,9 +74,14 @@ class Messages:
         rows = take_in(
             caller, record, messages, mint=office.mint, now=office.now_ms(), max_body_bytes=office.settings.max_body_bytes
         )  # fmt: skip
+        journeys: Mapping[str, Journey] = {}
+        if not office.admission.is_plain(record, messages):
+            rows, journeys = await office.admission.admit(caller, record, rows)
         if not any(isinstance(row, NewRow) for row in rows):
             return [row for row in rows if isinstance(row, Refusal)]
-        return await office.joiner.join(self._publishing, _Publication(caller, record, rows), weight=len(rows))
+        return await office.joiner.join(
+            self._publishing, _Publication(caller, record, rows, journeys), weight=len(rows)
+        )
 
     async def cancel(self, caller: Caller, scope: str, message_id: str, *, reason: str | None = None) -> str:
         """Cancels a message that nobody works on (pending, delayed, in_review or dead) and returns its new state. Cancelling a
@@ -140,6 +148,9 @@ class Messages:
             for call in calls
             if call.queue.max_depth is not None or call.queue.consumer_mode == "broadcast"
         }
+        for call in calls:
+            if call.journeys:
+                held |= self._office.placing.held_queues(call.journeys.values())
         if held:
             await transaction.session.lock_queues(sorted(held))
         known = await self._known_keys(transaction, calls)
@@ -148,6 +159,8 @@ class Messages:
         turned_away: set[str] = set()
         for call in calls:
             wanted, outcome = _without_known(call, known, turned_away)
+            if call.journeys:
+                wanted = await self._place(transaction, call, wanted, outcome, turned_away)
             if call.queue.max_depth is not None and wanted:
                 over = await make_room(transaction, call.caller, call.queue, len(wanted))
                 wanted, surplus = wanted[: len(wanted) - over], wanted[len(wanted) - over :]
@@ -165,6 +178,29 @@ class Messages:
                 if ids:
                     await self._office.subscriptions.fan_out(transaction, call.queue, ids)
         return outcomes
+
+    async def _place(
+        self,
+        transaction: Transaction,
+        call: _Publication,
+        wanted: list[NewRow],
+        outcome: dict[str, Published | Refusal],
+        turned_away: set[str],
+    ) -> list[NewRow]:
+        """Writes those that rules or a review have a say in, with their outcomes; returns the others."""
+        routed = [row for row in wanted if row.id in call.journeys]
+        if routed:
+            placed = await self._office.placing.publish(
+                transaction, call.caller, [call.journeys[row.id] for row in routed]
+            )
+            refused = [row for row in routed if isinstance(placed[row.id], Refusal)]
+            turned_away |= {row.id for row in refused}
+            await _forget_keys(transaction, refused)
+            outcome |= placed
+            taken = [row.id for row in routed if isinstance(placed[row.id], Published)]
+            if taken:
+                transaction.audit_messages(call.caller, "message.publish", call.queue, taken)
+        return [row for row in wanted if row.id not in call.journeys]
 
     @staticmethod
     async def _known_keys(transaction: Transaction, calls: Sequence[_Publication]) -> dict[tuple[int, str], KnownKey]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections import Counter
@@ -11,18 +12,31 @@ from typing import Literal, Self, TypeVar
 import msgspec
 
 from relevo.wire.ids import IdMint
+from relevo.work.access import Access
+from relevo.work.admission import Admission
 from relevo.work.audit import Audit
 from relevo.work.caller import Caller
+from relevo.work.chunks import ChunkStreams
 from relevo.work.claims import Claims
 from relevo.work.dead_letters import DeadLetters
 from relevo.work.deliveries import Deliveries
+from relevo.work.erasure import Erasures
 from relevo.work.faults import arm_from_environment
 from relevo.work.joining import Joiner
 from relevo.work.keys import Keys
 from relevo.work.messages import Messages
 from relevo.work.order import Order
 from relevo.work.queues import DEAD_LETTER, QueueRecord, Queues
+from relevo.work.rate_limits import RateLimits
 from relevo.work.replays import Replays
+from relevo.work.review.patterns import Patterns
+from relevo.work.review.reviews import Reviews
+from relevo.work.routing.journey import Journeys
+from relevo.work.routing.placing import Placing
+from relevo.work.routing.router import Router
+from relevo.work.routing.rules import Rules
+from relevo.work.routing.targets import Targets
+from relevo.work.schemas.registry import Schemas
 from relevo.work.scopes import Scopes
 from relevo.work.search import Search
 from relevo.work.settling import Settling
@@ -32,8 +46,11 @@ from relevo.work.store.port import Dialect, Driver, Session
 from relevo.work.subscriptions import Subscriptions
 from relevo.work.tenants import Tenants
 from relevo.work.transaction import Transaction
+from relevo.work.trusts import Trusts
 from relevo.work.usage import Usage
 from relevo.work.wakeups import Wakeups
+from relevo.work.webhooks.deliveries import WebhookDeliveries
+from relevo.work.webhooks.hooks import Webhooks
 
 T = TypeVar("T")
 
@@ -54,6 +71,10 @@ class OfficeSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: int = 1_048_576
     poll_s: float = 0.5
     """How often a long poll looks without being woken when there is no Redis; with Redis ten times as long."""
+    stream_queues: tuple[str, ...] = ()
+    """Stream queues that rules and reviews may use: names or patterns (`emails-*`), for one tenant as `acme=emails-*`."""
+    webhook_allow: tuple[str, ...] = ()
+    """Hosts and networks that webhooks may go to although they are not of the public internet."""
     lanes: int | None = None
     """Transactions under way at once; None for the driver's own choice."""
 
@@ -64,7 +85,8 @@ class Office:
         async with await Office.open(OfficeSettings(database_url="sqlite:///data/work.db")) as office:
             await office.messages.publish(caller, "billing", "invoices", [NewMessage(body=msgspec.Raw(b"{}"))])
 
-    Its nouns: `database`, `queues`, `messages`, `claims`, `settling`, `order`, `wakeups`, `subscriptions`, `deliveries`.
+    Its nouns: `database`, `queues`, `messages`, `claims`, `settling`, `order`, `wakeups`, `subscriptions`, `deliveries`; and of
+    people: `rules`, `reviews`, `patterns`, `schemas`, `trusts`.
     """
 
     def __init__(self, settings: OfficeSettings, *, now_ms: Callable[[], int] | None = None) -> None:
@@ -88,9 +110,25 @@ class Office:
         self.claims = Claims(self)
         self.settling = Settling(self)
         self.subscriptions = Subscriptions(self)
+        self.deliveries = Deliveries(self)
         self.dead_letters = DeadLetters(self)
         self.replays = Replays(self)
-        self.deliveries = Deliveries(self)
+        self.trusts = Trusts(self)
+        self.schemas = Schemas(self)
+        self.patterns = Patterns(self)
+        self.reviews = Reviews(self)
+        self.rules = Rules(self)
+        self.targets = Targets(self)
+        self.journeys = Journeys(self)
+        self.placing = Placing(self)
+        self.router = Router(self)
+        self.admission = Admission(self)
+        self.access = Access(self)
+        self.rate_limits = RateLimits(settings.redis_url)
+        self.chunk_streams = ChunkStreams(self)
+        self.webhooks = Webhooks(self)
+        self.webhook_deliveries = WebhookDeliveries(self)
+        self.erasures = Erasures(self)
         self._driver: Driver = _driver_for(self.database)
         self.joiner = Joiner(
             self._commit,
@@ -114,6 +152,7 @@ class Office:
             raise
         office.order.open()
         office.wakeups.open(office.installation)
+        office.rate_limits.open(office.installation)
         return office
 
     @property
@@ -150,8 +189,12 @@ class Office:
 
     async def close(self) -> None:
         await self.joiner.close()
+        with contextlib.suppress(Exception):  # the database may be away; it is only a count
+            await self.rules.write_counts(at_once=True)
         await self.order.close()
         await self.wakeups.close()
+        await self.rate_limits.close()
+        await self.webhook_deliveries.close()
         await self._driver.close()
         await self.database.close()
 

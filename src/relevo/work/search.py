@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, Table, and_, false, literal, select, union_all
+from sqlalchemy import BigInteger, ColumnElement, Select, Table, and_, false, null, select, union_all
+from sqlalchemy import cast as sql_cast
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import NotFound
@@ -172,7 +173,7 @@ def steps_of(trail: str) -> list[Step]:
 def _half(
     table: Table, scope_id: int, before: str, wanted: MessageFilter, slugs: dict[int, str], caller: Caller
 ) -> Select[Any]:
-    archived_at = table.c.archived_at if table is archive else literal(None).label("archived_at")
+    archived_at = table.c.archived_at if table is archive else sql_cast(null(), BigInteger).label("archived_at")
     query = select(*(table.c[name] for name in _SHOWN), archived_at)
     return query.where(
         table.c.scope_id == scope_id, table.c.id < before, *_conditions(table, scope_id, wanted, slugs, caller)

@@ -105,6 +105,20 @@ class Patterns:
         pattern = await self.get(caller, scope, use.pattern, use.version)
         return filled(pattern.spec, use.parameters, body)
 
+    async def check(self, caller: Caller, scope: str, given: Mapping[str, Any]) -> None:
+        """`BadReviewSpec` when no message whatever could be reviewed in this way."""
+        if "pattern" not in given:
+            decode_spec(msgspec.json.encode(given))
+            return
+        try:
+            use = msgspec.convert(given, PatternUse)
+            pattern = await self.get(caller, scope, use.pattern, use.version)
+        except (msgspec.ValidationError, NotFound) as error:
+            raise BadReviewSpec(reason=str(error)) from None
+        missing = sorted(set(pattern.parameters) - set(use.parameters))
+        if missing:
+            raise BadReviewSpec(reason=f"the pattern {use.pattern!r} needs the parameter {', '.join(missing)}")
+
     async def resolve(self, caller: Caller, scope: str, given: bytes | str | msgspec.Raw, body: Any) -> ReviewSpec:
         """The specification that a message asks for, filled in: its own, or that of the pattern it names."""
         try:

@@ -238,7 +238,10 @@ class Reviews:
 
     async def tick(self, caller: Caller, limit: int = 100) -> int:
         """Lets time pass for the cases that are due; how many there were."""
-        due = select(reviews.c.id).where(reviews.c.next_tick_at <= self._office.now_ms())
+        under_way = reviews.c.state.in_(
+            ("waiting", "held")
+        )  # of a stream queue's dead letters the bridge takes the rest
+        due = select(reviews.c.id).where(reviews.c.next_tick_at <= self._office.now_ms(), under_way)
         async with self._office.database.connect() as connection:
             rows = await connection.execute(due.order_by(reviews.c.next_tick_at).limit(limit))
             ids = list(rows.scalars())

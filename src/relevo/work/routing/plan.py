@@ -13,12 +13,11 @@ import msgspec
 from relevo.errors import ExpressionFailed
 from relevo.work.message import TIERS, Tier
 from relevo.work.routing.conditions import Expression
-from relevo.work.routing.rule import Drop, Escalate, Route, Rule, ToArchive, Transform, Trigger, next_tier
+from relevo.work.routing.rule import Escalate, Route, Rule, ToArchive, Transform, Trigger, next_tier
 
 Ending = Literal["stays", "moves", "archived", "dropped"]
 
 _LAST_MS = 2**53 - 2
-_TEXT = {"message_type": 200}
 
 
 class Draft(msgspec.Struct, kw_only=True):
@@ -116,7 +115,7 @@ def plan_of(rule: Rule, draft: Draft, queue: str, scope: str, now: int) -> Plan:
             plan.ending, plan.route = "moves", action
         elif isinstance(action, ToArchive):
             plan.ending = "archived"
-        elif isinstance(action, Drop):
+        else:
             plan.ending, plan.reason = "dropped", action.reason
     return plan
 
@@ -163,15 +162,15 @@ def _transformed(action: Transform, draft: Draft, queue: str, scope: str, now: i
 
 def _fitting(name: str, value: Any, source: str, now: int) -> tuple[str, Any]:
     """The field that a computed value goes to, and the value as it is kept."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
+    number = value if isinstance(value, int) and not isinstance(value, bool) else -1
     if name == "message_type" and isinstance(value, str) and 0 < len(value) <= 200 and "\0" not in value:
         return name, value
     if name == "priority_tier" and value in TIERS:
         return name, value
-    if name == "priority_score" and whole and 0 <= value <= 999:
-        return name, value
-    if name == "deadline" and (value is None or (whole and 0 < value <= _LAST_MS)):
-        return name, value
-    if name == "ttl_seconds" and (value is None or (whole and 0 < value <= 10**10)):
-        return "expires_at", None if value is None else now + value * 1000
+    if name == "priority_score" and 0 <= number <= 999:
+        return name, number
+    if name == "deadline" and (value is None or 0 < number <= _LAST_MS):
+        return name, None if value is None else number
+    if name == "ttl_seconds" and (value is None or 0 < number <= 10**10):
+        return "expires_at", None if value is None else now + number * 1000
     raise ExpressionFailed(expression=source, reason=f"{value!r:.100} is no {name}")

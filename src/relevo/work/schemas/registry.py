@@ -187,6 +187,11 @@ class Schemas:
             row = await _found(connection, record.scope_id, name, version)
             return await _compatibility(connection, record.id, Checker(row["definition"]))
 
+    def is_free(self, queue_id: int) -> bool:
+        """Whether it is known, from less than a second ago, that this queue asks for no schema."""
+        known = self._bound.get(queue_id)
+        return known is not None and known[1] is None and self._office.now_ms() < known[0]
+
     async def checker_of(self, queue_id: int) -> tuple[str, int, Checker] | None:
         """What bodies of this queue must fit, as of less than a second ago: name, version and the compiled schema."""
         known = self._bound.get(queue_id)

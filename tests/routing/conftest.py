@@ -1,0 +1,120 @@
+"""A desk with rules: on SQLite, or on each of the three databases for what depends on transactions."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import select
+
+from relevo.agents.message_router import MessageRouter
+from relevo.agents.outbox_relay import OutboxRelay
+from relevo.work.audit import AuditEntry, AuditFilter
+from relevo.work.depths import Depth, depths_of
+from relevo.work.message import NewMessage, Published, Refusal
+from relevo.work.office import Office, OfficeSettings
+from relevo.work.routing.rule import Action, Rule, Trigger
+from relevo.work.routing.rules import StoredRule
+from relevo.work.search import Message, MessageFilter
+from relevo.work.store.tables import labels
+from tests.agents.conftest import SCOPE, STORES, Clock, a_desk, emptied
+from tests.agents.conftest import Desk as PlainDesk
+
+STREAMS = ("*",)
+
+
+class Desk(PlainDesk):
+    """Short ways to make rules, and to look at what became of messages."""
+
+    async def rule(
+        self, *actions: Action, on: Trigger = "message_published", when: str = "true", name: str = "r", **more: Any
+    ) -> StoredRule:
+        rule = Rule(name=name, trigger=on, condition=when, actions=list(actions), **more)
+        return await self.office.rules.create(self.caller, SCOPE, rule)
+
+    async def put(self, body: Any = None, queue: str = "jobs", **fields: Any) -> Published | Refusal:
+        """Publishes one message."""
+        new = NewMessage(body=msgspec.Raw(msgspec.json.encode(body)), **fields)
+        (outcome,) = await self.office.messages.publish(self.caller, SCOPE, queue, [new])
+        return outcome
+
+    async def id_of(self, body: Any = None, queue: str = "jobs", **fields: Any) -> str:
+        outcome = await self.put(body, queue, **fields)
+        assert isinstance(outcome, Published), outcome
+        return outcome.id
+
+    async def route(self) -> int:
+        """Lets the events out, and the rules look at them; at how many they looked."""
+        await OutboxRelay(self.office).work()
+        return (await MessageRouter(self.office).work()).items
+
+    async def all(self, **wanted: Any) -> list[Message]:
+        """The messages of the scope, oldest first."""
+        page = await self.office.search.list(self.caller, SCOPE, MessageFilter(**wanted), limit=500)
+        return list(reversed(page.items))
+
+    async def bodies(self, queue: str) -> list[Any]:
+        return [msgspec.json.decode(each.body) for each in await self.all(queue=queue)]
+
+    async def depth(self, queue: str = "jobs", scope: str = SCOPE) -> Depth:
+        record = await self.office.queues.lookup(self.caller, scope, queue)
+        return (await depths_of(self.office.database, [record.id]))[record.id]
+
+    async def labels(self, message_id: str) -> dict[str, str]:
+        async with self.office.database.connect() as connection:
+            rows = await connection.execute(select(labels).where(labels.c.message_id == message_id))
+            return {row.name: row.value for row in rows}
+
+    async def findings(self) -> list[Any]:
+        return await self.bodies("_integrity")
+
+    async def audits(self, **wanted: Any) -> list[AuditEntry]:
+        return (await self.office.audit.list(self.caller, AuditFilter(**wanted), limit=500)).items
+
+    async def die_of(self, reason: str, message_id: str) -> None:
+        claimed = [each for each in await self.claim(50) if each.id == message_id]
+        await self.settle("fail", claimed, reason=reason, dead=True)
+
+
+async def a_routing_desk(office: Office, clock: Clock) -> Desk:
+    plain = await a_desk(office, clock)
+    return Desk(office, plain.caller, clock)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, clock: Clock) -> AsyncGenerator[Desk]:
+    """On SQLite, without Redis, with the queue `jobs`."""
+    url = f"sqlite:///{tmp_path}/work.db"
+    await emptied(url)
+    async with await Office.open(OfficeSettings(database_url=url, stream_queues=STREAMS), now_ms=clock) as office:
+        made = await a_routing_desk(office, clock)
+        await made.queue()
+        yield made
+
+
+@pytest.fixture(params=STORES)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Each database in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/work.db"
+    server: Any = request.getfixturevalue(request.param)
+    if request.param == "postgres":
+        return f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
+    return f"mariadb://root@127.0.0.1:{server.port}/relevo"
+
+
+@pytest.fixture
+async def any_desk(database_url: str, clock: Clock) -> AsyncGenerator[Desk]:
+    """On each database in turn, without Redis, with the queue `jobs`."""
+    await emptied(database_url)
+    settings = OfficeSettings(database_url=database_url, stream_queues=STREAMS)
+    async with await Office.open(settings, now_ms=clock) as office:
+        made = await a_routing_desk(office, clock)
+        await made.queue()
+        yield made
