@@ -24,7 +24,9 @@ from tests.servers.server import Server
 
 
 @asynccontextmanager
-async def serving(*arguments: str, fault: str = "") -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
+async def serving(
+    *arguments: str, fault: str = "", patience: float = 40
+) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
     """A process with agents, and its node's name; killed at the end if it still lives."""
     environment = os.environ | ({"RELEVO_FAULT": f"{fault}:kill"} if fault else {})
     process = await asyncio.create_subprocess_exec(
@@ -32,7 +34,7 @@ async def serving(*arguments: str, fault: str = "") -> AsyncGenerator[tuple[asyn
     )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patience):
             yield process, (await process.stdout.readline()).decode().strip()
     finally:
         if process.returncode is None:
