@@ -81,9 +81,10 @@ class Ingest:
             .start()
         )
         try:
-            while not query.awaitTermination(1 if stop else None):
-                if stop is not None and stop():
-                    break
+            if stop is None:
+                query.awaitTermination()
+            while stop is not None and not query.awaitTermination(1) and not stop():
+                pass
         except StreamingQueryException as error:
             raise IngestFailed(reason=_cause(error)) from error
         finally:

@@ -81,6 +81,8 @@ def load(
     number = jobs.count()
     if not dry_run and number:
         given = {**(options or {}), "queue": queue, **({"writeId": write_id} if write_id else {})}
+        # A writer looks its source up in the session of its thread: this makes it ours, whichever thread we are called on.
+        rows.sparkSession.createDataFrame([], "nothing int")  # pyright: ignore[reportUnknownMemberType]
         jobs.write.format("relevo").options(**given).mode("append").save()
     return Loaded(number, 0 if dry_run else number, sample)
 
