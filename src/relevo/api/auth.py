@@ -1,17 +1,22 @@
-"""Who asks: the API key of a request, as a `Caller`. A key that was good is not looked up again for a second."""
+"""Who asks: the API key of a request, as a `Caller`. A key that was good is not looked up again for a second.
+
+A key without grants and limits, the usual one, pays one look into a dict for there being such things.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from fastapi import Depends, Request
+from msgspec import structs
 
-from relevo.errors import Unauthenticated
+from relevo.errors import BodyTooLarge, Unauthenticated
 from relevo.wire.ids import IdMint
-from relevo.work.caller import Caller
-from relevo.work.keys import Keys
+from relevo.work.access import Standing, narrowed
+from relevo.work.caller import Caller, Permission
+from relevo.work.office import Office
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,40}")
 
@@ -36,10 +41,49 @@ def key_in(authorization: bytes | None) -> bytes:
     return key
 
 
-async def caller_of(keys: Keys, authorization: bytes | None, request_id: str) -> Caller:
-    """The caller behind a header; `Unauthenticated` or `KeyExpired` when there is none."""
+async def caller_of(
+    office: Office, authorization: bytes | None, request_id: str, method: str, parts: Sequence[str]
+) -> Caller:
+    """The caller behind a header, as far as their key and its grants reach at this address (split at its slashes).
+    `Unauthenticated` or `KeyExpired` when there is none, `TooManyRequests` when they ask too often."""
     key = key_in(authorization)
-    return keys.remembered(key, request_id) or await keys.recognise(key, request_id)
+    caller = office.keys.remembered(key, request_id) or await office.keys.recognise(key, request_id)
+    standing = office.keys.standing(key)
+    return caller if standing is None else await _special(office, caller, standing, method, parts)
+
+
+async def _special(office: Office, caller: Caller, standing: Standing, method: str, parts: Sequence[str]) -> Caller:
+    limits = standing.limits
+    if limits.requests_per_s is not None:
+        burst = limits.burst or limits.requests_per_s
+        await office.rate_limits.take(caller.actor.removeprefix("key:"), limits.requests_per_s, burst)
+    if limits.max_body_bytes is not None or limits.acts_for_people:
+        caller = structs.replace(caller, max_body_bytes=limits.max_body_bytes, acts_for_people=limits.acts_for_people)
+    if not standing.grants or len(parts) < 3 or parts[2] != "scopes":
+        return caller
+    scope = parts[3] if len(parts) > 3 else None
+    queue = parts[5] if len(parts) > 5 and parts[4] == "queues" else None
+    return narrowed(caller, standing.grants, scope, queue, needed(method, parts))
+
+
+def needed(method: str, parts: Sequence[str]) -> Permission:
+    """What a request to this address takes. It decides nothing by itself: it only says in which of several queues that a key
+    was granted different things it is to look.
+
+    >>> (
+    ...     needed("POST", "/v1/scopes/hr/messages/01J9/complete".split("/")),
+    ...     needed("GET", "/v1/scopes/hr/messages".split("/")),
+    ... )
+    ('consume', 'view')
+    """
+    if method in ("GET", "HEAD"):
+        return "view"
+    if len(parts) > 6 and parts[4] == "messages" and parts[6] in _CONSUMING:
+        return "consume"
+    return "review" if len(parts) > 4 and parts[4] == "reviews" else "manage"
+
+
+_CONSUMING = frozenset({"complete", "fail", "release", "extend", "chunks"})
 
 
 def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
@@ -50,8 +94,18 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
 
 
 async def _caller(request: Request) -> Caller:
-    authorization = header(request.scope["headers"], b"authorization")
-    return await caller_of(request.app.state.office.keys, authorization, request.state.request_id)
+    headers = request.scope["headers"]
+    authorization = header(headers, b"authorization")
+    office: Office = request.app.state.office
+    parts = request.scope["path"].split("/")
+    caller = await caller_of(office, authorization, request.state.request_id, request.method, parts)
+    if caller.max_body_bytes is not None:
+        declared = header(headers, b"content-length") or b"0"
+        if declared.isdigit() and int(declared) > caller.max_body_bytes:
+            raise BodyTooLarge(
+                what="body", size=int(declared), limit=caller.max_body_bytes, option="the key's `max_body_bytes`"
+            )
+    return caller
 
 
 Authenticated = Annotated[Caller, Depends(_caller)]

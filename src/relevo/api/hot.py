@@ -110,7 +110,7 @@ class HotRoutes:
         try:
             if not (path.isascii() and path.isprintable()):
                 raise nowhere(path)
-            caller = await caller_of(self._office.keys, authorization, request_id)
+            caller = await caller_of(self._office, authorization, request_id, "POST", parts)
             status, body = await work(Asked(caller, declared, content_type, receive), parts)
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
             if status >= 400:
@@ -256,6 +256,9 @@ class HotRoutes:
     # --- shared -----------------------------------------------------------------------------------------------------
 
     async def _body(self, asked: Asked, limit: int, what: str, option: str) -> bytes:
+        own = asked.caller.max_body_bytes
+        if own is not None and own < limit:
+            limit, option = own, "the key's `max_body_bytes`"
         raw = await collect(asked.receive, limit, asked.declared, what=what, option=option)
         require_json(asked.content_type)
         return raw

@@ -27,6 +27,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     scopes: frozenset[str] | None = None
     """Slugs the caller is limited to; None for all."""
     queues: frozenset[str] | None = None
+    max_body_bytes: int | None = None
+    """The largest body of a request, where the key has a limit of its own."""
+    acts_for_people: bool = False
+    """Whether a request may name the person it is made for."""
 
     def require(self, permission: Permission) -> None:
         """Refuses what the caller's key does not allow."""

@@ -13,10 +13,12 @@ from sqlalchemy import ColumnElement, and_, insert, select, update
 
 from relevo.errors import InvalidInput, KeyExpired, NotFound, PermissionDenied, Unauthenticated
 from relevo.wire.ids import IdMint
+from relevo.work.access import KeyLimits, Standing, standing_of
 from relevo.work.audit import audit_row
 from relevo.work.caller import PERMISSIONS, Caller, Permission
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.store.database import Database
+from relevo.work.store.people import key_limits
 from relevo.work.store.tables import api_keys, audit, tenants
 from relevo.work.tenants import Tenants
 
@@ -26,6 +28,7 @@ CACHED_MS = 1000
 
 _MOST_CACHED = 10_000
 _SECRET_BYTES = 32
+_LONGEST_GRACE_S = 30 * 86_400
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +61,11 @@ class _Known(msgspec.Struct, frozen=True):
     queues: frozenset[str] | None
     expires_at: int | None
     good_until: int
+    standing: Standing | None
+    """Grants and limits; None for a key without any, which is every key until somebody says otherwise."""
+
+
+_ORDINARY = Standing()
 
 
 class Keys:
@@ -88,23 +96,34 @@ class Keys:
             scopes=known.scopes, queues=known.queues,
         )  # fmt: skip
 
+    def standing(self, key: bytes) -> Standing | None:
+        """Grants and limits of a key that was just recognised; None when it has none."""
+        known = self._known.get(key)
+        return None if known is None else known.standing
+
+    def forget(self, key_id: str) -> None:
+        """Looks a key up anew at its next use: something about it has changed."""
+        self._known = {key: known for key, known in self._known.items() if known.actor != f"key:{key_id}"}
+
     async def recognise(self, key: bytes, request_id: str) -> Caller:
         """Whose key this is. The digest is compared in constant time; every kind of wrong key is answered alike."""
         caller = self.remembered(key, request_id)
         if caller is not None:
             return caller
         key_id = _id_in(key)
+        limits = [column for column in key_limits.columns if column.name != "key_id"]
         query = (
-            select(api_keys, tenants.c.state.label("tenant_state"))
+            select(api_keys, tenants.c.state.label("tenant_state"), *limits)
             .join_from(api_keys, tenants, tenants.c.id == api_keys.c.tenant_id)
+            .outerjoin(key_limits, key_limits.c.key_id == api_keys.c.id)
             .where(api_keys.c.id == key_id)
         )
+        now = self._now_ms()
         async with self._database.connect() as connection:
             row = (await connection.execute(query)).mappings().one_or_none()
-        digest = hashlib.sha256(key).hexdigest()
-        if row is None or not hmac.compare_digest(digest, str(row["digest"])) or row["tenant_state"] != "active":
-            raise Unauthenticated
-        now = self._now_ms()
+            if row is None or not _fits(key, row, now) or row["tenant_state"] != "active":
+                raise Unauthenticated
+            standing = await standing_of(connection, key_id, row)
         ended = row["revoked_at"] if row["revoked_at"] is not None else row["expires_at"]
         if ended is not None and now >= ended:
             raise KeyExpired(key=key_id, at=ended)
@@ -112,7 +131,8 @@ class Keys:
             self._known.clear()
         self._known[key] = _Known(
             row["tenant_id"], f"key:{key_id}", frozenset(_permissions(row["permissions"])), _set(row["scope_slugs"]),
-            _set(row["queue_slugs"]), row["expires_at"], now + CACHED_MS,
+            _set(row["queue_slugs"]), row["expires_at"], _good_until(key, row, now),
+            None if standing == _ORDINARY else standing,
         )  # fmt: skip
         self._used[key_id] = now
         caller = self.remembered(key, request_id)
@@ -180,11 +200,7 @@ class Keys:
         async with self._database.begin() as connection:
             query = select(api_keys).where(_mine(caller, key_id)).with_for_update()
             row = (await connection.execute(query)).mappings().one_or_none()
-            if (
-                row is None
-                or _wider(_set(row["scope_slugs"]), caller.scopes)
-                or _wider(_set(row["queue_slugs"]), caller.queues)
-            ):
+            if row is None or _reaches_beyond(row, caller):
                 raise NotFound(what="key", name=key_id)
             before = _key(row)
             if row["revoked_at"] is not None:
@@ -193,8 +209,42 @@ class Keys:
             after = msgspec.structs.replace(before, revoked_at=now)
             entry = audit_row(caller, at=now, action="key.revoke", target=key_id, before=before, after=after)
             await connection.execute(insert(audit).values(entry))
-        self._known = {key: known for key, known in self._known.items() if known.actor != f"key:{key_id}"}
+        self.forget(key_id)
         return after
+
+    async def rotate(self, caller: Caller, key_id: str, *, grace_s: int = 86_400) -> NewKey:
+        """A new secret for a key. The old one works for `grace_s` more, so that nobody is locked out while it is replaced; the
+        secret before that ends at once."""
+        caller.require("manage")
+        if not 0 <= grace_s <= _LONGEST_GRACE_S:
+            raise InvalidInput(where="grace_s", reason=f"{grace_s} is not between 0 and {_LONGEST_GRACE_S}")
+        now = self._now_ms()
+        secret = f"{FIRST}{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+        async with self._database.begin() as connection:
+            query = select(api_keys).where(_mine(caller, key_id)).with_for_update()
+            row = (await connection.execute(query)).mappings().one_or_none()
+            if row is None or _reaches_beyond(row, caller):
+                raise NotFound(what="key", name=key_id)
+            ended = row["revoked_at"] if row["revoked_at"] is not None else row["expires_at"]
+            if ended is not None and now >= ended:
+                raise KeyExpired(key=key_id, at=ended)
+            for permission in _permissions(row["permissions"]):
+                caller.require(permission)  # or a secret would be a way to rights that the caller has not
+            fresh = {"digest": hashlib.sha256(secret.encode()).hexdigest(), "hint": secret[-4:]}
+            await connection.execute(update(api_keys).where(_mine(caller, key_id)).values(fresh))
+            previous = {
+                "previous_digest": row["digest"] if grace_s else None,
+                "previous_until": now + grace_s * 1000 if grace_s else None,
+            }
+            changed = update(key_limits).where(key_limits.c.key_id == key_id).values(previous)
+            if (await connection.execute(changed)).rowcount == 0:
+                first = msgspec.structs.asdict(KeyLimits()) | {"acts_for_people": 0}
+                await connection.execute(insert(key_limits).values(key_id=key_id, **first, **previous))
+            before, after = _key(row), _key({**row, **fresh})
+            entry = audit_row(caller, at=now, action="key.rotate", target=key_id, before=before, after=after)
+            await connection.execute(insert(audit).values(entry))
+        self.forget(key_id)
+        return NewKey(key=after, secret=secret)
 
     async def list(self, caller: Caller, *, limit: int = 100, cursor: str | None = None) -> Page[ApiKey]:
         """The tenant's keys, oldest first, also those that have ended."""
@@ -258,6 +308,25 @@ def _set(text: str | None) -> frozenset[str] | None:
 
 def _list(slugs: Sequence[str] | None) -> str | None:
     return None if slugs is None else msgspec.json.encode(sorted(set(slugs))).decode()
+
+
+def _fits(key: bytes, row: Any, now: int) -> bool:
+    """Whether this is the key's secret, or for a while after a rotation its old one."""
+    digest = hashlib.sha256(key).hexdigest()
+    previous = row["previous_digest"] or ""
+    old = hmac.compare_digest(digest, previous) and row["previous_until"] is not None and now < row["previous_until"]
+    return hmac.compare_digest(digest, str(row["digest"])) or old
+
+
+def _good_until(key: bytes, row: Any, now: int) -> int:
+    """How long it may be remembered: an old secret not beyond its end."""
+    if hmac.compare_digest(hashlib.sha256(key).hexdigest(), str(row["digest"])):
+        return now + CACHED_MS
+    return min(now + CACHED_MS, row["previous_until"])
+
+
+def _reaches_beyond(row: Any, caller: Caller) -> bool:
+    return _wider(_set(row["scope_slugs"]), caller.scopes) or _wider(_set(row["queue_slugs"]), caller.queues)
 
 
 def _wider(wanted: Sequence[str] | frozenset[str] | None, allowed: frozenset[str] | None) -> bool:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from relevo.engine.loop import Signal
 from relevo.errors import NotFound, QueueNotEmpty, SlugTaken, SystemQueue
 from relevo.work.audit import audit_row
+from relevo.work.belongings import delete_of_queues
 from relevo.work.caller import Caller
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.store.database import Database
@@ -310,4 +311,5 @@ async def delete_queue_rows(connection: AsyncConnection, ids: Sequence[int], *, 
     await connection.execute(delete(deliveries).where(deliveries.c.subscription_id.in_(named)))
     await connection.execute(delete(subscriptions).where(subscriptions.c.queue_id.in_(ids)))
     await connection.execute(delete(idempotency).where(idempotency.c.queue_id.in_(ids)))
+    await delete_of_queues(connection, ids)
     await connection.execute(delete(queues).where(queues.c.id.in_(ids)))

@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from relevo.errors import SlugTaken
 from relevo.work.audit import audit_row
+from relevo.work.belongings import delete_of_scope
 from relevo.work.caller import Caller
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import (
@@ -147,6 +148,7 @@ class Scopes:
             await delete_queue_rows(connection, ids, what="scope", name=slug)
             for table in (replays, labels):
                 await connection.execute(delete(table).where(table.c.scope_id == before.id))
+            await delete_of_scope(connection, before.id)
             await connection.execute(delete(scopes).where(scopes.c.id == before.id))
             entry = audit_row(
                 caller, at=now, action="scope.delete", target=slug, scope_id=before.id, before=_told(before)

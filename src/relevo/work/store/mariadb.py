@@ -138,9 +138,11 @@ class MariaDbSession:
         if not mine:
             return []
         results = [(row[0], result) for row in mine if (result := wanted[row[0]].result) is not None]
-        cases, values = "", list[Any]()
+        whole = f"({_sql('whole_of_parts')})"
+        cases, values = f", result = {whole}", list[Any]()
         if results:
-            cases = f", result = CASE id {'WHEN %s THEN %s ' * len(results)} END"
+            rest = f"ELSE {whole} " if len(results) < len(mine) else ""
+            cases = f", result = CASE id {'WHEN %s THEN %s ' * len(results)}{rest}END"
             values = [text for pair in results for text in pair]
         sql = _sql("mark_completed").replace("/*results*/", cases)
         await self._fetch(sql, now, now, trail, *values, tuple(row[0] for row in mine))

@@ -141,13 +141,17 @@ webhook_deliveries = table(
     Column("updated_at", BigInteger, nullable=False),
     Index("uq_relevo_webhook_deliveries_event", "webhook_id", "event_key", unique=True),
     Index("ix_relevo_webhook_deliveries_next", "state", "next_at"),
+    Index("ix_relevo_webhook_deliveries_log", "webhook_id", "id"),
+    Index("ix_relevo_webhook_deliveries_message", "message_id"),
 )
 
 chunks = table(
     "chunks",  # parts of one message's result, in order
     ulid("message_id", primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("body", Document, nullable=False),
+    Column("claim_token", exact(26), nullable=False),  # the claim that made it: the parts of an earlier one go
+    Column("body", Document, nullable=False),  # JSON; number 0 is the whole, made when the final part came
+    Column("total", BigInteger, nullable=False),  # bytes up to here
     Column("final", SmallInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
@@ -160,9 +164,11 @@ erasures = table(
     Column("subject_digest", exact(64), nullable=False),  # who it was is gone too
     Column("state", exact(10), nullable=False),
     Column("messages", BigInteger, nullable=False),
+    Column("reached", exact(26), nullable=False),  # the last message that is done: it goes on from here after a crash
     Column("created_by", String(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger, nullable=True),
+    Index("ix_relevo_erasures_scope", "scope_id", "id"),
 )
 
 erased = table(

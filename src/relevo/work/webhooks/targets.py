@@ -89,6 +89,25 @@ class Guard:
         plain = (address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None) or address
         return any(plain.version == network.version and plain in network for network in self._networks)
 
+    def names(self, host: str) -> bool:
+        """Whether the installation itself named this host, or a network that this address is in: then it may also be spoken
+        to in the clear."""
+        try:
+            address = ipaddress.ip_address(host.strip("[]"))
+        except ValueError:
+            return host.lower() in self._hosts
+        return host.lower() in self._hosts or any(
+            address.version == network.version and address in network for network in self._networks
+        )
+
+    def checked(self, url: str) -> str:
+        """As `checked_url`; in the clear only to hosts that the installation named."""
+        try:
+            host = urlsplit(url).hostname or ""
+        except ValueError:
+            host = ""
+        return checked_url(url, allow_http=self.names(host))
+
     async def addresses(self, host: str, port: int) -> list[str]:
         """The addresses of `host`, all of which are allowed: one that is not condemns the name as a whole."""
         loop = asyncio.get_running_loop()

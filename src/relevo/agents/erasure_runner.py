@@ -1,0 +1,24 @@
+"""Every second: carries erasures on that were too large for one transaction (see work/erasure.py)."""
+
+from __future__ import annotations
+
+from relevo.agents.agent import Batch
+from relevo.work.office import Office
+
+
+class ErasureRunner:
+    """Gives each erasure a batch in turn."""
+
+    name = "erasure_runner"
+    every_s = 1.0
+    about = "carries erasures on"
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    async def work(self) -> Batch:
+        running = await self._office.erasures.running()
+        done = 0
+        for erasure_id in running:
+            done += await self._office.erasures.advance(erasure_id)
+        return Batch(done, more=done > 0)

@@ -1,0 +1,339 @@
+"""Deliveries: one row for each webhook and event, from the outbox relay until the receiver has it or nobody tries any more.
+
+The row is the truth. Whoever sends takes it first, by moving `next_at` ahead: of two who come at once one takes it, and what a
+sender that died has taken is due again a minute later. The receiver may get an event twice (an answer that was lost) and out
+of order (one that had to wait); `Relevo-Delivery` and `seq` tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+from sqlalchemy import and_, delete, select, update
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from relevo.engine.loop import Signal
+from relevo.errors import NotFound, WrongState
+from relevo.wire.ids import first_id
+from relevo.work.caller import Caller
+from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.outbox import WorkEvent
+from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.queues import QueueRecord
+from relevo.work.store.people import webhook_deliveries, webhooks
+from relevo.work.webhooks.hooks import MOST_FAILURES, give_up_waiting, secrets_of
+from relevo.work.webhooks.sender import Sender, Told
+
+if TYPE_CHECKING:
+    from relevo.work.office import Office
+
+DeliveryState = Literal["waiting", "delivered", "failed"]
+
+RETRIES_MS = tuple(1000 * s for s in (30, 60, 120, 300, 900, 1_800, 3_600, 7_200))
+"""The waits between attempts; after the last one it has failed."""
+TAKEN_MS = 60_000
+"""A delivery that was taken is due again after this: longer than a send may last."""
+EARLY_MS = 2_000
+"""A job may come this much before its time: the clocks of the database's and the job's keepers differ."""
+KEPT_MS = 30 * 86_400_000
+_LAST_ID = "7" + "Z" * 25
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the log: what was told, how often it was tried, and how the last attempt went."""
+
+    id: str
+    webhook_id: str
+    event: str
+    message_id: str
+    payload: msgspec.Raw
+    state: DeliveryState
+    attempts: int
+    last_status: int | None
+    last_error: str | None
+    next_at: int | None
+    created_at: int
+    updated_at: int
+
+
+class Due(NamedTuple):
+    """A delivery that is to be sent at a moment; `attempts` tells whether it still is."""
+
+    id: str
+    webhook_id: str
+    attempts: int
+    at: int
+
+
+class Attempt(NamedTuple):
+    """How one attempt ended."""
+
+    delivery: str
+    told: Told
+    again: Due | None
+    """The next attempt, if there is one."""
+
+
+class WebhookDeliveries:
+    """The deliveries of an office."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self.due: Signal[list[Due]] = Signal()
+        """Emitted after the commit that made deliveries due: who keeps a queue of them adds these."""
+        self.attempted: Signal[Attempt] = Signal()
+        self._sender: Sender | None = None
+
+    # --- made by the relay -----------------------------------------------------------------------------------------------
+
+    async def make(
+        self,
+        transaction: ColdTransaction,
+        rows: Iterable[tuple[int, Sequence[WorkEvent]]],
+        queues: dict[int, QueueRecord],
+    ) -> list[Due]:
+        """Deliveries for the events of these outbox rows, in the transaction that deletes them. An event that was here before
+        (its row's number and its place are its key) makes no second one."""
+        hooks = await _active(transaction, {queue.scope_id for queue in queues.values()})
+        if not hooks:
+            return []
+        new: list[dict[str, Any]] = []
+        for row_id, events in rows:
+            for at, event in enumerate(events):
+                queue = queues.get(event.queue_id)
+                if queue is None:
+                    continue
+                seq = f"{row_id}-{at}"
+                payload: str | None = None
+                for hook_id, wanted in hooks.get(queue.scope_id, ()):
+                    if wanted and event.event not in wanted:
+                        continue
+                    payload = payload or _payload(event, queue, seq)
+                    new.append(_row(self._office.mint(transaction.now), hook_id, event, seq, payload, transaction.now))
+        if new:
+            await transaction.connection.execute(_insert_new(transaction), new)
+        return [Due(row["id"], row["webhook_id"], 0, transaction.now) for row in new]
+
+    # --- sending ---------------------------------------------------------------------------------------------------------
+
+    async def overdue(self, *, by_ms: int, limit: int) -> list[Due]:
+        """What should have been sent `by_ms` ago and was not, the longest overdue first, no webhook more than a share."""
+        d = webhook_deliveries.c
+        query = (
+            select(d.id, d.webhook_id, d.attempts, d.next_at)
+            .where(d.state == "waiting", d.next_at <= self._office.now_ms() - by_ms)
+            .order_by(d.next_at)
+            .limit(limit * 4)
+        )
+        async with self._office.database.connect() as connection:
+            rows = (await connection.execute(query)).all()
+        taken: list[Due] = []
+        shares: dict[str, int] = {}
+        for row in rows:
+            shares[row.webhook_id] = shares.get(row.webhook_id, 0) + 1
+            if shares[row.webhook_id] <= max(1, limit // 4):
+                taken.append(Due(row.id, row.webhook_id, row.attempts, row.next_at))
+        return taken[:limit]
+
+    async def attempt(self, due: Due) -> Attempt | None:
+        """Sends a delivery and writes down how it went. None when it is not to be sent (now, or any more)."""
+        taken = await self._take(due)
+        if taken is None:
+            return None
+        delivery, hook = taken
+        if self._sender is None:
+            self._sender = Sender(self._office.webhooks.guard)
+        now = self._office.now_ms()
+        told = await self._sender.send(
+            hook["url"], delivery["payload"].encode(), secrets_of(hook, now), delivery=due.id,
+            event=delivery["event"], now_s=now // 1000,
+        )  # fmt: skip
+        again = await transact(self._office, lambda each: self._note(each, due, told))
+        attempt = Attempt(due.id, told, again)
+        self.attempted.emit(attempt)
+        return attempt
+
+    async def close(self) -> None:
+        if self._sender is not None:
+            await self._sender.close()
+            self._sender = None
+
+    async def clear(self, limit: int = 1_000) -> int:
+        """Forgets what was made a month ago and does not wait; how many there were."""
+        d = webhook_deliveries.c
+        old = first_id(self._office.now_ms() - KEPT_MS)
+
+        async def forget(transaction: ColdTransaction) -> int:
+            query = select(d.id).where(d.id < old, d.state != "waiting").order_by(d.id)
+            ids = list((await transaction.connection.execute(query.limit(limit))).scalars())
+            if ids:
+                await transaction.connection.execute(delete(webhook_deliveries).where(d.id.in_(ids)))
+            return len(ids)
+
+        return await transact(self._office, forget)
+
+    async def _take(self, due: Due) -> tuple[Any, Any] | None:
+        d = webhook_deliveries.c
+
+        async def take(transaction: ColdTransaction) -> tuple[Any, Any] | None:
+            connection, now = transaction.connection, transaction.now
+            mine = and_(d.id == due.id, d.state == "waiting", d.attempts == due.attempts, d.next_at <= now + EARLY_MS)
+            taken = await connection.execute(
+                update(webhook_deliveries).where(mine).values(next_at=now + TAKEN_MS, updated_at=now)
+            )
+            if taken.rowcount == 0:
+                return None
+            delivery = (await connection.execute(select(webhook_deliveries).where(d.id == due.id))).mappings().one()
+            query = select(webhooks).where(webhooks.c.id == delivery["webhook_id"], webhooks.c.state == "active")
+            hook = (await connection.execute(query)).mappings().one_or_none()
+            if hook is None:
+                await give_up_waiting(transaction, delivery["webhook_id"])
+                return None
+            return delivery, hook
+
+        return await transact(self._office, take)
+
+    async def _note(self, transaction: ColdTransaction, due: Due, told: Told) -> Due | None:
+        connection, now, d = transaction.connection, transaction.now, webhook_deliveries.c
+        mine = and_(d.id == due.id, d.attempts == due.attempts, d.state == "waiting")
+        values: dict[str, Any] = {
+            "attempts": due.attempts + 1, "last_status": told.status, "last_error": told.error, "updated_at": now,
+        }  # fmt: skip
+        w = webhooks.c
+        # The webhook's row first: two deliveries of one webhook that end together then wait instead of deadlocking.
+        if told.error is None:
+            await connection.execute(
+                update(webhooks).where(w.id == due.webhook_id, w.failures_in_a_row > 0).values(failures_in_a_row=0)
+            )
+            await connection.execute(
+                update(webhook_deliveries).where(mine).values(values | {"state": "delivered", "next_at": None})
+            )
+            return None
+        more = update(webhooks).where(w.id == due.webhook_id).values(failures_in_a_row=w.failures_in_a_row + 1)
+        await connection.execute(more)
+        again = None if due.attempts >= len(RETRIES_MS) else now + RETRIES_MS[due.attempts]
+        values |= {"state": "failed" if again is None else "waiting", "next_at": again}
+        noted = await connection.execute(update(webhook_deliveries).where(mine).values(values))
+        if await self._disabled(transaction, due.webhook_id, told) or again is None or noted.rowcount == 0:
+            return None
+        return Due(due.id, due.webhook_id, due.attempts + 1, again)
+
+    async def _disabled(self, transaction: ColdTransaction, webhook_id: str, told: Told) -> bool:
+        query = select(webhooks).where(webhooks.c.id == webhook_id)
+        hook = (await transaction.connection.execute(query)).mappings().one_or_none()
+        if hook is None or hook["state"] != "active" or hook["failures_in_a_row"] < MOST_FAILURES:
+            return hook is None or hook["state"] != "active"
+        reason = f"{hook['failures_in_a_row']} attempts in a row failed, the last one: {told.error}"
+        ended = {"state": "disabled", "disabled_reason": reason, "updated_at": transaction.now}
+        await transaction.connection.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(ended))
+        await give_up_waiting(transaction, webhook_id)
+        transaction.audit(
+            Caller.system("webhook_courier"), "webhook.disable", webhook_id, tenant_id=hook["tenant_id"],
+            scope_id=hook["scope_id"], after=msgspec.json.encode({"reason": reason}).decode(),
+        )  # fmt: skip
+        return True
+
+    # --- the log ---------------------------------------------------------------------------------------------------------
+
+    async def list(
+        self,
+        caller: Caller,
+        scope: str,
+        webhook_id: str,
+        *,
+        state: DeliveryState | None = None,
+        event: str | None = None,
+        message_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Delivery]:
+        """The deliveries of a webhook, newest first."""
+        await self._office.webhooks.get(caller, scope, webhook_id)
+        d = webhook_deliveries.c
+        before = text_of("webhook_deliveries", cursor, default=_LAST_ID)
+        conditions = [d.webhook_id == webhook_id, d.id < before]
+        conditions += [
+            column == value
+            for column, value in ((d.state, state), (d.event, event), (d.message_id, message_id))
+            if value is not None
+        ]
+        query = select(webhook_deliveries).where(*conditions).order_by(d.id.desc()).limit(limit + 1)
+        async with self._office.database.connect() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        found = [_delivery(row) for row in rows[:limit]]
+        return Page(found, cursor_at("webhook_deliveries", found[-1].id) if len(rows) > limit else None)
+
+    async def redeliver(self, caller: Caller, scope: str, webhook_id: str, delivery_id: str) -> Delivery:
+        """Sends it once more, whatever became of it, with all its retries. `WrongState` while the webhook is disabled."""
+        hook = await self._office.webhooks.get(caller, scope, webhook_id)
+        if hook.state != "active":
+            raise WrongState(what="webhook", name=webhook_id, state="disabled", done="sent to")
+        d = webhook_deliveries.c
+
+        async def again(transaction: ColdTransaction) -> Delivery:
+            connection, now = transaction.connection, transaction.now
+            mine = and_(d.id == delivery_id, d.webhook_id == webhook_id)
+            row = (
+                (await connection.execute(transaction.held(select(webhook_deliveries).where(mine), wait=True)))
+                .mappings()
+                .one_or_none()
+            )
+            if row is None:
+                raise NotFound(what="delivery", name=delivery_id)
+            if row["payload"] == ERASED:
+                raise WrongState(what="delivery", name=delivery_id, state="erased", done="sent")
+            values = {"state": "waiting", "attempts": 0, "next_at": now, "updated_at": now}
+            await connection.execute(update(webhook_deliveries).where(mine).values(values))
+            transaction.audit(caller, "webhook.redeliver", delivery_id, after=f'{{"webhook":"{webhook_id}"}}')
+            return _delivery(dict(row) | values)
+
+        waiting = await transact(self._office, again)
+        self.due.emit([Due(waiting.id, webhook_id, 0, waiting.next_at or 0)])
+        return waiting
+
+
+ERASED = '{"erased":true}'
+"""The payload of an event about a message that was erased."""
+
+
+async def _active(transaction: ColdTransaction, scope_ids: set[int]) -> dict[int, list[tuple[str, frozenset[str]]]]:
+    if not scope_ids:
+        return {}
+    query = select(webhooks.c.id, webhooks.c.scope_id, webhooks.c.events).where(
+        webhooks.c.scope_id.in_(scope_ids), webhooks.c.state == "active"
+    )
+    found: dict[int, list[tuple[str, frozenset[str]]]] = {}
+    for row in await transaction.connection.execute(query):
+        found.setdefault(row.scope_id, []).append((row.id, msgspec.json.decode(row.events, type=frozenset[str])))
+    return found
+
+
+def _insert_new(transaction: ColdTransaction) -> Any:
+    """An insert that leaves what is there as it is."""
+    if transaction.dialect == "mariadb":
+        return mysql.insert(webhook_deliveries).on_duplicate_key_update(id=webhook_deliveries.c.id)
+    inserting = (postgresql if transaction.dialect == "postgresql" else sqlite).insert(webhook_deliveries)
+    return inserting.on_conflict_do_nothing(index_elements=["webhook_id", "event_key"])
+
+
+def _payload(event: WorkEvent, queue: QueueRecord, seq: str) -> str:
+    body = {
+        "event": event.event, "message_id": event.id, "scope": queue.scope, "queue": queue.slug, "ts": event.ts,
+        "message_type": event.message_type, "correlation_id": event.correlation_id, "seq": seq, **(event.extras or {}),
+    }  # fmt: skip
+    return msgspec.json.encode(body).decode()
+
+
+def _row(delivery_id: str, hook_id: str, event: WorkEvent, seq: str, payload: str, now: int) -> dict[str, Any]:
+    return {
+        "id": delivery_id, "webhook_id": hook_id, "event_key": seq, "event": event.event, "message_id": event.id,
+        "payload": payload, "state": "waiting", "attempts": 0, "last_status": None, "last_error": None, "next_at": now,
+        "created_at": now, "updated_at": now,
+    }  # fmt: skip
+
+
+def _delivery(row: Any) -> Delivery:
+    fields = {name: row[name] for name in Delivery.__struct_fields__ if name != "payload"}
+    return Delivery(payload=msgspec.Raw(row["payload"]), **fields)

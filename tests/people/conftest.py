@@ -1,0 +1,67 @@
+"""A desk to work at: on SQLite, or on each of the three databases for what depends on transactions (`parametrize` the store)."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relevo.agents.outbox_relay import OutboxRelay
+from relevo.work.office import Office, OfficeSettings
+from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
+from tests.people.receiver import Receiver, listening
+
+__all__ = ["SCOPE"]
+
+ALLOWED = ("127.0.0.0/8", "receiver.test")
+
+
+@pytest.fixture
+def store() -> str:
+    """Overridden with `@pytest.mark.parametrize("store", STORES)`."""
+    return "sqlite"
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
+    if store == "sqlite":
+        return f"sqlite:///{tmp_path}/work.db"
+    server: Any = request.getfixturevalue(store)
+    if store == "postgres":
+        return f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
+    return f"mariadb://root@127.0.0.1:{server.port}/relevo"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def office(database_url: str, clock: Clock) -> AsyncGenerator[Office]:
+    """Without Redis; webhooks may go to loopback."""
+    await emptied(database_url)
+    settings = OfficeSettings(database_url=database_url, webhook_allow=ALLOWED, poll_s=0.05)
+    async with await Office.open(settings, now_ms=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def desk(office: Office, clock: Clock) -> Desk:
+    made = await a_desk(office, clock)
+    await made.queue()
+    return made
+
+
+@pytest.fixture
+async def receiver() -> AsyncGenerator[Receiver]:
+    async with listening() as one:
+        yield one
+
+
+async def relay(desk: Desk) -> None:
+    """Lets the events out."""
+    agent = OutboxRelay(desk.office)
+    while (await agent.work()).items:
+        pass
+    await agent.close()
