@@ -131,7 +131,7 @@ async def test_each_permission_opens_its_own_doors_only(room: Room) -> None:
         permission: (await room.do("POST", "/v1/keys", {"name": permission, "permissions": [permission]}))["secret"]
         for permission in ("view", "publish", "consume", "manage")
     }
-    doors = {
+    doors: dict[str, tuple[str, str, Any, int]] = {
         "view": ("GET", QUEUE, None, 200),
         "publish": ("POST", f"{QUEUE}/messages", {"body": 1}, 201),
         "consume": ("POST", f"{QUEUE}/claim", {}, 200),

@@ -146,6 +146,41 @@ def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
 
 
 @app.command()
+def refresh(
+    ctx: typer.Context,
+    lake: LakeFolder = DEFAULT_LAKE,
+    queues: Annotated[str, typer.Option(help="Names or globs, separated by commas.")] = "*",
+    to: Annotated[Path | None, typer.Option("--to", "-o", help="Where to write the report.")] = None,
+    objective: Objectives = None,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Ingest, build and report in one go: Spark starts once."""
+    _use_server(ctx)
+    from relevo.pipeline.jobs.build import build as run_build
+    from relevo.pipeline.jobs.ingest import Ingest
+    from relevo.pipeline.jobs.report import report as write
+    from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
+    from relevo.pipeline.lake.lake import Lake
+
+    where = Lake(lake)
+    aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
+    with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
+        bar.update(task, description="reading events")
+        new = Ingest(where, spark, taken=lambda batch: bar.update(task, advance=batch.rows)).once({"queues": queues})
+        built = run_build(where, spark, objectives=aims, tell=lambda step: bar.update(task, description=step.table))
+    if to is not None:
+        write(where, to)
+    if as_json:
+        print_json({"new": new, "seconds": round(built.seconds, 3), "broken": [step.table for step in built.broken]})
+    else:
+        say(f"{count(new)} new events")
+        say_built(built)
+    if built.broken:
+        raise typer.Exit(1)
+
+
+@app.command()
 def archive(
     database: Annotated[str, typer.Option(envvar="RELEVO_DATABASE_URL", help="The database of the work queues.")],
     lake: LakeFolder = DEFAULT_LAKE,

@@ -62,7 +62,7 @@ def serve(
     member: Annotated[bool, typer.Option("--member", hidden=True)] = False,
 ) -> None:
     """Serve work queues over HTTP until Ctrl-C or SIGTERM: requests are finished, waiting claims answered at once."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    _log()
     _require_server_extra()
     if claim_path not in ("auto", "index", "sql"):
         raise typer.BadParameter(f"{claim_path!r} is not one of auto, index, sql", param_hint="--claim-path")
@@ -76,7 +76,7 @@ def serve(
             raise BadArgument(argument="processes", value=processes, reason=reason, remedy=remedy)
         run_loop(prepare(database_url, upgrade=upgrade))
         crew = Processes(processes, host, port, announce=_say_where)
-        raise typer.Exit(run_loop(crew.run()))
+        raise typer.Exit(asyncio.run(crew.run()))  # uvloop cannot give processes a group of their own
 
     from relevo.api.service import ServiceSettings, WorkService, is_loopback
     from relevo.api.settings import ApiSettings
@@ -103,7 +103,7 @@ def agents(
     upgrade: Upgrade = None,
 ) -> None:
     """Run the agents of work queues alone, beside `relevo serve --no-agents`. Several share the work."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    _log()
     _require_server_extra()
     from relevo.api.service import ServiceSettings, WorkService
     from relevo.work.office import OfficeSettings
@@ -156,6 +156,12 @@ async def _until_told(
         logging.getLogger("relevo.serve").error("%s", trouble)
         return 1
     return 0
+
+
+def _log() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for chatty in ("alembic", "uvicorn.error"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _say_where(url: str) -> None:

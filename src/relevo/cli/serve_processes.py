@@ -46,7 +46,9 @@ class Processes:
             environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": numbers}
             places = [asyncio.create_task(self._keep(number, environment)) for number in range(self._size)]
             answering = asyncio.create_task(self._say_when_ready())
-            await self._ending.wait()
+            ending = asyncio.create_task(self._ending.wait())
+            await asyncio.wait({ending, *places}, return_when=asyncio.FIRST_COMPLETED)
+            self._ending.set()
             answering.cancel()
             for process in self._alive.values():
                 if process.returncode is None:

@@ -1,0 +1,72 @@
+"""`relevo serve` in a process of its own: started, killed, started again on the same database."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+RELEVO = (sys.executable, "-m", "relevo")
+
+
+class ServeProcess:
+    """A running `relevo serve`; `url` is where it listens, `key` may do everything in the tenant `main`."""
+
+    def __init__(self, database_url: str, *options: str, port: int = 0, key: str | None = None) -> None:
+        self.database_url = database_url
+        self.options = options
+        self.port = port
+        self.key = key or first_key(database_url)
+        self.start()
+
+    def start(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RELEVO_")}
+        self.process = subprocess.Popen(
+            [*RELEVO, "serve", "--database-url", self.database_url, "--port", str(self.port), *self.options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        assert found is not None, line + (self.process.stderr.read() if self.process.stderr else "")
+        self.url, self.port = found[0], int(found[1])
+
+    def kill(self) -> None:
+        """As `kill -9`: no word, no last wish."""
+        self.process.kill()
+        self._closed()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Its exit code and what it said on stderr."""
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=60)
+        return self.process.returncode, err
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self._closed()
+
+    def _closed(self) -> None:
+        self.process.wait(30)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def first_key(database_url: str) -> str:
+    """Makes the tables, the tenant `main` and a key, as the manual says."""
+    for command in (["db", "upgrade"], ["work", "keys", "first", "main", "--json"]):
+        done = subprocess.run(
+            [*RELEVO, *command, "--database-url", database_url], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["secret"]
+
+
+def sqlite_in(folder: Path) -> str:
+    return f"sqlite:///{folder / 'work.db'}"

@@ -1,0 +1,163 @@
+"""`relevo serve` as a process: it ends in order, and a kill -9 under load loses nothing that was acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from relevo.client import AsyncClient, Claimed, Consumer
+from relevo.errors import RelevoError
+from tests.api.serve_process import RELEVO, ServeProcess, first_key, sqlite_in
+from tests.servers.postgres import PostgresServer
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Generator[ServeProcess]:
+    started = ServeProcess(sqlite_in(tmp_path))
+    yield started
+    started.close()
+
+
+async def test_sigterm_answers_waiting_claims_at_once_and_ends_in_order(serve: ServeProcess) -> None:
+    async with AsyncClient(serve.url, key=serve.key) as client:
+        await client.create_scope("s")
+        await client.create_queue("s", "q")
+        waiting = [asyncio.create_task(client.claim("s", "q", wait_s=50)) for _ in range(3)]
+        while "relevo_work_long_polls 3.0" not in (await _metrics(serve)):  # noqa: ASYNC110 - until the server has all three
+            await asyncio.sleep(0.02)
+        ending = asyncio.create_task(asyncio.to_thread(serve.end))
+        async with asyncio.timeout(30):
+            assert await asyncio.gather(*waiting) == [[], [], []]
+            code, said = await ending
+    assert code == 0
+    assert "Traceback" not in said
+
+
+def test_a_database_without_tables_is_refused_with_the_remedy(postgres: PostgresServer) -> None:
+    postgres.create("untouched")
+    url = postgres.url("asyncpg", "untouched")
+    done = subprocess.run(
+        [*RELEVO, "serve", "--database-url", url, "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "relevo db upgrade" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_address_nobody_knows_is_refused_without_its_password() -> None:
+    url = "oracle://me:hunter2@host/db"
+    done = subprocess.run(
+        [*RELEVO, "serve", "--database-url", url], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 1
+    assert "hunter2" not in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.timeout(180)
+async def test_several_processes_share_a_port_and_what_dies_is_started_again(postgres: PostgresServer) -> None:
+    postgres.create("several")
+    url = postgres.url("asyncpg", "several")
+    serve = ServeProcess(url, "--processes", "2", key=first_key(url))
+    try:
+        async with AsyncClient(serve.url, key=serve.key, retry_s=60) as client:
+            await client.create_scope("s")
+            await client.create_queue("s", "q")
+            for n in range(20):
+                await client.publish("s", "q", n)
+            assert "relevo_work_published_total 20.0" in await _metrics(serve)  # the sum of both, whoever answers
+        code, said = await asyncio.to_thread(serve.end)
+    finally:
+        serve.close()
+    assert code == 0, said
+
+
+async def _load(serve: ServeProcess, *, messages: int, kills: int) -> None:
+    """Publishers and consumers at full speed while the server is killed; then every acknowledged message was finished once."""
+    acknowledged: set[str] = set()
+    finished: Counter[str] = Counter()
+    async with AsyncClient(serve.url, key=serve.key, retry_s=60) as client:
+        await client.create_scope("s")
+        await client.create_queue("s", "q", visibility_timeout_s=3, max_retries=50, max_reclaims=50)
+
+        async def publish(first: int) -> None:
+            for n in range(first, messages, 8):
+                made = await client.publish("s", "q", n, idempotency_key=f"n-{n}")
+                acknowledged.add(made.id)
+
+        async def handle(message: Claimed) -> str:
+            return f"{message.body}-{message.attempts}"
+
+        consumers = [Consumer(client, "s", "q", handle, concurrency=10, wait_s=2) for _ in range(2)]
+        consuming = [asyncio.create_task(consumer.run()) for consumer in consumers]
+        publishing = [asyncio.create_task(publish(first)) for first in range(8)]
+        for kill in range(kills):
+            while len(acknowledged) < messages * (kill + 1) // (kills + 1):  # noqa: ASYNC110 - in the midst of it
+                await asyncio.sleep(0.005)
+            await asyncio.to_thread(serve.kill)
+            await asyncio.to_thread(serve.start)
+        await asyncio.gather(*publishing)
+        async with asyncio.timeout(120):
+            while True:
+                try:
+                    queue = await client.queue("s", "q")
+                except RelevoError:
+                    continue
+                if queue.depth_pending + queue.depth_delayed + queue.depth_claimed == 0:
+                    break
+                await asyncio.sleep(0.1)
+        for consumer in consumers:
+            consumer.stop()
+        await asyncio.gather(*consuming)
+        cursor, first = None, True
+        while first or cursor is not None:
+            page = await client.search("s", queue="q", limit=500, cursor=cursor)
+            cursor, first = page.next_cursor, False
+            for message in page.items:
+                assert message.state == "completed", f"{message.id} is {message.state}"
+                finished[message.id] += 1
+                history = await client.history("s", message.id)
+                assert sum(step.event == "completed" for step in history) == 1, message.id
+    assert len(acknowledged) == messages
+    assert set(finished) == acknowledged
+    assert set(finished.values()) == {1}
+
+
+@pytest.mark.timeout(240)
+async def test_a_kill_under_load_loses_no_acknowledged_publish_and_finishes_every_message_once(
+    serve: ServeProcess,
+) -> None:
+    await _load(serve, messages=120, kills=1)
+
+
+@pytest.mark.scale
+@pytest.mark.timeout(1800)
+async def test_many_kills_under_load_lose_nothing(serve: ServeProcess) -> None:
+    await _load(serve, messages=20_000, kills=15)
+
+
+@pytest.mark.scale
+@pytest.mark.timeout(1800)
+async def test_many_kills_under_load_lose_nothing_on_postgresql(postgres: PostgresServer) -> None:
+    postgres.create("kills")
+    url = postgres.url("asyncpg", "kills")
+    serve = ServeProcess(url, key=first_key(url))
+    try:
+        await _load(serve, messages=20_000, kills=15)
+    finally:
+        serve.close()
+
+
+async def _metrics(serve: ServeProcess) -> str:
+    async with httpx.AsyncClient() as http:
+        return (await http.get(f"{serve.url}/metrics")).text
