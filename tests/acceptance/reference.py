@@ -80,8 +80,14 @@ def _members(owner: type) -> Iterator[tuple[str, str]]:
             yield name, _doc(member.fget)
         elif isinstance(member, staticmethod | classmethod) or inspect.isfunction(member):
             function = getattr(owner, name)
-            awaited = "await " if inspect.iscoroutinefunction(function) else ""
+            awaited = "await " if _is_awaited(function) else ""
             yield f"{awaited}{name}{_signature(function, bound=True)}", _doc(function)
+
+
+def _is_awaited(function: object) -> bool:
+    """Also a plain function whose result is a coroutine, as `Queue.add` is."""
+    returned = str(getattr(function, "__annotations__", {}).get("return", ""))
+    return inspect.iscoroutinefunction(function) or returned.startswith("Coroutine[")
 
 
 def _ours(owner: type, name: str) -> bool:

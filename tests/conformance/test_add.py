@@ -7,7 +7,7 @@ from typing import Any
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from relevo import Queue
+from relevo import Job, Queue
 from relevo.errors import BadArgument, NotEncodable
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
@@ -205,3 +205,48 @@ def reads_of(server: Server) -> int:
                 total += int(value)
     assert total > 0, "this server does not count its reads"
     return total
+
+
+async def test_an_add_may_be_awaited_gathered_made_a_task_of_or_given_a_time_limit(
+    queue: Queue, keys: QueueKeys, raw: Client
+) -> None:
+    await queue.add("n", 0)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(queue.add("n", 1))
+    ensured = asyncio.ensure_future(queue.add("n", 2))
+    jobs = [task.result(), await ensured, *await asyncio.gather(queue.add("n", 3), queue.add("n", 4, attempts=2))]
+    jobs.append(await asyncio.wait_for(queue.add("n", 5), timeout=30))
+    assert [job.data for job in jobs] == [1, 2, 3, 4, 5]
+    assert await raw.xlen(keys.stream) == 6
+
+
+async def test_adds_that_nobody_awaits_yet_keep_the_order_of_their_calls(
+    queue: Queue, keys: QueueKeys, raw: Client
+) -> None:
+    tasks = [asyncio.create_task(queue.add(str(n), n, attempts=None if n % 2 else 3)) for n in range(6)]
+    await asyncio.gather(*tasks)
+    assert [fields[b"n"] for _, fields in await raw.xrange(keys.stream)] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+async def test_what_is_wrong_with_an_add_is_told_to_whoever_awaits_it(queue: Queue) -> None:
+    good, bad = await asyncio.gather(queue.add("n", 1), queue.add("n", object()), return_exceptions=True)
+    assert isinstance(good, Job)
+    assert isinstance(bad, NotEncodable)
+
+
+async def test_a_task_that_was_cancelled_does_not_take_its_add_back(queue: Queue, keys: QueueKeys, raw: Client) -> None:
+    await queue.add("n", 0)
+    task = asyncio.create_task(queue.add("n", 1))
+    await asyncio.sleep(0)  # begun, and not answered
+    task.cancel()
+    await asyncio.wait([task])
+    await queue.add("n", 2)
+    assert task.cancelled()
+    assert await raw.xlen(keys.stream) == 3
+
+
+def test_an_add_may_be_all_that_a_loop_is_run_for(server: Server, plain_transport: bool, queue_name: str) -> None:
+    queue = Queue(queue_name, redis_url=server.url, plain_transport=plain_transport)
+    with asyncio.Runner() as runner:
+        assert runner.run(queue.add("n", 1)).data == 1
+        runner.run(queue.close())

