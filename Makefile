@@ -13,7 +13,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format reference test-unit test-conformance test-interop test-scale chaos bench bench-growth servers install clean
+.PHONY: help demo up test check format reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work servers install clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench: servers ## measures, rivals side by side (20 minutes on a quiet machine),
 bench-growth: servers ## what a job costs as things grow (10 minutes)
 	$(BIN)/python -m benchmarks growth
 	$(BIN)/python -m benchmarks report
+
+bench-work: servers ## work queues over HTTP beside procrastinate, pgqueuer and oban (half an hour on a quiet machine)
+	$(BIN)/python -m benchmarks.work_queues
 
 servers: $(READY) ## get the servers the tests run on
 	@$(BIN)/python -m tests.servers.install
