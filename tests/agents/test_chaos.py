@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -76,7 +77,7 @@ async def test_everything_is_completed_once_and_told_in_order(
     settings = OfficeSettings(database_url=database_url, redis_url=server.url)
     async with await Office.open(settings, now_ms=clock) as office:
         desk = await a_desk(office, clock, events_to_queue=["completed"])
-        easy = {"visibility_timeout_s": 2, "max_retries": 1000, "max_reclaims": 1000, "backoff_initial_ms": 50}
+        easy: Any = {"visibility_timeout_s": 2, "max_retries": 1000, "max_reclaims": 1000, "backoff_initial_ms": 50}
         await desk.queue(**easy)
         await desk.queue("news", consumer_mode="broadcast", **easy)
         for name in ("mail", "search"):

@@ -22,10 +22,12 @@ from tests.patience import until
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 
+pytestmark = pytest.mark.timeout(200)  # several interpreters are started, on a machine that may be busy
+
 
 @asynccontextmanager
 async def serving(
-    *arguments: str, fault: str = "", patience: float = 40
+    *arguments: str, fault: str = "", patience: float = 90
 ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
     """A process with agents, and its node's name; killed at the end if it still lives."""
     environment = os.environ | ({"RELEVO_FAULT": f"{fault}:kill"} if fault else {})
@@ -67,7 +69,7 @@ async def test_claims_come_back_although_the_leader_is_killed(
         return (await runs.read("visibility_timeout_enforcer", 1.0, "")).last_node or ""
 
     async with serving(database_url, valkey.url) as (one, first), serving(database_url, valkey.url) as (other, second):
-        await until(lambda: _truth(leader()), timeout=40)
+        await until(lambda: _truth(leader()), timeout=80)
         killed = await leader()
         (one if killed == first else other).kill()
         (message_id,) = await desk.publish()
@@ -76,7 +78,7 @@ async def test_claims_come_back_although_the_leader_is_killed(
         async def came_back() -> bool:
             return (await desk.row(message_id))["reclaims"] == 1
 
-        await until(came_back, timeout=40)
+        await until(came_back, timeout=80)
         assert await leader() == (second if killed == first else first)
 
 
@@ -91,7 +93,7 @@ async def test_events_survive_a_kill_between_stream_and_outbox(
         assert await process.wait() == -9
     assert await count(office, outbox) == 3
     async with serving(database_url, valkey.url):
-        await until(lambda: _is(count(office, outbox), 0), timeout=40)
+        await until(lambda: _is(count(office, outbox), 0), timeout=80)
     (event,) = await desk.claim(10, "_events")  # once, although it was sent twice
     assert event.causation_id == message_id
     names: list[str] = []
