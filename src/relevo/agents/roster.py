@@ -29,6 +29,7 @@ from relevo.agents.replay_runner import ReplayRunner
 from relevo.agents.review_clock import ReviewClock
 from relevo.agents.runs import AgentRun, Runs
 from relevo.agents.shift import Shift
+from relevo.agents.stream_bridge import StreamBridge
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.agents.watch import Watch
 from relevo.agents.webhook_courier import WebhookCourier
@@ -52,6 +53,7 @@ def all_agents(office: Office) -> list[Agent]:
         ErasureRunner(office),
         MessageRouter(office),
         ReviewClock(office),
+        StreamBridge(office),
     ]
 
 

@@ -108,6 +108,8 @@ class DeadLetters:
         if not newest:
             return
         last, after = newest[0][0], b"-"
+        if wanted is not None and wanted.since_ms is not None:
+            after = b"%d" % max(0, wanted.since_ms)  # ids begin with the time
         while True:
             page: Reply = await self._link.call("XRANGE", self._keys.dead, after, last, "COUNT", _PAGE)
             for entry_id, fields in page:
@@ -177,6 +179,32 @@ class DeadLetters:
             if progress is not None:
                 progress(gone)
         return gone
+
+    async def get(self, dlq_id: str) -> DeadLetter | None:
+        """One letter, if it is still there."""
+        found: Reply = await self._link.call("XRANGE", self._keys.dead, dlq_id, dlq_id, "COUNT", 1)
+        return _letter(*found[0]) if found else None
+
+    async def after(self, dlq_id: str, limit: int) -> list[DeadLetter]:
+        """The next letters behind one of them, oldest first; `0-0` for the first."""
+        found: Reply = await self._link.call("XRANGE", self._keys.dead, f"({dlq_id}", "+", "COUNT", limit)
+        return [_letter(entry_id, fields) for entry_id, fields in found]
+
+    async def replay_one(self, letter: DeadLetter, payload: bytes | None = None) -> bool:
+        """Sends one letter back, with another payload if one is given; false when it is gone, or the queue is full."""
+        envelope = letter.envelope
+        revived = letter.revived
+        if payload is not None and envelope is not None:
+            revived = Envelope(envelope.id, payload, envelope.created_at_ms, 0, envelope.retry).encode()
+        if revived is None:
+            return False
+        arguments: list[Argument] = [self._stream_cap, letter.dlq_id, revived, letter.name]
+        moved, _ = await self._link.run(REPLAY, [self._keys.dead, self._keys.stream], *arguments)
+        return int(moved) == 1
+
+    async def discard(self, dlq_id: str) -> bool:
+        """Deletes one letter for good; false when it was gone already."""
+        return int(await self._link.call("XDEL", self._keys.dead, dlq_id)) == 1
 
     async def count(self) -> int:
         return int(await self._link.call("XLEN", self._keys.dead))

@@ -201,8 +201,7 @@ class QueueEvents:
 
     async def _end(self) -> str:
         assert self._link is not None
-        newest: Reply = await self._link.call("XREVRANGE", self._keys.events, "+", "-", "COUNT", 1)
-        return newest[0][0].decode() if newest else "0-0"
+        return await last_event_id(self._link, self._keys)
 
     async def _check_gap(self) -> None:
         assert self._link is not None
@@ -218,6 +217,17 @@ class QueueEvents:
             "XREAD", "COUNT", self._count, "BLOCK", self._block_ms, "STREAMS", self._keys.events, self._last
         )
         return reply[0][1] if reply else []
+
+
+async def events_after(link: Link, keys: QueueKeys, place: str, count: int) -> list[QueueEvent]:
+    """The events there are behind a place, without waiting for more; for those who look now and then."""
+    found: Reply = await link.call("XRANGE", keys.events, f"({place}", "+", "COUNT", count)
+    return [as_event(entry_id.decode(), flat) for entry_id, flat in found]
+
+
+async def last_event_id(link: Link, keys: QueueKeys) -> str:
+    newest: Reply = await link.call("XREVRANGE", keys.events, "+", "-", "COUNT", 1)
+    return newest[0][0].decode() if newest else "0-0"
 
 
 def as_event(entry_id: str, flat: list[bytes]) -> QueueEvent:

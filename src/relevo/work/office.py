@@ -31,10 +31,13 @@ from relevo.work.rate_limits import RateLimits
 from relevo.work.replays import Replays
 from relevo.work.review.patterns import Patterns
 from relevo.work.review.reviews import Reviews
+from relevo.work.review.stream_letters import StreamLetters
+from relevo.work.routing.dry_run import DryRuns
 from relevo.work.routing.journey import Journeys
 from relevo.work.routing.placing import Placing
 from relevo.work.routing.router import Router
 from relevo.work.routing.rules import Rules
+from relevo.work.routing.stream_queues import StreamQueues
 from relevo.work.routing.targets import Targets
 from relevo.work.schemas.registry import Schemas
 from relevo.work.scopes import Scopes
@@ -113,6 +116,8 @@ class Office:
         self.deliveries = Deliveries(self)
         self.dead_letters = DeadLetters(self)
         self.replays = Replays(self)
+        self.streams = StreamQueues(settings.redis_url)
+        self.stream_letters = StreamLetters(self)
         self.trusts = Trusts(self)
         self.schemas = Schemas(self)
         self.patterns = Patterns(self)
@@ -122,6 +127,7 @@ class Office:
         self.journeys = Journeys(self)
         self.placing = Placing(self)
         self.router = Router(self)
+        self.dry_runs = DryRuns(self)
         self.admission = Admission(self)
         self.access = Access(self)
         self.rate_limits = RateLimits(settings.redis_url)
@@ -191,6 +197,7 @@ class Office:
         await self.joiner.close()
         with contextlib.suppress(Exception):  # the database may be away; it is only a count
             await self.rules.write_counts(at_once=True)
+        await self.streams.close()
         await self.order.close()
         await self.wakeups.close()
         await self.rate_limits.close()

@@ -48,13 +48,14 @@ class Trusts:
             mine = (trusts.c.scope_id == owner["id"]) & (trusts.c.trusted_scope_id == other["id"])
             row = (await connection.execute(select(trusts).where(mine))).mappings().one_or_none()
             if row is None:
-                row = {
+                new = {
                     "scope_id": owner["id"], "trusted_scope_id": other["id"], "created_by": caller.actor,
                     "created_at": transaction.now,
                 }  # fmt: skip
-                await connection.execute(insert(trusts).values(row))
+                await connection.execute(insert(trusts).values(new))
                 after = msgspec.json.encode({"trusted": trusted}).decode()
                 transaction.audit(caller, "trust.grant", scope, scope_id=owner["id"], after=after)
+                return Trust(scope=scope, trusted=trusted, created_by=caller.actor, created_at=transaction.now)
             return Trust(scope=scope, trusted=trusted, created_by=row["created_by"], created_at=row["created_at"])
 
         granted = await transact(self._office, save)

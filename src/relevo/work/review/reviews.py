@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from sqlalchemy import Select, insert, or_, select, update
 
-from relevo.errors import NotFound, ReviewChanged
+from relevo.errors import NotFound, ReviewChanged, WrongState
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.outbox import WorkEvent
 from relevo.work.page import Page, cursor_at, text_of
-from relevo.work.queues import require_scope
+from relevo.work.queues import QueueRecord, require_scope
 from relevo.work.review.case import Case, CaseState, Note, Vote
-from relevo.work.review.outcomes import Origin, follow
-from relevo.work.review.spec import ReviewSpec
+from relevo.work.review.outcomes import Origin, follow, require_replays_left
+from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.people import reviews
-from relevo.work.store.tables import queues, scopes
+from relevo.work.store.tables import messages, queues, scopes
+from relevo.work.trail import trail_line
 
 if TYPE_CHECKING:
     from relevo.work.office import Office
@@ -89,6 +91,62 @@ class Reviews:
         """Writes a row made by `row`."""
         await transaction.connection.execute(insert(reviews).values(row))
         return row["id"]
+
+    async def open_for_dead_letter(
+        self, caller: Caller, scope: str, message_id: str, given: bytes | msgspec.Raw = b""
+    ) -> Review:
+        """Has people look at a dead letter. `given` is a specification or the use of a pattern; none: why it died, its body,
+        approve or reject, and the body may be corrected. `ReplayLoop` when it was sent back often enough."""
+        caller.require("review")
+        home = await self._office.scope_of(caller, scope)
+
+        async def open_it(transaction: ColdTransaction) -> str:
+            m = messages.c
+            mine = select(messages).where(m.id == message_id, m.scope_id == home.scope_id)
+            held = transaction.held(mine, wait=True)
+            letter = (await transaction.connection.execute(held)).mappings().one_or_none()
+            origin = None if letter is None else await _origin_of(self._office, letter["origin_queue_id"])
+            if letter is None or (origin is not None and not caller.sees_queue(origin.slug)):
+                raise NotFound(what="message", name=message_id)
+            if letter["state"] != "dead":
+                raise WrongState(
+                    what="message", name=message_id, state=letter["state"], done="reviewed as a dead letter"
+                )
+            require_replays_left(message_id, letter["replays"])
+            body = msgspec.json.decode(letter["body"] or "null")
+            if len(given):
+                reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"}, queues=None)
+                spec = await self._office.patterns.resolve(reader, scope, given, body)
+            else:
+                spec = usual_spec(letter, "?" if origin is None else origin.slug, body)
+            row = self.row(
+                spec, tenant_id=home.tenant_id, scope_id=home.scope_id, queue_id=letter["origin_queue_id"],
+                message_id=message_id, source="dead_letter", correlation_id=letter["correlation_id"],
+                origin=Origin(queue_id=letter["origin_queue_id"], replays=letter["replays"]), now=transaction.now,
+            )  # fmt: skip
+            now = transaction.now
+            values = {
+                "state": "in_review", "updated_at": now,
+                "trail": m.trail + trail_line(now, "review_needed", caller.actor, row["id"]),
+            }  # fmt: skip
+            await transaction.connection.execute(update(messages).where(m.id == message_id).values(values))
+            transaction.differences.moved(letter["queue_id"], "dead", "in_review")
+            transaction.events.append(
+                WorkEvent(
+                    "review_needed", letter["origin_queue_id"] or letter["queue_id"], message_id, now,
+                    letter["message_type"], letter["correlation_id"], {"review": row["id"]},
+                )
+            )  # fmt: skip
+            transaction.audit(
+                caller, "review.open", row["id"], tenant_id=home.tenant_id, scope_id=home.scope_id,
+                queue_id=letter["origin_queue_id"], correlation_id=letter["correlation_id"],
+                after=msgspec.json.encode({"message_id": message_id, "title": spec.title}).decode(),
+            )  # fmt: skip
+            return await self.open(transaction, row)
+
+        review_id = await transact(self._office, open_it)
+        reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"})
+        return await self.get(reader, scope, review_id)
 
     # --- reading ---------------------------------------------------------------------------------------------------------
 
@@ -321,6 +379,23 @@ def _review(row: Any) -> Review:
         notes=case.notes, outcome=case.outcome, reason=case.reason, created_at=case.opened_at,
         finished_at=case.finished_at,
     )  # fmt: skip
+
+
+async def _origin_of(office: Office, queue_id: int | None) -> QueueRecord | None:
+    try:
+        return None if queue_id is None else await office.queues.by_id(queue_id)
+    except NotFound:
+        return None
+
+
+def usual_spec(letter: Any, queue: str, body: Any) -> ReviewSpec:
+    """What people are asked about a dead letter when nobody said otherwise."""
+    shown = msgspec.json.format(msgspec.json.encode(body)).decode()[:10_000]
+    return ReviewSpec(
+        title=f"Dead letter of {queue}: {letter['message_type']}"[:500],
+        context=[Section("Why it died", (letter["failure_reason"] or "?")[:10_000]), Section("Body", shown)],
+        may_correct=True,
+    )
 
 
 def _is_for(review: Review, person: str | None) -> bool:

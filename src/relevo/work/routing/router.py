@@ -2,8 +2,8 @@
 
 The events of such a happening leave the outbox in one transaction with a row of `routings`, if a rule of the scope waits for
 them. The agent `message_router` takes these rows one by one: the journey is worked out first, and carried out in one
-transaction that also deletes the row, over the very state of the message that it was worked out for. So a kill at any moment leaves either the
-row, and all is still to be done, or none, and all is done: no copy is lost, and none is made twice.
+transaction that also deletes the row, over the very state of the message that it was worked out for. So a kill at any moment
+leaves either the row, and all is still to be done, or none, and all is done: no copy is lost, and none is made twice.
 """
 
 from __future__ import annotations

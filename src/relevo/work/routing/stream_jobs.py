@@ -2,8 +2,8 @@
 
 Such a message is claimed by `stream:<queue>` for as long as it takes, so that nobody else works on it. What the job is stands
 in a row of `stream_jobs`, written with the claim: the agent `stream_bridge` adds the job, at least once, under an id that
-belongs to this one send, and brings its outcome back. A message that is sent again (a retry, a replay) has a job of a new id, because a
-stream queue remembers ids for a while.
+belongs to this one send, and brings its outcome back. A message that is sent again (a retry, a replay) has a job of a new id,
+because a stream queue remembers ids for a while.
 """
 
 from __future__ import annotations

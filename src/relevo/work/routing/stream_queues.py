@@ -1,0 +1,55 @@
+"""The stream queues that messages become jobs of: opened when they are first needed, closed with the office."""
+
+from __future__ import annotations
+
+from relevo.broker.address import Address
+from relevo.broker.link import Link
+from relevo.engine.events import QueueEvent, events_after, last_event_id
+from relevo.engine.queue import Queue
+from relevo.errors import StreamQueueClosed
+from relevo.wire.keys import QueueKeys
+
+_WAIT_S = 3.0
+"""Whoever waits for Redis here comes again."""
+
+
+class StreamQueues:
+    """One `Queue` for each name."""
+
+    def __init__(self, redis_url: str | None) -> None:
+        self._redis_url = redis_url
+        self._open: dict[str, Queue] = {}
+        self._links: dict[str, Link] = {}
+
+    @property
+    def there(self) -> bool:
+        """Whether the installation has a Redis at all."""
+        return self._redis_url is not None
+
+    def get(self, name: str) -> Queue:
+        if self._redis_url is None:
+            raise StreamQueueClosed(queue=name)
+        if name not in self._open:
+            self._open[name] = Queue(name, redis_url=self._redis_url, wait_s=_WAIT_S)
+        return self._open[name]
+
+    async def events(self, name: str, place: str, count: int) -> list[QueueEvent]:
+        """The events of a stream queue behind a place. A gap is not asked for."""
+        return await events_after(self._link(name), QueueKeys(name), place, count)
+
+    async def last_event_id(self, name: str) -> str:
+        return await last_event_id(self._link(name), QueueKeys(name))
+
+    async def close(self) -> None:
+        queues, self._open = self._open, {}
+        links, self._links = self._links, {}
+        for each in (*queues.values(), *links.values()):
+            await each.close()
+
+    def _link(self, name: str) -> Link:
+        if self._redis_url is None:
+            raise StreamQueueClosed(queue=name)
+        if name not in self._links:
+            address = Address.parse(self._redis_url)
+            self._links[name] = Link(address, QueueKeys(name).tag, purpose="stream-bridge", wait=_WAIT_S)
+        return self._links[name]
