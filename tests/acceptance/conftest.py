@@ -4,13 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Generator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 from typer.testing import CliRunner
 
 from relevo.cli import app
+from tests.api.serve_process import ServeProcess, sqlite_in
 from tests.servers.server import Server
 from tests.spark.conftest import spark  # noqa: F401  # pyright: ignore[reportUnusedImport] - pages share it
 
@@ -64,3 +67,15 @@ def cli(request: pytest.FixtureRequest) -> Cli:
         return Said(done.exit_code, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture
+def work_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[ServeProcess]:
+    """`relevo serve` with a key where the pages say it is: in the environment, and in data/work.key of the test's folder."""
+    served = ServeProcess(sqlite_in(tmp_path))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "work.key").write_text(served.key + "\n")
+    monkeypatch.setenv("RELEVO_URL", served.url)
+    monkeypatch.setenv("RELEVO_KEY", served.key)
+    yield served
+    served.close()

@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 # What the pages write for "the server of `relevo up`"; the tests put the address of theirs in its place.
 WRITTEN_URL = "redis://127.0.0.1:6390"
+WRITTEN_WORK_URL = "http://127.0.0.1:6391"
 
 _FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: \S.*-->\s*\Z")

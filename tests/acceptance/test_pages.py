@@ -12,7 +12,8 @@ import pytest
 
 from relevo import Queue, Worker
 from relevo.wire.keys import QueueKeys
-from tests.acceptance.page import ROOT, WRITTEN_URL, Block, blocks_of, pages
+from tests.acceptance.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL, Block, blocks_of, pages
+from tests.api.serve_process import ServeProcess
 from tests.servers.server import Server
 
 PAGES = pages()
@@ -37,21 +38,25 @@ def test_every_python_example_of_a_page_runs_in_order(
 ) -> None:
     if _on_spark(page):
         request.getfixturevalue("spark")
+    work_url = _work_url(page, request)
     namespace: dict[str, object] = {"__name__": "page"}
     for block in blocks_of(page):
         if block.language == "python":
-            _run_python(block, namespace, valkey.url)
+            _run_python(block, namespace, valkey.url, work_url)
             printed = capsys.readouterr().out
             if block.prints is not None:
                 assert printed == block.prints, f"{block.place} prints something else than the page says"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_every_shell_example_of_a_page_runs_in_order(page: Path, valkey: Server, tmp_path: Path) -> None:
+def test_every_shell_example_of_a_page_runs_in_order(
+    page: Path, valkey: Server, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    work_url = _work_url(page, request)
     environment = _environment(valkey.url, tmp_path)
     for block in blocks_of(page):
         if block.language == "sh" and not block.marked_not_run:
-            script = block.text.replace(WRITTEN_URL, valkey.url)
+            script = block.text.replace(WRITTEN_URL, valkey.url).replace(WRITTEN_WORK_URL, work_url)
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", script],
                 capture_output=True, text=True, timeout=50, cwd=tmp_path, env=environment, check=False,
@@ -120,9 +125,17 @@ def test_a_block_knows_its_line_its_output_and_whether_it_runs() -> None:
     assert shell.marked_not_run
 
 
-def _run_python(block: Block, namespace: dict[str, object], url: str) -> None:
+def _work_url(page: Path, request: pytest.FixtureRequest) -> str:
+    """Where this page finds work queues: a page that names them gets its own."""
+    if WRITTEN_WORK_URL not in page.read_text():
+        return WRITTEN_WORK_URL
+    served: ServeProcess = request.getfixturevalue("work_queues")
+    return served.url
+
+
+def _run_python(block: Block, namespace: dict[str, object], url: str, work_url: str) -> None:
     # Empty lines before it: a traceback then shows the page's own line numbers.
-    source = "\n" * block.line + block.text.replace(WRITTEN_URL, url)
+    source = "\n" * block.line + block.text.replace(WRITTEN_URL, url).replace(WRITTEN_WORK_URL, work_url)
     exec(compile(source, str(block.page), "exec", dont_inherit=True), namespace)  # noqa: S102 - our own pages
 
 
