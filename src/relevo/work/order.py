@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relevo.broker.address import Address
 from relevo.broker.link import Link
-from relevo.broker.resp import Argument, ReplyError, command
+from relevo.broker.resp import Argument, Reply, ReplyError, command
 from relevo.broker.scripts import script
 from relevo.engine.loop import Loop, Signal
 from relevo.errors import RelevoError
@@ -84,11 +84,21 @@ class Keys(NamedTuple):
         return Keys(tag, *(b"rw:" + tag + b":" + name for name in (b"order", b"building", b"taken", b"builder")))
 
 
+class _Asking(NamedTuple):
+    """A claim that waits for its members."""
+
+    queue_id: int
+    wanted: int
+    answer: asyncio.Future[Taken | None]
+
+
 class _Server:
     """One server of indexes, with the mark that tells whether an index was built on its present run."""
 
     def __init__(self, address: Address, tag: bytes) -> None:
         self.link = Link(address, tag, purpose="order", scripts=SCRIPTS, wait=_PATIENCE_S, patience=5.0)
+        self.asked: list[_Asking] = []
+        """Claims of this turn of the loop."""
         self._seat = -1
         self._mark = b""
 
@@ -115,6 +125,8 @@ class Order:
         self._keys: dict[int, Keys] = {}
         self._doubted: set[int] = set()
         self._looked: dict[int, float] = {}
+        self._through: dict[int, list[bytes]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._builder = _Builder(self)
 
     @property
@@ -195,32 +207,65 @@ class Order:
         if now - self._looked.setdefault(queue_id, now) > _LOOK_EVERY_S:
             self._looked[queue_id] = now
             return None
-        keys = self.keys(queue_id)
-        server = self._server(keys)
+        server = self._server(self.keys(queue_id))
         if not server.link.up:
             server.link.open_soon()
             return None
+        loop = asyncio.get_running_loop()
+        asking = _Asking(queue_id, count, loop.create_future())
+        server.asked.append(asking)
+        if len(server.asked) == 1:
+            loop.call_soon(self._ask_soon, server)
+        return await asking.answer
+
+    def _ask_soon(self, server: _Server) -> None:
+        """All questions of one turn of the loop travel together."""
+        asked, server.asked = server.asked, []
+        task = asyncio.get_running_loop().create_task(self._ask(server, asked))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, server: _Server, asked: list[_Asking]) -> None:
         now_ms = time.time_ns() // 1_000_000
+        answers: list[Taken | None] = [None] * len(asked)
         try:
             async with asyncio.timeout(_PATIENCE_S):
+                tail = (now_ms, now_ms - _TAKEN_FOR_MS, _LIVES_MS)
                 mark = await server.mark()
-                members = await server.link.run(
-                    TAKE, (keys.order, keys.taken), mark, count, now_ms, now_ms - _TAKEN_FOR_MS, _LIVES_MS
-                )
+                calls = [
+                    server.link.script_call(TAKE, _of_take(self.keys(each.queue_id)), (mark, each.wanted, *tail))
+                    for each in asked
+                ]
+                replies = await server.link.send(b"".join(calls), len(calls))
+            answers = [self._answer(each.queue_id, reply) for each, reply in zip(asked, replies, strict=True)]
         except (RelevoError, TimeoutError) as error:
             self._away(server, error)
-            return None
-        if members is None:
+        finally:
+            for each, answer in zip(asked, answers, strict=True):
+                if not each.answer.done():
+                    each.answer.set_result(answer)
+
+    def _answer(self, queue_id: int, reply: Reply) -> Taken | None:
+        if reply is None or _is_error(reply):
             self.want(queue_id)
             return None
-        return Taken([member.partition(b":")[2].decode() for member in members], members)
+        return Taken([member.partition(b":")[2].decode() for member in reply], reply)
 
     def taken_up(self, queue_id: int, taken: Taken) -> None:
         """The claim is through, one way or the other: these need not go back. Not waited for."""
-        keys = self.keys(queue_id)
-        transport = self._server(keys).link.open_transport
-        if transport is not None and taken.members:
-            transport.submit(command("ZREM", keys.taken, *taken.members), 1, _ignore)
+        if not taken.members:
+            return
+        if not self._through:
+            asyncio.get_running_loop().call_soon(self._tell_through)
+        self._through.setdefault(queue_id, []).extend(taken.members)
+
+    def _tell_through(self) -> None:
+        through, self._through = self._through, {}
+        for queue_id, members in through.items():
+            keys = self.keys(queue_id)
+            transport = self._server(keys).link.open_transport
+            if transport is not None:
+                transport.submit(command("ZREM", keys.taken, *members), 1, _ignore)
 
     # --- building --------------------------------------------------------------------------------------------------------
 
@@ -344,6 +389,10 @@ class _Builder(Loop):
             if built:
                 self.built.emit(queue_id)
         return 0.05 if self._order.doubted else None
+
+
+def _of_take(keys: Keys) -> tuple[bytes, bytes]:
+    return keys.order, keys.taken
 
 
 def _is_error(reply: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -92,6 +93,8 @@ class Queues:
         self._now_ms = now_ms
         self._known: dict[tuple[int, str, str], tuple[int, QueueRecord]] = {}
         self._by_id: dict[int, tuple[int, QueueRecord]] = {}
+        self._looks: dict[tuple[int, str, str], asyncio.Future[QueueRecord]] = {}
+        self._changes = 0
         self.changed: Signal[int] = Signal()
         """Emitted with the tenant's id when a queue or its scope changed here: other processes are told to `forget`."""
 
@@ -105,21 +108,39 @@ class Queues:
                 caller.require_sight(scope, queue)
             return known[1]
         caller.require_sight(scope, queue)
-        return await self._fetch(caller.tenant_id, scope, queue)
+        return await self._fetch_once(caller.tenant_id, scope, queue)
+
+    async def _fetch_once(self, tenant_id: int, scope: str, queue: str) -> QueueRecord:
+        """As `_fetch`; whoever asks while one look is under way shares it: a hundred requests wait for one record together.
+        A look that began before a change is not shared with those who ask after it."""
+        place = (tenant_id, scope, queue)
+        look = self._looks.get(place)
+        if look is None:
+            look = self._looks[place] = asyncio.ensure_future(self._fetch(*place))
+            look.add_done_callback(lambda done: self._looked(place, done))
+        return await asyncio.shield(look)
+
+    def _looked(self, place: tuple[int, str, str], look: asyncio.Future[QueueRecord]) -> None:
+        if self._looks.get(place) is look:
+            del self._looks[place]
+        if not look.cancelled():
+            look.exception()  # whoever waits gets it; if nobody does any more, that is no news
 
     async def _fetch(self, tenant_id: int, scope: str, queue: str) -> QueueRecord:
         query = record_query().where(
             and_(scopes.c.tenant_id == tenant_id, scopes.c.slug == scope, queues.c.slug == queue)
         )
+        changes = self._changes
         async with self._database.connect() as connection:
             row = (await connection.execute(query)).mappings().one_or_none()
             if row is None:
                 await require_scope(connection, tenant_id, scope)
                 raise NotFound(what="queue", name=queue)
         record = record_of(row)
-        good_until = self._now_ms() + CACHED_MS
-        self._known[tenant_id, scope, queue] = (good_until, record)
-        self._by_id[record.id] = (good_until, record)
+        if changes == self._changes:  # else it may be what was there before the change, and must not be kept
+            good_until = self._now_ms() + CACHED_MS
+            self._known[tenant_id, scope, queue] = (good_until, record)
+            self._by_id[record.id] = (good_until, record)
         return record
 
     async def by_id(self, queue_id: int) -> QueueRecord:
@@ -137,6 +158,8 @@ class Queues:
 
     def forget(self, tenant_id: int | None = None) -> None:
         """Looks anew at the next lookup: of one tenant, or of all."""
+        self._looks.clear()
+        self._changes += 1
         if tenant_id is None:
             self._known.clear()
             self._by_id.clear()

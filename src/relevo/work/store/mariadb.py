@@ -134,7 +134,7 @@ class MariaDbSession:
     async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
         wanted = {item.id: item for item in items}
         rows = await self._fetch(_sql("complete"), tuple(wanted))
-        mine = [row for row in rows if _is_meant(wanted[row[0]], row)]
+        mine = [row for row in rows if wanted[row[0]].allows(row[6], row[7], row[1])]
         if not mine:
             return []
         results = [(row[0], result) for row in mine if (result := wanted[row[0]].result) is not None]
@@ -165,7 +165,7 @@ class MariaDbDriver:
     """Connections of the hot path, one for each transaction under way."""
 
     dialect: Dialect = "mariadb"
-    lanes = 4
+    lanes = 3
 
     def __init__(self, database: Database) -> None:
         url = database.url
@@ -251,10 +251,6 @@ class MariaDbDriver:
             connection.close()
         else:
             self._idle.append(connection)
-
-
-def _is_meant(item: Completion, row: Row) -> bool:
-    return item.token == row[6] and item.scope_id == row[7] and item.queue_id in (None, row[1])
 
 
 def _said(error: BaseException) -> str:
