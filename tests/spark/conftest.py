@@ -33,6 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkSession]:
     spark.stop()
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist writes the groups down in a hook of the same name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whoever asks for the session joins its group."""
     here = Path(__file__).parent
