@@ -46,7 +46,9 @@ class Desk(PlainDesk):
 
     async def route(self) -> int:
         """Lets the events out, and the rules look at them; at how many they looked."""
-        await OutboxRelay(self.office).work()
+        relay = OutboxRelay(self.office)
+        await relay.work()
+        await relay.close()
         return (await MessageRouter(self.office).work()).items
 
     async def all(self, **wanted: Any) -> list[Message]:
