@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -198,10 +199,9 @@ def _environment(name: str) -> Path:
 
 
 def _newer_python() -> str:
-    import shutil
-
-    for name in ("python3.14", "python3.13", "python3.12"):
-        found = shutil.which(name)
+    beside = Path(sys.base_prefix).parent.glob("3.1[2-9]*/bin/python3")  # where one tool keeps several versions
+    for name in (*(shutil.which(f"python3.{minor}") for minor in (14, 13, 12)), *sorted(map(str, beside))):
+        found = name
         if found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
             return found
     if sys.version_info >= (3, 12):

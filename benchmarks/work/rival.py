@@ -82,7 +82,7 @@ async def pgqueuer(asked: dict[str, Any]) -> float:
                 await queries.enqueue(names, [b'{"i":%d}' % (first + k) for k in range(size)], priorities)
 
             return await spread(asked["count"], asked["tasks"], many, size)
-        manager = QueueManager(driver)
+        manager = QueueManager(queries)
 
         @manager.entrypoint("noop")
         async def noop(_: Any) -> None: ...

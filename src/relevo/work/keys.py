@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -64,6 +65,12 @@ class _Known(msgspec.Struct, frozen=True):
     standing: Standing | None
     """Grants and limits; None for a key without any, which is every key until somebody says otherwise."""
 
+    def caller(self, request_id: str) -> Caller:
+        return Caller(
+            tenant_id=self.tenant_id, actor=self.actor, permissions=self.permissions, request_id=request_id,
+            scopes=self.scopes, queues=self.queues,
+        )  # fmt: skip
+
 
 _ORDINARY = Standing()
 
@@ -77,6 +84,7 @@ class Keys:
         self._mint = IdMint()
         self._known: dict[bytes, _Known] = {}
         self._used: dict[str, int] = {}
+        self._asking: dict[bytes, asyncio.Task[_Known]] = {}
 
     # --- who is it -------------------------------------------------------------------------------------------------------
 
@@ -91,10 +99,7 @@ class Keys:
             return None
         if known.expires_at is not None and now >= known.expires_at:
             raise KeyExpired(key=known.actor.removeprefix("key:"), at=known.expires_at)
-        return Caller(
-            tenant_id=known.tenant_id, actor=known.actor, permissions=known.permissions, request_id=request_id,
-            scopes=known.scopes, queues=known.queues,
-        )  # fmt: skip
+        return known.caller(request_id)
 
     def standing(self, key: bytes) -> Standing | None:
         """Grants and limits of a key that was just recognised; None when it has none."""
@@ -108,8 +113,21 @@ class Keys:
     async def recognise(self, key: bytes, request_id: str) -> Caller:
         """Whose key this is. The digest is compared in constant time; every kind of wrong key is answered alike."""
         caller = self.remembered(key, request_id)
-        if caller is not None:
-            return caller
+        if caller is None:
+            asking = self._asking.get(key)
+            if asking is None:  # many requests of one key come at once: one of them asks the database
+                asking = self._asking[key] = asyncio.create_task(self._look_up(key))
+                asking.add_done_callback(lambda done: self._asked(key, done))
+            caller = (await asyncio.shield(asking)).caller(request_id)
+        return caller
+
+    def _asked(self, key: bytes, asking: asyncio.Task[_Known]) -> None:
+        self._asking.pop(key, None)
+        if not asking.cancelled():
+            asking.exception()  # whoever waits gets it; if nobody does any more, that is no news
+
+    async def _look_up(self, key: bytes) -> _Known:
+        """Remembers a key that is good; raises for any other."""
         key_id = _id_in(key)
         limits = [column for column in key_limits.columns if column.name != "key_id"]
         query = (
@@ -129,15 +147,13 @@ class Keys:
             raise KeyExpired(key=key_id, at=ended)
         if len(self._known) >= _MOST_CACHED:
             self._known.clear()
-        self._known[key] = _Known(
+        known = self._known[key] = _Known(
             row["tenant_id"], f"key:{key_id}", frozenset(_permissions(row["permissions"])), _set(row["scope_slugs"]),
             _set(row["queue_slugs"]), row["expires_at"], _good_until(key, row, now),
             None if standing == _ORDINARY else standing,
         )  # fmt: skip
         self._used[key_id] = now
-        caller = self.remembered(key, request_id)
-        assert caller is not None
-        return caller
+        return known
 
     async def note_uses(self) -> int:
         """Writes when keys were last used: now and then, not with every request."""
