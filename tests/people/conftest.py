@@ -1,4 +1,4 @@
-"""A desk to work at: on SQLite, or on each of the three databases for what depends on transactions (`parametrize` the store)."""
+"""A desk to work at: on SQLite, or on each of the three databases where a test names them as its `store`."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 from relevo.agents.outbox_relay import OutboxRelay
 from relevo.work.office import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
+from tests.api.room import EmptyDatabase, Room, served
 from tests.people.receiver import Receiver, listening
 
 __all__ = ["SCOPE"]
@@ -65,3 +66,16 @@ async def relay(desk: Desk) -> None:
     while (await agent.work()).items:
         pass
     await agent.close()
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> EmptyDatabase:
+    return EmptyDatabase(tmp_path_factory.mktemp("migrated"))
+
+
+@pytest.fixture
+async def room(empty_database: EmptyDatabase, tmp_path: Path) -> AsyncGenerator[Room]:
+    """A served room on SQLite, without Redis and without agents."""
+    url = await empty_database.copy_to(tmp_path / "served.db")
+    async with served(url) as one:
+        yield one

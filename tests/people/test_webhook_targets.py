@@ -45,7 +45,8 @@ async def test_an_allowed_receiver_on_loopback_is_told(receiver: Receiver) -> No
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "10.1.2.3", "169.254.169.254", "192.168.0.9", "[::1]", "[fe80::1]", "0.0.0.0"]
+    "host",
+    ["127.0.0.1", "localhost", "10.1.2.3", "169.254.169.254", "192.168.0.9", "[::1]", "[fe80::1]", "0.0.0.0"],  # noqa: S104
 )
 async def test_addresses_inside_are_refused(host: str) -> None:
     told = await sent(f"https://{host}/hook")

@@ -12,6 +12,23 @@ from starlette.responses import Response
 
 from relevo.agents.roster import Roster
 from relevo.api import agents, dead_letters, declared, health, keys, messages, queues, reports, scopes, subscriptions
+from relevo.api import (
+    agents,
+    chunks,
+    dead_letters,
+    declared,
+    erasures,
+    event_stream,
+    grants,
+    health,
+    keys,
+    messages,
+    queues,
+    reports,
+    scopes,
+    subscriptions,
+    webhooks,
+)
 from relevo.api.auth import header, request_id_of
 from relevo.api.document import openapi_of
 from relevo.api.hot import Asgi, HotRoutes, Send
@@ -38,6 +55,11 @@ def make_app(office: Office, roster: Roster, settings: ApiSettings | None = None
     app.state.office, app.state.roster, app.state.limits = office, roster, settings
     app.state.metrics = metrics = ApiMetrics()
     for room in (declared, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health):
+    app.state.feeds = set()
+    for room in (
+        *(declared, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health),
+        *(grants, webhooks, event_stream, chunks, erasures),
+    ):
         app.include_router(room.router)
     app.openapi = lambda: openapi_of(app)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -21,13 +21,14 @@ from relevo.errors import (
     NotFound,
     PermissionDenied,
     StoreUnavailable,
+    TooManyRequests,
     Unauthenticated,
     UnsupportedMediaType,
     WorkError,
 )
 
 ALWAYS: tuple[type[WorkError], ...] = (
-    Unauthenticated, KeyExpired, PermissionDenied, NotFound, InvalidInput, Internal, StoreUnavailable,
+    Unauthenticated, KeyExpired, PermissionDenied, NotFound, InvalidInput, Internal, StoreUnavailable, TooManyRequests,
 )  # fmt: skip
 WITH_BODY: tuple[type[WorkError], ...] = (MalformedBody, BodyTooLarge, UnsupportedMediaType)
 PAGED: tuple[type[WorkError], ...] = (BadCursor,)

@@ -159,10 +159,3 @@ class EventsUnavailable(WorkError):
 
     code = "EVENTS_UNAVAILABLE"
     status = 503
-
-
-class WebhookFailed(WorkError):
-    """The receiver at {host} did not take the event: {reason}."""
-
-    code = "WEBHOOK_FAILED"
-    status = 502

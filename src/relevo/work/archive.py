@@ -13,6 +13,7 @@ from sqlalchemy import Select, delete, insert, literal, select
 
 from relevo.work.cold_transaction import ColdTransaction
 from relevo.work.faults import fault
+from relevo.work.store.people import chunks
 from relevo.work.store.tables import archive, deliveries, messages
 
 ARCHIVED_STATES = ("completed", "failed", "expired", "cancelled")
@@ -22,7 +23,8 @@ _COLUMNS = [column.name for column in messages.columns]
 
 
 async def move(transaction: ColdTransaction, ids: Sequence[str]) -> None:
-    """Archives these messages, whose rows are held. What their subscriptions did is in their trail; the deliveries go."""
+    """Archives these messages, whose rows are held. What their subscriptions did is in their trail, and the
+    whole of their parts in their result; deliveries and parts go."""
     if not ids:
         return
     connection = transaction.connection
@@ -30,6 +32,7 @@ async def move(transaction: ColdTransaction, ids: Sequence[str]) -> None:
     await connection.execute(insert(archive).from_select([*_COLUMNS, "archived_at"], whole))
     fault("archive.copied")
     await connection.execute(delete(deliveries).where(deliveries.c.message_id.in_(ids)))
+    await connection.execute(delete(chunks).where(chunks.c.message_id.in_(ids)))
     await connection.execute(delete(messages).where(messages.c.id.in_(ids)))
 
 

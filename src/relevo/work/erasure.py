@@ -11,14 +11,18 @@ transaction with the place it reached: who is killed goes on there. The list (`e
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
+import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from sqlalchemy import Table, and_, bindparam, delete, func, insert, literal, select, text, update
+from sqlalchemy import Table, and_, bindparam, delete, func, insert, literal, select, update
 
-from relevo.errors import InvalidInput, NotFound
+from relevo.errors import InvalidInput, NotFound, StoreUnavailable
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.faults import fault
@@ -28,6 +32,7 @@ from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import require_scope
 from relevo.work.review.case import Case, Note
 from relevo.work.review.spec import ReviewSpec
+from relevo.work.store.database import BUSY_TIMEOUT_MS, sqlite_path
 from relevo.work.store.people import chunks, erased, erasures, reviews, webhook_deliveries
 from relevo.work.store.tables import archive, deliveries, idempotency, labels, messages, queues
 from relevo.work.trail import Step, steps, trail_line
@@ -94,7 +99,8 @@ class Erasures:
             return row
 
         row = await transact(self._office, begin)
-        await self.advance(row["id"])
+        with contextlib.suppress(StoreUnavailable):  # the agent goes on
+            await self.advance(row["id"])
         return await self.get(caller, scope, row["id"])
 
     async def get(self, caller: Caller, scope: str, erasure_id: str) -> Erasure:
@@ -129,10 +135,12 @@ class Erasures:
             return list((await connection.execute(query)).scalars())
 
     async def advance(self, erasure_id: str) -> int:
-        """Erases the next batch; returns how many messages were in it."""
+        """Erases the next batch; returns how many messages were in it. After the last one it is over, but not before the
+        files hold nothing of it either."""
         count, over = await transact(self._office, lambda each: self._advance(each, erasure_id))
         if over:
             await self._scrub()
+            await transact(self._office, lambda each: self._finish(each, erasure_id))
         return count
 
     async def _advance(self, transaction: ColdTransaction, erasure_id: str) -> tuple[int, bool]:
@@ -150,24 +158,41 @@ class Erasures:
             await _erase(transaction, row, ids)
         fault("erasure.erased")
         over = len(ids) < BATCH
-        progress: dict[str, Any] = {"reached": ids[-1] if ids else row["reached"]}
-        if over:
-            progress |= {"state": "done", "finished_at": transaction.now}
-            transaction.audit(
-                Caller.system("erasure_runner"), "erasure.done", erasure_id, tenant_id=row["tenant_id"],
-                scope_id=row["scope_id"], after=f'{{"messages":{row["messages"]}}}',
-            )  # fmt: skip
-        await connection.execute(update(erasures).where(erasures.c.id == erasure_id).values(progress))
+        if ids:
+            await connection.execute(update(erasures).where(erasures.c.id == erasure_id).values(reached=ids[-1]))
         return len(ids), over
 
+    async def _finish(self, transaction: ColdTransaction, erasure_id: str) -> None:
+        mine = and_(erasures.c.id == erasure_id, erasures.c.state == "running")
+        query = transaction.held(select(erasures).where(mine), wait=True)
+        row = (await transaction.connection.execute(query)).mappings().one_or_none()
+        if row is None:
+            return  # two came at once
+        ended = {"state": "done", "finished_at": transaction.now}
+        await transaction.connection.execute(update(erasures).where(mine).values(ended))
+        transaction.audit(
+            Caller.system("erasure_runner"), "erasure.done", erasure_id, tenant_id=row["tenant_id"],
+            scope_id=row["scope_id"], after=f'{{"messages":{row["messages"]}}}',
+        )  # fmt: skip
+
     async def _scrub(self) -> None:
-        """SQLite keeps what a page held in its log until that is written back: now. (Freed space is overwritten at once,
-        see `secure_delete` in store/database.py.) A reader under way may keep it from doing so; the next erasure, or SQLite
-        itself, does it then."""
-        if self._office.database.dialect == "sqlite":
-            async with self._office.database.writing, self._office.database.engine.connect() as connection:
-                raw = await connection.execution_options(isolation_level="AUTOCOMMIT")
-                await raw.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
+        """SQLite leaves what a row said in the free space of its pages (`secure_delete` forgets the pages it rebuilds) and in
+        its log: the file is written anew, and the log emptied. The servers overwrite at their own time (VACUUM, purge)."""
+        database = self._office.database
+        if database.dialect == "sqlite":
+            async with database.writing:
+                await asyncio.to_thread(_write_anew, sqlite_path(database.url))
+
+
+def _write_anew(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None)) as connection:
+        try:
+            connection.execute("VACUUM")
+            (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(reason=str(error)) from error
+    if busy:
+        raise StoreUnavailable(reason="somebody reads from it, so that its log cannot be emptied yet")
 
 
 async def _erase(transaction: ColdTransaction, erasure: Any, ids: Sequence[str]) -> None:

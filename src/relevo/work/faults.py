@@ -47,6 +47,9 @@ ROUTING_POINTS = (
 )
 """The same for routing; tests/routing/test_kills.py walks these."""
 
+TELLING_POINTS = ("erasure.erased",)  # a batch is blank, the erasure does not know
+"""The same for erasures; tests/people/test_erasure.py walks these."""
+
 _armed: dict[str, Callable[[], None]] = {}
 
 
@@ -58,7 +61,7 @@ def fault(point: str) -> None:
 
 def arm(point: str, act: Callable[[], None]) -> Callable[[], None]:
     """Has `act` called at a point until the returned function is called."""
-    if point not in POINTS + AGENT_POINTS + ROUTING_POINTS:
+    if point not in POINTS + AGENT_POINTS + ROUTING_POINTS + TELLING_POINTS:
         raise AssertionError(f"there is no fault point {point!r}")
     _armed[point] = act
     return lambda: _armed.pop(point, None) and None

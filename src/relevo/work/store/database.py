@@ -39,7 +39,6 @@ PRAGMAS = (
     "PRAGMA synchronous = FULL",  # a commit is on disk when it returns; NORMAL would only promise it to be whole
     f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}",
     "PRAGMA foreign_keys = ON",
-    "PRAGMA secure_delete = ON",  # what is erased is overwritten, not only let go
 )
 
 

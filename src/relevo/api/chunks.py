@@ -1,0 +1,86 @@
+"""`/v1/scopes/{scope}/messages/{id}/chunks`: parts of a result, sent and read while the message is worked on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from msgspec import Meta, Raw
+
+from relevo.api.answers import answer
+from relevo.api.auth import Authenticated
+from relevo.api.bodies import Token
+from relevo.api.document import describe
+from relevo.api.questions import MessageKey, ScopeSlug, require_id
+from relevo.api.reading import ClientGone, body_of
+from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, WrongConsumerMode
+from relevo.work.chunks import MOST_IN_A_PAGE, MOST_PARTS, Chunk, Chunks
+from relevo.work.office import Office
+from relevo.work.wakeups import Patience
+
+router = APIRouter(prefix="/v1/scopes/{scope}/messages/{message_id}/chunks", tags=["chunks"])
+
+
+class ChunkIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One part. With a `number` it may be sent again after a lost answer; without one it is the next."""
+
+    claim_token: Token
+    body: Raw
+    number: Annotated[int, Meta(ge=1, le=MOST_PARTS)] | None = None
+    final: bool = False
+    """The last one: the whole becomes the result, if the message is completed without another."""
+
+
+_NEW = msgspec.json.Decoder(ChunkIn)
+
+
+@router.post(
+    "", summary="Append a part, by whoever holds the claim",
+    **describe(Chunk, body=ChunkIn, status=201, problems=[ClaimLost, ChunkConflict, WrongConsumerMode, BodyTooLarge]),
+)  # fmt: skip
+async def append_chunk(request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _NEW)
+    added = await office.chunk_streams.append(
+        caller, scope, require_id(message_id), body.claim_token, body.body, number=body.number, final=body.final
+    )
+    return answer(added, caller.request_id, 201)
+
+
+@router.get("", summary="Read parts in order, as they arrive", **describe(Chunks))
+async def read_chunks(
+    request: Request,
+    caller: Authenticated,
+    scope: ScopeSlug,
+    message_id: MessageKey,
+    after: Annotated[int, Query(ge=0, le=MOST_PARTS, description="the last number you have")] = 0,
+    stream: Annotated[
+        str | None, Query(pattern=r"^[0-9a-f]{16}$", description="`stream` of the answer that had it")
+    ] = None,
+    wait_s: Annotated[float, Query(ge=0, le=60, description="how long to wait for the next part")] = 0.0,
+    limit: Annotated[int, Query(ge=1, le=MOST_IN_A_PAGE)] = MOST_IN_A_PAGE,
+) -> Response:
+    office: Office = request.app.state.office
+    patience = Patience()
+    stopping = asyncio.ensure_future(request.app.state.stopping.wait())
+    stopping.add_done_callback(lambda done: None if done.cancelled() else patience.end())
+    gone = asyncio.ensure_future(_hung_up(request))
+    gone.add_done_callback(lambda done: None if done.cancelled() else patience.end())
+    try:
+        found = await office.chunk_streams.read(
+            caller, scope, require_id(message_id), after=after, stream=stream, wait_s=wait_s, limit=limit,
+            patience=patience,
+        )  # fmt: skip
+        if gone.done():
+            raise ClientGone
+        return answer(found, caller.request_id)
+    finally:
+        stopping.cancel()
+        gone.cancel()
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

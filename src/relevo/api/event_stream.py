@@ -1,0 +1,109 @@
+"""`GET /v1/scopes/{scope}/events`: the scope's events as they happen, as server-sent events (text/event-stream)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.responses import StreamingResponse
+
+from relevo.api.auth import Authenticated, caller_of, header
+from relevo.api.document import describe
+from relevo.api.questions import ScopeSlug
+from relevo.errors import EventsUnavailable, RelevoError, TooManyRequests, WorkError
+from relevo.work.event_feed import EventFeed
+from relevo.work.office import Office
+from relevo.work.outbox import EventName
+
+router = APIRouter(prefix="/v1/scopes/{scope}/events", tags=["events"])
+
+BEAT_S = 15.0
+"""A sign of life when nothing happens: proxies close what is silent, and clients notice a line that is dead."""
+MOST_READERS = 200
+"""Of one process: each has a connection to Redis of its own."""
+_SLUG = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
+
+_about: dict[str, Any] = describe(None, problems=[EventsUnavailable, TooManyRequests])
+_about["responses"][200] = {"description": "events, until one side ends it", "content": {"text/event-stream": {}}}
+
+
+@router.get("", summary="Follow the events of a scope (server-sent events)", **_about)
+async def follow_events(
+    request: Request,
+    caller: Authenticated,
+    scope: ScopeSlug,
+    queue: Annotated[
+        list[Annotated[str, Query(pattern=_SLUG, max_length=63)]] | None,
+        Query(max_length=100, description="only of these; may be repeated"),
+    ] = None,
+    event: Annotated[list[EventName] | None, Query(max_length=50, description="only these; may be repeated")] = None,
+    last_event_id: Annotated[
+        str | None, Header(max_length=2_000, description="the `id` of the last event: goes on after it")
+    ] = None,
+) -> Response:
+    office: Office = request.app.state.office
+    readers: set[EventFeed] = request.app.state.feeds
+    if len(readers) >= MOST_READERS:
+        raise EventsUnavailable(reason=f"{MOST_READERS} readers follow them here already")
+    feed = EventFeed(office, caller, scope, queues=queue or (), events=event or (), after=last_event_id)
+    await feed.open()
+    readers.add(feed)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_told(request, feed), media_type="text/event-stream", headers=headers)
+
+
+async def _told(request: Request, feed: EventFeed) -> AsyncGenerator[bytes]:
+    stopping: asyncio.Event = request.app.state.stopping
+    ended = asyncio.ensure_future(stopping.wait())
+    reading: asyncio.Future[Any] | None = None
+    try:
+        yield b"retry: 2000\n\n"
+        with contextlib.suppress(RelevoError, OSError):
+            for gap in await feed.gaps():
+                yield _frame("gap", {"queue": gap.queue}, None)
+        checked = beaten = asyncio.get_running_loop().time()
+        while not ended.done():
+            reading = reading or asyncio.ensure_future(feed.read())
+            await asyncio.wait({reading, ended}, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            now = asyncio.get_running_loop().time()
+            if reading.done():
+                told, reading = reading.result(), None
+                for event in told:
+                    beaten = now
+                    yield _frame(event.name, event.data, event.place)
+            if now - beaten >= BEAT_S:
+                beaten = now
+                yield b": still here\n\n"
+            if now - checked >= BEAT_S:
+                checked = now
+                await _still_welcome(request)
+                await feed.refresh()
+    except (WorkError, RelevoError, OSError) as error:
+        # The answer has begun: what went wrong can only be said in it. Clients come again by themselves.
+        yield _frame("error", {"detail": " ".join(str(error).split())[:300]}, None)
+    finally:
+        for task in (reading, ended):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+        request.app.state.feeds.discard(feed)
+        await feed.close()
+
+
+async def _still_welcome(request: Request) -> None:
+    """A key that ended, or a grant that was taken back, ends the reading too."""
+    authorization = header(request.scope["headers"], b"authorization")
+    parts = request.scope["path"].split("/")
+    caller = await caller_of(request.app.state.office, authorization, request.state.request_id, "GET", parts)
+    caller.require("view")
+    caller.require_sight(parts[3])
+
+
+def _frame(name: str, data: dict[str, Any], place: str | None) -> bytes:
+    numbered = b"" if place is None else b"id: %b\n" % place.encode()
+    return b"%bevent: %b\ndata: %b\n\n" % (numbered, name.encode(), msgspec.json.encode(data))

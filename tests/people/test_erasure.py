@@ -1,0 +1,263 @@
+"""Nothing of what a subject's messages said can be found again; that they were there, and that they were erased, can."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import select
+
+from relevo.agents.erasure_runner import ErasureRunner
+from relevo.agents.message_archiver import MessageArchiver
+from relevo.agents.webhook_courier import WebhookCourier
+from relevo.errors import IdempotencyConflict, NotFound, WrongState
+from relevo.work import erasure
+from relevo.work.audit import AuditFilter
+from relevo.work.cold_transaction import transact
+from relevo.work.depths import Depth, depths_of
+from relevo.work.erasure import Erasure, digest_of
+from relevo.work.faults import arm
+from relevo.work.message import NewMessage, Published, Refusal
+from relevo.work.review.outcomes import Origin
+from relevo.work.review.reviews import Reviews
+from relevo.work.review.spec import ReviewSpec, Section
+from relevo.work.store.people import chunks, erased, erasures, reviews, webhook_deliveries
+from relevo.work.store.tables import archive, deliveries, idempotency, labels, messages
+from tests.agents.conftest import SCOPE, STORES, Desk
+from tests.people.conftest import relay
+from tests.people.receiver import Receiver
+
+WORD = "Zyxomma-petiolatum"
+"""What must not be found again; nothing else here says it."""
+
+
+async def publish(desk: Desk, subject: str | None = "ada", queue: str = "jobs", **fields: Any) -> str:
+    tags = {"kind": "letter"} | ({} if subject is None else {"subject": subject})
+    new = NewMessage(body=msgspec.Raw(msgspec.json.encode({"says": WORD})), labels=tags, **fields)
+    (outcome,) = await desk.office.messages.publish(desk.caller, SCOPE, queue, [new])
+    assert isinstance(outcome, Published)
+    return outcome.id
+
+
+async def erase(desk: Desk, subject: str = "ada") -> Erasure:
+    return await desk.office.erasures.start(desk.caller, SCOPE, subject)
+
+
+async def said(desk: Desk) -> str:
+    """Everything that the tables say."""
+    text = ""
+    async with desk.office.database.connect() as connection:
+        for table in (
+            messages,
+            archive,
+            deliveries,
+            labels,
+            idempotency,
+            chunks,
+            reviews,
+            webhook_deliveries,
+            erasures,
+        ):
+            text += str((await connection.execute(select(table))).all())
+    return text
+
+
+async def fail(desk: Desk, message_id: str, **how: Any) -> None:
+    claimed = await desk.claim()
+    assert [each.id for each in claimed] == [message_id]
+    await desk.settle("fail", claimed, reason=f"cannot read {WORD}", **how)
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_bodies_results_reasons_and_the_label_go_from_every_table(desk: Desk, receiver: Receiver) -> None:
+    await desk.office.webhooks.create(desk.caller, SCOPE, receiver.url())
+    archived = await publish(desk)
+    await desk.settle("complete", await desk.claim(), result=msgspec.Raw(msgspec.json.encode(WORD)))
+    await relay(desk)
+    desk.clock.turn(minutes=61)
+    await MessageArchiver(desk.office).work()
+    dead = await publish(desk)
+    await fail(desk, dead, dead=True)
+    retried = await publish(desk)
+    await fail(desk, retried)
+    streaming = await publish(desk)
+    (claimed,) = await desk.claim()
+    await desk.office.chunk_streams.append(
+        desk.caller, SCOPE, streaming, claimed.claim_token, msgspec.Raw(msgspec.json.encode(WORD)), final=True
+    )
+    await relay(desk)
+    assert WORD in await said(desk)
+    done = await erase(desk)
+    assert (done.state, done.messages, done.subject_digest) == ("done", 4, digest_of("ada"))
+    everything = await said(desk)
+    assert WORD not in everything
+    assert "'ada'" not in everything
+    for message_id in (archived, dead, retried, streaming):
+        row = await desk.row(message_id)
+        assert (row["body"], row["result"], row["failure_reason"]) == (None, None, None)
+        assert msgspec.json.decode(row["labels"]) == {"kind": "letter"}
+        assert (await desk.history(message_id))[-1] == "erased"
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_what_was_still_to_be_done_is_cancelled_and_counted_so(desk: Desk) -> None:
+    dead = await publish(desk)
+    await fail(desk, dead, dead=True)
+    ids = [await publish(desk) for _ in range(3)]
+    claimed = await desk.claim()
+    await erase(desk)
+    assert {(await desk.row(each))["state"] for each in (dead, *ids)} == {"cancelled"}
+    queue = await desk.office.queues.lookup(desk.caller, SCOPE, "jobs")
+    depths = await depths_of(desk.office.database, [queue.id, queue.dead_letter_id])
+    assert set(depths.values()) == {Depth()}
+    assert await desk.claim() == []
+    late = await desk.settle("complete", claimed, result=msgspec.Raw(msgspec.json.encode(WORD)))
+    assert late[0].refusal is not None
+    assert late[0].refusal.code == "CLAIM_LOST"
+    assert WORD not in await said(desk)
+
+
+async def test_other_subjects_and_other_scopes_are_left_alone(desk: Desk) -> None:
+    await desk.office.scopes.create(desk.caller, "elsewhere")
+    mine, other, none = await publish(desk), await publish(desk, "bob"), await publish(desk, None)
+    await erase(desk)
+    assert (await desk.row(mine))["body"] is None
+    for message_id in (other, none):
+        assert WORD in (await desk.row(message_id))["body"]
+    assert (await desk.office.erasures.start(desk.caller, "elsewhere", "bob")).messages == 0
+    assert WORD in (await desk.row(other))["body"]
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_reviews_of_the_message_say_nothing_any_more(desk: Desk) -> None:
+    message_id = await publish(desk)
+    spec = ReviewSpec(title=f"About {WORD}", context=[Section("body", WORD)])
+    queue = await desk.office.queues.lookup(desk.caller, SCOPE, "jobs")
+    desk_reviews: Reviews = desk.office.reviews
+    row = desk_reviews.row(
+        spec, tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id, message_id=message_id,
+        source="message", origin=Origin(), correlation_id="c", now=desk.clock(),
+    )  # fmt: skip
+    review_id = await transact(desk.office, lambda each: desk_reviews.open(each, row))
+    await erase(desk)
+    assert WORD not in await said(desk)
+    review = await desk_reviews.get(desk.caller, SCOPE, review_id)
+    assert (review.state, review.reason, review.title) == ("withdrawn", "erased", "Erased")
+
+
+async def test_copies_in_the_events_queue_go_too(desk: Desk) -> None:
+    await desk.office.scopes.change(desk.caller, SCOPE, {"events_to_queue": ["failed"]})
+    await fail(desk, await publish(desk))
+    await relay(desk)
+    (copy,) = await desk.claim(queue="_events")
+    assert WORD in bytes(copy.body).decode()
+    await erase(desk)
+    assert WORD not in await said(desk)
+
+
+async def test_a_webhook_is_not_told_what_was_erased(desk: Desk, receiver: Receiver) -> None:
+    made = await desk.office.webhooks.create(desk.caller, SCOPE, receiver.url(), ["failed"])
+    await fail(desk, await publish(desk))
+    await relay(desk)
+    await erase(desk)
+    await WebhookCourier(desk.office).work()
+    assert receiver.got == []
+    (line,) = (await desk.office.webhook_deliveries.list(desk.caller, SCOPE, made.webhook.id)).items
+    with pytest.raises(WrongState):
+        await desk.office.webhook_deliveries.redeliver(desk.caller, SCOPE, made.webhook.id, line.id)
+
+
+async def test_the_same_idempotency_key_stays_refused(desk: Desk) -> None:
+    await publish(desk, idempotency_key="k1")
+    await erase(desk)
+    new = NewMessage(body=msgspec.Raw(b'{"says":1}'), idempotency_key="k1")
+    (outcome,) = await desk.office.messages.publish(desk.caller, SCOPE, "jobs", [new])
+    assert isinstance(outcome, Refusal)
+    assert outcome.code == IdempotencyConflict.code
+
+
+async def test_the_audit_knows_that_it_happened_and_not_to_whom(desk: Desk) -> None:
+    await publish(desk)
+    done = await erase(desk)
+    entries = (await desk.office.audit.list(desk.caller, AuditFilter(target=done.id))).items
+    assert [entry.action for entry in entries] == ["erasure.done", "erasure.start"]
+    everything = msgspec.json.encode((await desk.office.audit.list(desk.caller, AuditFilter())).items).decode()
+    assert WORD not in everything
+    assert '"ada"' not in everything
+    assert digest_of("ada") in everything
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_the_messages_are_listed_for_the_lake(desk: Desk) -> None:
+    ids = sorted([await publish(desk) for _ in range(3)])
+    done = await erase(desk)
+    async with desk.office.database.connect() as connection:
+        listed = (await connection.execute(select(erased).order_by(erased.c.message_id))).all()
+    assert [(row.erasure_id, row.message_id) for row in listed] == [(done.id, each) for each in ids]
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_large_erasure_goes_on_after_a_crash_where_it_was(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasure, "BATCH", 4)
+    for _ in range(10):
+        await publish(desk)
+    visits = 0
+
+    def crash() -> None:
+        nonlocal visits
+        visits += 1
+        if visits == 2:
+            raise KeyboardInterrupt
+
+    disarm = arm("erasure.erased", crash)
+    begun = await erase(desk)
+    assert begun.state == "running"
+    with pytest.raises(KeyboardInterrupt):
+        await ErasureRunner(desk.office).work()
+    disarm()
+    assert (await said(desk)).count(WORD) == 6
+    runner = ErasureRunner(desk.office)
+    while (await runner.work()).more:
+        pass
+    assert WORD not in await said(desk)
+    assert (await desk.office.erasures.get(desk.caller, SCOPE, begun.id)).state == "done"
+
+
+@pytest.mark.parametrize("size", [40, 3_000, 200_000])
+async def test_no_byte_of_a_body_is_left_in_the_files_of_sqlite(desk: Desk, tmp_path: Path, size: int) -> None:
+    for n in range(60):
+        filler = f"{n:04d}" * (size // 4)
+        tags = {"subject": "ada" if n % 3 else "bob"}
+        word = WORD if n % 3 else "harmless"
+        new = NewMessage(body=msgspec.Raw(msgspec.json.encode({"says": word + filler})), labels=tags)
+        await desk.office.messages.publish(desk.caller, SCOPE, "jobs", [new])
+    claimed = [each for each in await desk.claim(45) if WORD.encode() in bytes(each.body)]
+    await desk.settle("complete", claimed[:15], result=msgspec.Raw(msgspec.json.encode(WORD * 3)))
+    await desk.settle("fail", claimed[15:], reason=WORD, dead=True)
+    await relay(desk)
+    desk.clock.turn(minutes=61)
+    await MessageArchiver(desk.office).work()
+    assert found(tmp_path) > 0
+    await erase(desk)
+    assert found(tmp_path) == 0
+    left = await desk.claim(60)
+    assert {b"harmless" in bytes(each.body) for each in left} == {True}
+
+
+def found(folder: Path) -> int:
+    """How often the word is in any file of the database, its log included."""
+    return sum(file.read_bytes().count(WORD.encode()) for file in folder.iterdir() if file.is_file())
+
+
+async def test_who_sees_only_some_queues_cannot_erase(desk: Desk) -> None:
+    limited = msgspec.structs.replace(desk.caller, queues=frozenset({"jobs"}))
+    with pytest.raises(NotFound):
+        await desk.office.erasures.start(limited, SCOPE, "ada")
+
+
+async def test_an_erasure_of_another_scope_is_not_found(desk: Desk) -> None:
+    await desk.office.scopes.create(desk.caller, "elsewhere")
+    done = await erase(desk)
+    with pytest.raises(NotFound):
+        await desk.office.erasures.get(desk.caller, "elsewhere", done.id)
+    assert [each.id for each in (await desk.office.erasures.list(desk.caller, SCOPE)).items] == [done.id]
