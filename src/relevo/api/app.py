@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from relevo.agents.roster import Roster
-from relevo.api import agents, dead_letters, declared, health, keys, messages, queues, reports, scopes, subscriptions
 from relevo.api import (
     agents,
     chunks,
@@ -54,7 +53,6 @@ def make_app(office: Office, roster: Roster, settings: ApiSettings | None = None
     )  # fmt: skip
     app.state.office, app.state.roster, app.state.limits = office, roster, settings
     app.state.metrics = metrics = ApiMetrics()
-    for room in (declared, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health):
     app.state.feeds = set()
     for room in (
         *(declared, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health),

@@ -26,7 +26,6 @@ from relevo.errors.people import (
     SchemaInvalid,
     StreamQueueClosed,
     TooManyRequests,
-    WebhookFailed,
     WebhookTargetRefused,
 )
 from relevo.errors.pipeline import (
@@ -231,7 +230,6 @@ __all__ = [
     "Unreachable",
     "UnrecoverableError",
     "UnsupportedMediaType",
-    "WebhookFailed",
     "WebhookTargetRefused",
     "WorkError",
     "WorkQueueFull",
