@@ -12,7 +12,7 @@ import sys
 from relevo.engine.tasks import Tasks
 from relevo.errors import RefreshFailed
 
-tasks = Tasks()
+tasks: Tasks[None] = Tasks()
 
 
 @tasks.task("relevo.pipeline.refresh", attempts=3)

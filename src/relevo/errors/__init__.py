@@ -36,6 +36,7 @@ from relevo.errors.pipeline import (
     LakeChanged,
     LakeTooNew,
     NoLake,
+    RefreshFailed,
     RowsChanged,
     TableBroken,
 )
@@ -200,6 +201,7 @@ __all__ = [
     "QueuePaused",
     "RateLimited",
     "Redirected",
+    "RefreshFailed",
     "RelevoError",
     "ReplayLoop",
     "ResultTimeout",

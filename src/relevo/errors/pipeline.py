@@ -44,3 +44,7 @@ class ArchiveMismatch(RelevoError):
 class IngestFailed(RelevoError):
     """The ingest stopped: {reason}. What was taken before is in the lake; run it again when the cause is gone, and it goes on
     from there."""
+
+
+class RefreshFailed(RelevoError):
+    """`relevo pipeline refresh` ended with {code} and said: {said}. `relevo pipeline status` shows the state of the lake."""

@@ -62,7 +62,7 @@ class Room:
             return list((await connection.execute(select(archive.c.id).order_by(archive.c.id))).scalars())
 
     def kept(self) -> Counter[str]:
-        rows: Any = self.lake.arrow("bronze.messages")  # pyright: ignore[reportUnknownMemberType]
+        rows: Any = self.lake.arrow("bronze.messages")
         return Counter([] if rows is None else rows["id"].to_pylist())
 
 
@@ -78,7 +78,7 @@ async def test_old_messages_move_to_the_lake_with_all_their_columns(room: Room) 
     done = await Archive(room.lake, room.database).run(NOW + 5 * 40_000_000, batch=2)
     assert (done.messages, done.audit) == (5, 3)
     assert await room.left() == room.ids[5:]
-    rows: Any = room.lake.arrow("bronze.messages")  # pyright: ignore[reportUnknownMemberType]
+    rows: Any = room.lake.arrow("bronze.messages")
     assert sorted(row["body"] for row in rows.to_pylist()) == [f'{{"n": {number}}}' for number in range(5)]
     assert set(rows.column_names) == {column.name for column in archive.columns}
 

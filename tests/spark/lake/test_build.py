@@ -31,7 +31,7 @@ def ingest(lake: Lake, spark: SparkSession, rows: list[Row]) -> None:
 
 
 def rows_of(lake: Lake, table: str) -> Rows:
-    found: Any = lake.arrow(table)  # pyright: ignore[reportUnknownMemberType]
+    found: Any = lake.arrow(table)
     return [] if found is None else found.to_pylist()
 
 

@@ -26,7 +26,7 @@ def stage(lake: Lake, rows: DataFrame) -> Staged:
 
 
 def told(lake: Lake) -> list[int]:
-    rows: Any = lake.arrow("gold.usage")  # pyright: ignore[reportUnknownMemberType]
+    rows: Any = lake.arrow("gold.usage")
     return [] if rows is None else sorted(rows["messages"].to_pylist())
 
 

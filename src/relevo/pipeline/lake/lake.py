@@ -91,7 +91,7 @@ class Lake:
         reader = spark.read if told is None else spark.read.schema(StructType.fromJson(json.loads(told)))
         return reader.parquet(*(str(folder / path) for path in paths))
 
-    def arrow(self, table: str, keys: Iterable[str] | None = None, columns: list[str] | None = None) -> pa.Table | None:
+    def arrow(self, table: str, keys: Iterable[str] | None = None, columns: list[str] | None = None) -> Any:
         """The table without a JVM; None when it has no rows."""
         spec = BY_NAME[table]
         files = self.manifest(table).files(None if keys is None else set(keys))
@@ -99,14 +99,14 @@ class Lake:
         parts = [pq.read_table(folder / file.path, columns=columns, partitioning=None) for file in files if file.rows]
         return pa.concat_tables(parts, promote_options="default") if parts else None
 
-    def staged_arrow(self, staged: Staged, columns: list[str]) -> pa.Table:
+    def staged_arrow(self, staged: Staged, columns: list[str]) -> Any:
         """Some columns of what is staged, without a JVM."""
         folder = self._folder(staged.spec)
         return pa.concat_tables(
             [pq.read_table(folder / path, columns=columns, partitioning=None) for path in staged.paths]
         )
 
-    def arrow_file(self, table: str, path: str) -> pa.Table:
+    def arrow_file(self, table: str, path: str) -> Any:
         """One file of a table, as its manifest names it."""
         return pq.read_table(self._folder(BY_NAME[table]) / path, partitioning=None)
 
@@ -121,7 +121,7 @@ class Lake:
         rows.withColumn(_PART, part).write.partitionBy(_PART).parquet(str(draft))
         return self._adopted(spec, draft, name, keys)
 
-    def stage_arrow(self, table: str, parts: dict[int, pa.Table], keys: Iterable[str] = ()) -> Staged:
+    def stage_arrow(self, table: str, parts: dict[int, Any], keys: Iterable[str] = ()) -> Staged:
         """As `stage`, for rows that are already here."""
         spec = BY_NAME[table]
         name = uuid.uuid4().hex[:16]
