@@ -72,11 +72,16 @@ class Room:
 
 @asynccontextmanager
 async def served(
-    database_url: str, *, redis_url: str | None = None, agents: bool = False, api: ApiSettings | None = None
+    database_url: str,
+    *,
+    redis_url: str | None = None,
+    agents: bool = False,
+    api: ApiSettings | None = None,
+    **office: Any,
 ) -> AsyncGenerator[Room]:
-    """Starts everything and makes the scope `billing` with the queue `invoices`."""
+    """Starts everything and makes the scope `billing` with the queue `invoices`; `office` are further settings of it."""
     settings = ServiceSettings(
-        office=OfficeSettings(database_url=database_url, redis_url=redis_url), api=api, port=0, agents=agents,
+        office=OfficeSettings(database_url=database_url, redis_url=redis_url, **office), api=api, port=0, agents=agents,
         upgrade=True,
     )  # fmt: skip
     service = WorkService(settings)

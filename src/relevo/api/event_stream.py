@@ -52,8 +52,27 @@ async def follow_events(
     feed = EventFeed(office, caller, scope, queues=queue or (), events=event or (), after=last_event_id)
     await feed.open()
     readers.add(feed)
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_told(request, feed), media_type="text/event-stream", headers=headers)
+    return _Following(request, feed)
+
+
+class _Following(StreamingResponse):
+    """An answer that ends its feed however it ends itself: who hangs up leaves the generator wherever it was, perhaps before
+    its beginning, so it cannot be the one to tidy up."""
+
+    def __init__(self, request: Request, feed: EventFeed) -> None:
+        self._feed = feed
+        self._readers: set[EventFeed] = request.app.state.feeds
+        self._events = _told(request, feed)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(self._events, media_type="text/event-stream", headers=headers)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._readers.discard(self._feed)
+            await self._events.aclose()
+            await self._feed.close()
 
 
 async def _told(request: Request, feed: EventFeed) -> AsyncGenerator[bytes]:
@@ -91,8 +110,6 @@ async def _told(request: Request, feed: EventFeed) -> AsyncGenerator[bytes]:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
-        request.app.state.feeds.discard(feed)
-        await feed.close()
 
 
 async def _still_welcome(request: Request) -> None:
