@@ -168,7 +168,7 @@ async def test_rules_of_the_target_are_asked_too(desk: Desk) -> None:
 
 async def test_a_disabled_rule_does_nothing(desk: Desk) -> None:
     await desk.rule(Drop(), enabled=False)
-    assert (await desk.put(1)).state == "pending"  # pyright: ignore[reportAttributeAccessIssue]
+    assert (await desk.row(await desk.id_of(1)))["state"] == "pending"
 
 
 async def test_messages_of_one_batch_go_their_own_ways(any_desk: Desk) -> None:

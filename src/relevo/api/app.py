@@ -22,10 +22,15 @@ from relevo.api import (
     health,
     keys,
     messages,
+    patterns,
     queues,
     reports,
+    reviews,
+    rules,
+    schemas,
     scopes,
     subscriptions,
+    trusts,
     webhooks,
 )
 from relevo.api.auth import header, request_id_of
@@ -57,6 +62,7 @@ def make_app(office: Office, roster: Roster, settings: ApiSettings | None = None
     for room in (
         *(declared, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health),
         *(grants, webhooks, event_stream, chunks, erasures),
+        *(rules, reviews, patterns, schemas, trusts),
     ):
         app.include_router(room.router)
     app.openapi = lambda: openapi_of(app)

@@ -32,7 +32,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     to: str | None = None
     copies_to: list[str] = []
     review: bool = False
-    body: msgspec.Raw = msgspec.Raw(b"null")
+    body: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     """As it would be afterwards; null when the rule does not match."""
     labels: dict[str, str] = {}
     priority_tier: str | None = None

@@ -1,0 +1,80 @@
+"""`/v1/scopes/{scope}/review-patterns`: specifications of reviews under a name, with versions and a preview."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+from msgspec import Raw
+
+from relevo.api.answers import answer
+from relevo.api.auth import Authenticated
+from relevo.api.bodies import Slug
+from relevo.api.document import describe
+from relevo.api.questions import ScopeSlug
+from relevo.api.reading import body_of
+from relevo.errors import BadReviewSpec
+from relevo.work.office import Office
+from relevo.work.review.patterns import Pattern, PatternUse
+from relevo.work.review.spec import ReviewSpec
+
+router = APIRouter(prefix="/v1/scopes/{scope}/review-patterns", tags=["reviews"])
+
+PatternName = Annotated[str, Path(max_length=63, description="name of the pattern")]
+Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the latest when none is named")]
+
+
+class PatternIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A pattern to make, or a new version of it."""
+
+    name: Slug
+    spec: ReviewSpec
+
+
+class PreviewIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What to fill a pattern in with."""
+
+    version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    parameters: dict[str, Any] = {}
+    body: Raw = msgspec.field(default_factory=Raw)
+
+
+_NEW, _PREVIEW = msgspec.json.Decoder(PatternIn), msgspec.json.Decoder(PreviewIn)
+
+
+@router.get("", summary="The latest version of each pattern", **describe(list[Pattern]))
+async def list_patterns(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
+    office: Office = request.app.state.office
+    return answer(await office.patterns.list(caller, scope), caller.request_id)
+
+
+@router.post(
+    "",
+    summary="Make a pattern, or a new version",
+    **describe(Pattern, body=PatternIn, status=201, problems=[BadReviewSpec]),
+)
+async def add_pattern(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _NEW)
+    return answer(await office.patterns.add(caller, scope, body.name, body.spec), caller.request_id, 201)
+
+
+@router.get("/{name}", summary="Read a pattern", **describe(Pattern))
+async def get_pattern(
+    request: Request, caller: Authenticated, scope: ScopeSlug, name: PatternName, version: Version = None
+) -> Response:
+    office: Office = request.app.state.office
+    return answer(await office.patterns.get(caller, scope, name, version), caller.request_id)
+
+
+@router.post(
+    "/{name}/preview", summary="What people would see",
+    **describe(ReviewSpec, body=PreviewIn, body_optional=True, problems=[BadReviewSpec]),
+)  # fmt: skip
+async def preview_pattern(request: Request, caller: Authenticated, scope: ScopeSlug, name: PatternName) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _PREVIEW, optional=True)
+    use = PatternUse(pattern=name, version=body.version, parameters=body.parameters)
+    about = msgspec.json.decode(body.body) if len(body.body) else None
+    return answer(await office.patterns.preview(caller, scope, use, about), caller.request_id)

@@ -1,0 +1,268 @@
+"""`/v1/scopes/{scope}/reviews`: what waits for people, and what they do with it; and how dead letters get there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+from msgspec import Meta, Raw
+
+from relevo.api.answers import answer, page_answer
+from relevo.api.auth import Authenticated, header
+from relevo.api.bodies import Prose, Word
+from relevo.api.document import describe
+from relevo.api.questions import Cursor, Limit, MessageKey, ScopeSlug, TextFilter, require_id
+from relevo.api.reading import body_of
+from relevo.errors import (
+    BadDecision,
+    BadReviewSpec,
+    InvalidInput,
+    NotYourReview,
+    PermissionDenied,
+    ReplayLoop,
+    ReviewChanged,
+    ReviewHeld,
+    ReviewOver,
+    StreamQueueClosed,
+    WrongState,
+)
+from relevo.work.caller import Caller
+from relevo.work.office import Office
+from relevo.work.review.case import CaseState
+from relevo.work.review.reviews import Review
+from relevo.work.review.stream_letters import StreamWatch
+
+router = APIRouter(prefix="/v1/scopes/{scope}", tags=["reviews"])
+
+ReviewKey = Annotated[str, Path(description="id of the review", max_length=100)]
+StreamName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7a|~]*$")]
+_CHANGES = (NotYourReview, ReviewChanged, ReviewHeld, ReviewOver)
+
+
+class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """An object whose fields are all known here."""
+
+
+class DecisionIn(_Body):
+    """An answer: the decision and the fields that go with it; the body as it should have been, if that may be changed."""
+
+    answer: dict[str, Any]
+    corrected_body: Raw = msgspec.field(default_factory=Raw)
+
+
+class HandOverIn(_Body):
+    """To whom."""
+
+    to: Word
+
+
+class CommentIn(_Body):
+    """What is to be said."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$")]
+
+
+class WithdrawIn(_Body):
+    """Why nobody needs the answer any more."""
+
+    reason: Prose = "withdrawn"
+
+
+class SendIn(_Body):
+    """What people are asked: a specification, or a pattern's name, version and parameters; none for the usual questions."""
+
+    review: Raw = msgspec.field(default_factory=Raw)
+
+
+class StreamLetterIn(SendIn, kw_only=True):
+    """Which dead letter of which stream queue."""
+
+    stream_queue: StreamName
+    entry_id: Annotated[str, Meta(pattern=r"^[0-9]{1,20}-[0-9]{1,19}$")]
+
+
+class WatchIn(SendIn, kw_only=True):
+    """A stream queue whose dead letters go to review by themselves."""
+
+    stream_queue: StreamName
+
+
+_DECISION, _HAND_OVER = msgspec.json.Decoder(DecisionIn), msgspec.json.Decoder(HandOverIn)
+_COMMENT = msgspec.json.Decoder(CommentIn)
+_WITHDRAW, _SEND = msgspec.json.Decoder(WithdrawIn), msgspec.json.Decoder(SendIn)
+_STREAM_LETTER, _WATCH = msgspec.json.Decoder(StreamLetterIn), msgspec.json.Decoder(WatchIn)
+
+
+def person_of(request: Request, caller: Caller) -> str:
+    """Who acts: the key itself, or the person it names, if it is one that acts for people."""
+    named = header(request.scope["headers"], b"relevo-person")
+    if named is None:
+        return caller.actor
+    if not caller.acts_for_people:
+        raise PermissionDenied(permission="act for people")
+    try:
+        person = named.decode().strip()
+    except UnicodeDecodeError:
+        person = ""
+    if not person.isprintable() or not 0 < len(person) <= 200:
+        raise InvalidInput(where="Relevo-Person", reason="name one person, in up to 200 printable characters")
+    return person
+
+
+@router.get("/reviews", summary="What waits for people, oldest first", **describe(list[Review], paged=True))
+async def list_reviews(
+    request: Request,
+    caller: Authenticated,
+    scope: ScopeSlug,
+    state: CaseState | None = None,
+    holder: TextFilter = None,
+    person: TextFilter = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    office: Office = request.app.state.office
+    page = await office.reviews.inbox(
+        caller, scope, state=state, holder=holder, person=person, limit=limit, cursor=cursor
+    )
+    return page_answer(page, caller.request_id)
+
+
+@router.get("/reviews/{review_id}", summary="Read a review", **describe(Review))
+async def get_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
+    office: Office = request.app.state.office
+    return answer(await office.reviews.get(caller, scope, require_id(review_id, "review")), caller.request_id)
+
+
+@router.get("/reviews/{review_id}/result", summary="Wait until a review is over", **describe(Review))
+async def get_result(
+    request: Request,
+    caller: Authenticated,
+    scope: ScopeSlug,
+    review_id: ReviewKey,
+    wait_s: Annotated[float, Query(ge=0, le=60)] = 0.0,
+) -> Response:
+    office: Office = request.app.state.office
+    found = await office.reviews.result(caller, scope, require_id(review_id, "review"), wait_s=wait_s)
+    return answer(found, caller.request_id)
+
+
+@router.post(
+    "/reviews/{review_id}/claim", summary="Take a review into one's hands", **describe(Review, problems=_CHANGES)
+)
+async def claim_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
+    office: Office = request.app.state.office
+    person = person_of(request, caller)
+    found = await office.reviews.claim(caller, scope, require_id(review_id, "review"), person)
+    return answer(found, caller.request_id)
+
+
+@router.post("/reviews/{review_id}/release", summary="Give a review back", **describe(Review, problems=_CHANGES))
+async def release_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
+    office: Office = request.app.state.office
+    person = person_of(request, caller)
+    found = await office.reviews.release(caller, scope, require_id(review_id, "review"), person)
+    return answer(found, caller.request_id)
+
+
+@router.post(
+    "/reviews/{review_id}/hand-over", summary="Hand a review to somebody else",
+    **describe(Review, body=HandOverIn, problems=_CHANGES),
+)  # fmt: skip
+async def hand_over_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
+    office: Office = request.app.state.office
+    body, person = await body_of(request, _HAND_OVER), person_of(request, caller)
+    found = await office.reviews.hand_over(caller, scope, require_id(review_id, "review"), person, body.to)
+    return answer(found, caller.request_id)
+
+
+@router.post(
+    "/reviews/{review_id}/comment", summary="Say something about a review",
+    **describe(Review, body=CommentIn, problems=(*_CHANGES, BadDecision)),
+)  # fmt: skip
+async def comment_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
+    office: Office = request.app.state.office
+    body, person = await body_of(request, _COMMENT), person_of(request, caller)
+    found = await office.reviews.comment(caller, scope, require_id(review_id, "review"), person, body.text)
+    return answer(found, caller.request_id)
+
+
+@router.post(
+    "/reviews/{review_id}/decide", summary="Answer a review",
+    **describe(Review, body=DecisionIn, problems=(*_CHANGES, BadDecision)),
+)  # fmt: skip
+async def decide_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
+    office: Office = request.app.state.office
+    body, person = await body_of(request, _DECISION), person_of(request, caller)
+    corrected = msgspec.json.decode(body.corrected_body) if len(body.corrected_body) else None
+    found = await office.reviews.decide(
+        caller, scope, require_id(review_id, "review"), person, body.answer, corrected_body=corrected
+    )
+    return answer(found, caller.request_id)
+
+
+@router.post(
+    "/reviews/{review_id}/withdraw", summary="End a review without an answer",
+    **describe(Review, body=WithdrawIn, body_optional=True, problems=_CHANGES),
+)  # fmt: skip
+async def withdraw_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
+    office: Office = request.app.state.office
+    body, person = await body_of(request, _WITHDRAW, optional=True), person_of(request, caller)
+    found = await office.reviews.withdraw(caller, scope, require_id(review_id, "review"), person, body.reason)
+    return answer(found, caller.request_id)
+
+
+# --- how dead letters get here ---------------------------------------------------------------------------------------------
+
+
+@router.post(
+    "/dead-letters/{message_id}/review", summary="Have people look at a dead letter; approved, it goes back",
+    **describe(Review, body=SendIn, body_optional=True, status=201, problems=[BadReviewSpec, ReplayLoop, WrongState]),
+)  # fmt: skip
+async def review_dead_letter(
+    request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey
+) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _SEND, optional=True)
+    opened = await office.reviews.open_for_dead_letter(caller, scope, require_id(message_id), body.review)
+    return answer(opened, caller.request_id, 201)
+
+
+@router.post(
+    "/stream-dead-letters", summary="Have people look at a dead letter of a stream queue; approved, it goes back",
+    **describe(Review, body=StreamLetterIn, status=201, problems=[BadReviewSpec, ReplayLoop, StreamQueueClosed]),
+)  # fmt: skip
+async def review_stream_dead_letter(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _STREAM_LETTER)
+    opened = await office.stream_letters.review(caller, scope, body.stream_queue, body.entry_id, body.review)
+    return answer(opened, caller.request_id, 201)
+
+
+@router.get("/stream-watches", summary="Stream queues whose dead letters go to review", **describe(list[StreamWatch]))
+async def list_watches(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
+    office: Office = request.app.state.office
+    return answer(await office.stream_letters.watches(caller, scope), caller.request_id)
+
+
+@router.post(
+    "/stream-watches", summary="Send the dead letters of a stream queue to review from now on",
+    **describe(StreamWatch, body=WatchIn, status=201, problems=[BadReviewSpec, StreamQueueClosed]),
+)  # fmt: skip
+async def watch_stream(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
+    office: Office = request.app.state.office
+    body = await body_of(request, _WATCH)
+    made = await office.stream_letters.watch(caller, scope, body.stream_queue, body.review)
+    return answer(made, caller.request_id, 201)
+
+
+@router.delete("/stream-watches/{stream_queue}", summary="No longer", **describe(None, status=204))
+async def unwatch_stream(
+    request: Request,
+    caller: Authenticated,
+    scope: ScopeSlug,
+    stream_queue: Annotated[str, Path(max_length=200, description="name of the stream queue")],
+) -> Response:
+    office: Office = request.app.state.office
+    await office.stream_letters.unwatch(caller, scope, stream_queue)
+    return Response(status_code=204)
