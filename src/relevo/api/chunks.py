@@ -64,7 +64,8 @@ async def read_chunks(
 ) -> Response:
     office: Office = request.app.state.office
     patience = Patience()
-    stopping = asyncio.ensure_future(request.app.state.stopping.wait())
+    shutdown: asyncio.Event = request.app.state.stopping
+    stopping = asyncio.ensure_future(shutdown.wait())
     stopping.add_done_callback(lambda done: None if done.cancelled() else patience.end())
     gone = asyncio.ensure_future(_hung_up(request))
     gone.add_done_callback(lambda done: None if done.cancelled() else patience.end())

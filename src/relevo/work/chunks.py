@@ -1,8 +1,8 @@
 """Parts of one message's result, sent while it is worked on: long generations that somebody wants to read as they come.
 
 Parts are numbered from 1 without a gap and belong to the claim that sends them: who claims the message anew begins anew, and
-the parts of the lost claim go. With the final part the whole is made and kept as number 0, under the claim's token; a message that
-this claim completes without a result gets it (see complete.sql). Another claim's whole can therefore never become the result.
+the parts of the lost claim go. With the final part the whole is made and kept as number 0, under the claim's token; a message
+that this claim completes without a result gets it (see complete.sql). Another claim's whole can never become the result.
 """
 
 from __future__ import annotations
