@@ -6,7 +6,7 @@ READY := .venv/.ready
 INTEROP := .venv/.ready-interop
 PYTEST := $(BIN)/python -m pytest
 # Most tests wait for servers most of the time: four at once on two cores is a quarter of the time.
-# Tests that share something costly (a Spark session) name a group, and one process runs all of a group.
+# Tests that share a Spark session are one group (tests/sessions.py), and one process runs all of a group.
 AT_ONCE ?= 4
 # pyright's program comes with its wheel; without this it asks the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -25,7 +25,7 @@ up: $(READY) ## the whole platform in the foreground; Ctrl-C stops it
 	$(BIN)/relevo up
 
 test: check servers $(INTEROP) ## everything: format, lint, types, and all tests on all servers
-	timeout 900 $(PYTEST) -n $(AT_ONCE) --dist loadgroup --timeout-method=thread
+	timeout 2400 $(PYTEST) -n $(AT_ONCE) --dist loadgroup --timeout-method=thread
 
 check: $(READY) ## format, lint and types, in seconds
 	$(BIN)/ruff format --check .
