@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Table, func, insert, select, update
 
 from relevo.errors import ArchiveMismatch
 from relevo.pipeline.jobs.archive import Archive
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.ids import IdMint
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, audit, labels, metadata
+from relevo.work.store.people import reviews
+from relevo.work.store.tables import archive, audit, labels, metadata, scopes, tenants
 
 MESSAGES = 10
 NOW = 1_760_000_000_000
@@ -66,6 +67,14 @@ class Room:
         return Counter([] if rows is None else rows["id"].to_pylist())
 
 
+def _filled(table: Table) -> dict[str, Any]:
+    """A row with something in every column that must have something; ids are 1."""
+    needed = [
+        column for column in table.columns if not column.nullable and (table is not reviews or column.name != "id")
+    ]
+    return {column.name: "x" if column.type.python_type is str else 1 for column in needed}
+
+
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncGenerator[Room]:
     made = Room(tmp_path)
@@ -81,6 +90,18 @@ async def test_old_messages_move_to_the_lake_with_all_their_columns(room: Room) 
     rows: Any = room.lake.arrow("bronze.messages")
     assert sorted(row["body"] for row in rows.to_pylist()) == [f'{{"n": {number}}}' for number in range(5)]
     assert set(rows.column_names) == {column.name for column in archive.columns}
+
+
+async def test_finished_reviews_are_copied_once_and_those_still_open_are_not(room: Room) -> None:
+    ids = IdMint()
+    async with room.database.begin() as connection:
+        for table in (tenants, scopes):
+            await connection.execute(insert(table).values(**_filled(table)))
+        for finished in (NOW, NOW, None, NOW + 1):
+            await connection.execute(insert(reviews).values(**_filled(reviews), id=ids(), finished_at=finished))
+    first = await Archive(room.lake, room.database).run(10**15, batch=1)
+    again = await Archive(room.lake, room.database).run(10**15, batch=1)
+    assert (first.reviews, again.reviews, room.lake.manifest("bronze.reviews").rows) == (3, 0, 3)
 
 
 async def test_what_belonged_to_a_message_goes_with_it_and_the_audit_stays(room: Room) -> None:

@@ -7,7 +7,8 @@ A batch goes in four steps, and a kill between any two loses and doubles nothing
 3. that deletes them;
 4. the note is taken away.
 
-A run that finds a note goes on at step 2. Audit rows are copied and stay: their chain of hashes is the record.
+A run that finds a note goes on at step 2. Audit rows and finished reviews are copied and stay: the one are the record, the
+others belong to the messages' own room.
 """
 
 # pyarrow comes without types.
@@ -23,7 +24,7 @@ from typing import Any
 
 import msgpack
 import pyarrow as pa
-from sqlalchemy import BigInteger, Integer, SmallInteger, Table, delete, select
+from sqlalchemy import BigInteger, Integer, SmallInteger, Table, and_, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import ArchiveMismatch
@@ -31,10 +32,11 @@ from relevo.pipeline.lake.instants import DAY_MS
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.manifest import Manifest
 from relevo.work.store.database import Database
+from relevo.work.store.people import reviews
 from relevo.work.store.tables import archive, audit, idempotency, labels
 
 BATCH = 5_000
-MESSAGES, AUDIT = "bronze.messages", "bronze.audit"
+MESSAGES, AUDIT, REVIEWS = "bronze.messages", "bronze.audit", "bronze.reviews"
 _NOTE = "in_both"
 
 Rows = list[dict[str, Any]]
@@ -46,6 +48,7 @@ class Archived:
 
     messages: int
     audit: int
+    reviews: int
     seconds: float
 
 
@@ -90,7 +93,8 @@ class Archive:
             messages += await self._finish()
             told(MESSAGES, messages)
         copied = await self._copy_audit(older_than_ms, batch, told)
-        return Archived(messages, copied, time.monotonic() - began)
+        reviewed = await self._copy_reviews(older_than_ms, batch, told)
+        return Archived(messages, copied, reviewed, time.monotonic() - began)
 
     # --- messages ------------------------------------------------------------------------------------------------------
 
@@ -155,13 +159,35 @@ class Archive:
                 rows = _dicts(await connection.execute(wanted))
             if not rows:
                 return copied
-            parts: dict[int, Rows] = {}
-            for row in rows:
-                parts.setdefault(row["at"] // DAY_MS, []).append(row)
-            staged = self._lake.stage_arrow(AUDIT, {day: _arrow(audit, found) for day, found in parts.items()})
-            self._lake.commit(staged, instead=False, notes={"last_id": rows[-1]["id"]})
+            self._append(AUDIT, audit, rows, "at", {"last_id": rows[-1]["id"]})
             copied += len(rows)
             told(AUDIT, copied)
+
+    # --- reviews -------------------------------------------------------------------------------------------------------
+
+    async def _copy_reviews(self, older_than_ms: int, batch: int, told: Told) -> int:
+        """In the order they were finished. What was finished that long ago is all there: nothing comes in between later."""
+        copied = 0
+        while True:
+            at, last = self._lake.manifest(REVIEWS).notes.get("last", [0, ""])
+            ended, key = reviews.c.finished_at, reviews.c.id
+            after = or_(ended > at, and_(ended == at, key > last))
+            wanted = select(reviews).where(ended < older_than_ms, after).order_by(ended, key).limit(batch)
+            async with self._database.connect() as connection:
+                rows = _dicts(await connection.execute(wanted))
+            if not rows:
+                return copied
+            mark = [rows[-1]["finished_at"], rows[-1]["id"]]
+            self._append(REVIEWS, reviews, rows, "finished_at", {"last": mark})
+            copied += len(rows)
+            told(REVIEWS, copied)
+
+    def _append(self, name: str, table: Table, rows: Rows, at: str, notes: dict[str, Any]) -> None:
+        parts: dict[int, Rows] = {}
+        for row in rows:
+            parts.setdefault(row[at] // DAY_MS, []).append(row)
+        staged = self._lake.stage_arrow(name, {day: _arrow(table, found) for day, found in parts.items()})
+        self._lake.commit(staged, instead=False, notes=notes)
 
 
 def digest(rows: Sequence[dict[str, Any]]) -> str:

@@ -16,7 +16,7 @@ from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import ALL
 
-BUILT = tuple(spec.name for spec in ALL if spec.name not in ("bronze.events", "bronze.messages", "bronze.audit"))
+BUILT = tuple(spec.name for spec in ALL if spec.layer != "bronze" or spec.name == "bronze.quarantine")
 """The tables a build renews, in order."""
 
 
@@ -47,6 +47,7 @@ def build(
     work = Renewal(lake, spark, tell)
     silver.take_in_events(work)
     silver.tell_stories(work)
+    silver.take_in_reviews(work)
     silver.add_up(work, objectives)
     gold.gold_throughput(work)
     gold.gold_latency(work)

@@ -101,7 +101,7 @@ def gold_slo(work: Renewal, objectives: Sequence[Objective]) -> None:
 
 
 def gold_usage(work: Renewal) -> None:
-    """By day of use: silver.counts, the archived messages by the day they were made, reviews by the day of decision."""
+    """By day of use: silver.counts, the archived messages by the day they were made, reviews by the day they were finished."""
     sources = ("silver.counts", "bronze.messages", "silver.reviews")
     if work.stopped("gold.usage", *sources):
         return

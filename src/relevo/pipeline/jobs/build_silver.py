@@ -27,6 +27,7 @@ from relevo.pipeline.lake.silver.attempts import attempts
 from relevo.pipeline.lake.silver.homes import gathered, housed
 from relevo.pipeline.lake.silver.jobs import jobs
 from relevo.pipeline.lake.silver.partials import counts, sketches
+from relevo.pipeline.lake.silver.reviews import reviews
 from relevo.pipeline.lake.silver.runs import runs
 
 ROWS_A_SLOT = 250_000
@@ -150,6 +151,23 @@ def _attempts_of(work: Renewal, homes: set[str]) -> DataFrame:
     """Jobs of these homes may never have run (a dead letter that was no job): then there are none, with the same columns."""
     found = work.lake.read(work.spark, "silver.attempts", homes)
     return work.spark.createDataFrame([], ATTEMPTS) if found is None else found
+
+
+def take_in_reviews(work: Renewal) -> None:
+    """bronze.reviews -> silver.reviews, the days that changed."""
+    lake = work.lake
+    source = lake.manifest("bronze.reviews")
+    days = source.changed(lake.manifest("silver.reviews").built_from.get("bronze.reviews", 0))
+    cases = lake.read(work.spark, "bronze.reviews", days) if days else None
+    if cases is None:
+        work.unchanged("silver.reviews")
+        return
+    rows = reviews(cases)
+    work.renew(
+        "silver.reviews",
+        lambda: lake.stage("silver.reviews", rows, part_of(F.unix_millis("finished_at"), "day"), days),
+        built_from={"bronze.reviews": source.version},
+    )
 
 
 def days_of(lake: Lake, staged: Staged, column: str) -> dict[str, set[int]]:

@@ -41,6 +41,9 @@ BRONZE_MESSAGES = TableSpec(
 BRONZE_AUDIT = TableSpec(
     "bronze.audit", "day", (*not_null("id", "action"), Unique(("id",))), holds="archived audit rows of work queues"
 )
+BRONZE_REVIEWS = TableSpec(
+    "bronze.reviews", "day", inner=True, holds="finished reviews of work queues, whole, by the day they were finished"
+)
 SILVER_EVENTS = TableSpec(
     "silver.events",
     "hour",
@@ -75,9 +78,9 @@ REVIEWS = TableSpec(
     "silver.reviews",
     "day",
     (
-        *not_null("message", "decided_at", "decided_by"),
+        *not_null("review", "decided_at", "decided_by"),
         *not_negative("waiting_ms", "held_ms"),
-        Unique(("message", "vote")),
+        Unique(("review", "vote")),
     ),
     holds="one row a human decision",
 )
@@ -150,7 +153,8 @@ ANOMALIES = TableSpec(
 )
 
 ALL = (
-    BRONZE_EVENTS, QUARANTINE, BRONZE_MESSAGES, BRONZE_AUDIT, SILVER_EVENTS, ATTEMPTS, JOBS, REVIEWS, COUNTS, SKETCHES,
-    REASONS, CLOSINGS, THROUGHPUT, LATENCY, FAILURES, SLO, USAGE, FORECAST, ANOMALIES,
-)  # fmt: skip
+    *(BRONZE_EVENTS, QUARANTINE, BRONZE_MESSAGES, BRONZE_AUDIT, BRONZE_REVIEWS),
+    *(SILVER_EVENTS, ATTEMPTS, JOBS, REVIEWS, COUNTS, SKETCHES, REASONS, CLOSINGS),
+    *(THROUGHPUT, LATENCY, FAILURES, SLO, USAGE, FORECAST, ANOMALIES),
+)
 BY_NAME = {spec.name: spec for spec in ALL}

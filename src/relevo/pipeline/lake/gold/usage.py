@@ -35,7 +35,7 @@ def usage(counts: DataFrame, messages: DataFrame | None = None, reviews: DataFra
         )
     if reviews is not None:
         used = used.unionByName(
-            reviews.groupBy(floor_to(F.unix_millis("decided_at"), DAY_MS).alias("day"), "tenant", "queue").agg(
+            reviews.groupBy(floor_to(F.unix_millis("finished_at"), DAY_MS).alias("day"), "tenant", "queue").agg(
                 F.lit(0).cast("bigint").alias("messages"),
                 F.lit(0).cast("bigint").alias("bytes"),
                 F.lit(0).cast("bigint").alias("runs"),

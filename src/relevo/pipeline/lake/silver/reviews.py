@@ -15,10 +15,19 @@ CASE = (
 
 
 def reviews(cases: DataFrame) -> DataFrame:
-    """`cases` has tenant, queue, message and `document`, the review's JSON as the work room keeps it (work/review/case.py)."""
-    case = F.from_json("document", CASE)
-    votes = cases.select("tenant", "queue", "message", case.alias("case")).select(
-        "tenant", "queue", "message", "case", F.posexplode("case.votes").alias("place", "vote")
+    """From bronze.reviews: finished reviews as the work room keeps them, the whole case as JSON (work/review/case.py).
+
+    A review of a stream queue's dead letter has no queue and no message of the work room: both are empty.
+    """
+    place = (
+        F.col("tenant_id").cast("string").alias("tenant"),
+        F.coalesce(F.col("queue_id").cast("string"), F.lit("")).alias("queue"),
+        F.coalesce("message_id", F.lit("")).alias("message"),
+        F.col("id").alias("review"),
+        F.col("finished_at").alias("finished_ms"),
+    )
+    votes = cases.select(*place, F.from_json("document", CASE).alias("case")).select(
+        "*", F.posexplode("case.votes").alias("place", "vote")
     )
     # One note for each vote, in the same order, says what was decided.
     decided = F.filter("case.notes", lambda note: note["did"] == "decided")
@@ -28,14 +37,16 @@ def reviews(cases: DataFrame) -> DataFrame:
             (note["did"] == "claimed") & (note["person"] == F.col("vote.person")) & (note["at"] <= F.col("vote.at"))
         ),
     )
-    told = votes.withColumn("claimed_ms", F.element_at(F.transform(mine, lambda note: note["at"]), -1))
+    told = votes.withColumn("claimed_ms", F.try_element_at(F.transform(mine, lambda note: note["at"]), F.lit(-1)))
     return told.select(
         "tenant",
         "queue",
         "message",
+        "review",
         F.col("place").alias("vote"),
         moment(F.col("case.opened_at")).alias("opened_at"),
         moment(F.col("vote.at")).alias("decided_at"),
+        moment(F.col("finished_ms")).alias("finished_at"),
         (F.coalesce("claimed_ms", "vote.at") - F.col("case.opened_at")).alias("waiting_ms"),
         (F.col("vote.at") - F.col("claimed_ms")).alias("held_ms"),
         F.col("vote.person").alias("decided_by"),
