@@ -46,6 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)  # only there with pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    from tests.sessions import BySession
+
+    return BySession(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_POOL].close()
     for database in config.stash[_DATABASES].values():

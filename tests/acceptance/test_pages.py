@@ -15,6 +15,7 @@ from relevo.wire.keys import QueueKeys
 from tests.acceptance.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL, Block, blocks_of, pages
 from tests.api.serve_process import ServeProcess
 from tests.servers.server import Server
+from tests.sessions import page_on_spark
 
 PAGES = pages()
 
@@ -23,20 +24,16 @@ def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def _costs(page: Path) -> list[pytest.MarkDecorator]:
-    """A page about Spark joins the tests that share its session."""
-    return [pytest.mark.xdist_group("spark"), pytest.mark.timeout(180)] if _on_spark(page) else []
+def _patience(page: Path) -> list[pytest.MarkDecorator]:
+    """A page about Spark may have to wait for the start of its session."""
+    return [pytest.mark.timeout(180)] if page_on_spark(page) else []
 
 
-def _on_spark(page: Path) -> bool:
-    return "relevo.pipeline" in page.read_text()
-
-
-@pytest.mark.parametrize("page", [pytest.param(page, marks=_costs(page)) for page in PAGES], ids=_name)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=_patience(page)) for page in PAGES], ids=_name)
 def test_every_python_example_of_a_page_runs_in_order(
     page: Path, valkey: Server, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
-    if _on_spark(page):
+    if page_on_spark(page):
         request.getfixturevalue("spark")
     work_url = _work_url(page, request)
     namespace: dict[str, object] = {"__name__": "page"}

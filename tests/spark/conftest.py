@@ -1,6 +1,6 @@
 """One Spark session for the whole test process: it takes longer to start than all its tests to run.
 
-Tests that use it belong to one group of pytest-xdist, so that one process runs them all (`--dist loadgroup`).
+`tests/sessions.py` sees to it that one process runs all tests that use it (`--dist loadgroup`).
 """
 
 from collections.abc import Generator
@@ -33,12 +33,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkSession]:
     spark.stop()
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist writes the groups down in a hook of the same name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for the session joins its group."""
+    """Whoever asks for the session may have to wait for its start."""
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(180))
+        asks = here in item.path.parents and "spark" in getattr(item, "fixturenames", ())
+        if asks and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(180))

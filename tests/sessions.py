@@ -1,0 +1,39 @@
+"""Which tests share a Spark session: with `--dist loadgroup` one process runs them all, as each would start a JVM of its own.
+
+The mark `xdist_group` would say the same, but with pytest 9.2 pytest-xdist 3.8 passes it over without a word
+(github.com/pytest-dev/pytest-xdist/issues/1386). So the group is told from the file a test is in.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from xdist.scheduler import LoadGroupScheduling
+
+ROOT = Path(__file__).parents[1]
+_ASKS = re.compile(r"\bspark: SparkSession\b")
+_PAGE_EXAMPLE = re.compile(r"::test_every_python_example_of_a_page_runs_in_order\[(?P<page>.+)\]$")
+
+
+class BySession(LoadGroupScheduling):
+    """Tests that share a session are one group; every other test goes where there is room."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if shares_spark(nodeid) else nodeid
+
+
+def shares_spark(nodeid: str) -> bool:
+    """Whether a test may ask for the session: its file has one that does, or it runs a page about Spark."""
+    if example := _PAGE_EXAMPLE.search(nodeid):
+        return page_on_spark(ROOT / example["page"])
+    return _file_asks(nodeid.partition("::")[0])
+
+
+def page_on_spark(page: Path) -> bool:
+    return page.is_file() and "relevo.pipeline" in page.read_text()
+
+
+@cache
+def _file_asks(file: str) -> bool:
+    path = ROOT / file
+    return path.suffix == ".py" and path.is_file() and _ASKS.search(path.read_text()) is not None

@@ -1,0 +1,23 @@
+"""Tests that share a Spark session are told apart from the others."""
+
+import pytest
+
+from tests.sessions import shares_spark
+
+_EXAMPLE = "tests/acceptance/test_pages.py::test_every_python_example_of_a_page_runs_in_order"
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "shares"),
+    [
+        ("tests/spark/connector/test_story.py::test_what_happened_becomes_rows_and_rows_become_work", True),
+        ("tests/spark/connector/test_spark.py::test_filters_give_the_same_rows_pushed_down_or_not[true]", True),
+        (f"{_EXAMPLE}[docs/how-to/spark.md]", True),
+        (f"{_EXAMPLE}[docs/tutorial.md]", False),
+        ("tests/spark/connector/test_offsets.py::test_ids_are_compared_as_numbers", False),
+        ("tests/spark/connector/test_feed.py::test_rows_become_jobs_in_their_order[redis86]", False),
+        ("tests/no_such_file.py::test_nothing", False),
+    ],
+)
+def test_only_tests_that_may_ask_for_the_session_share_it(nodeid: str, shares: bool) -> None:
+    assert shares_spark(nodeid) is shares
