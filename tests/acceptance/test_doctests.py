@@ -8,8 +8,11 @@ import pytest
 
 import relevo
 
+# Run by alembic, inside a command of its own: importing it means migrating something.
+NOT_MODULES = {"relevo.__main__", "relevo.work.store.migrations.env"}
+
 MODULES = sorted(
-    module.name for module in pkgutil.walk_packages(relevo.__path__, "relevo.") if module.name != "relevo.__main__"
+    module.name for module in pkgutil.walk_packages(relevo.__path__, "relevo.") if module.name not in NOT_MODULES
 )
 
 

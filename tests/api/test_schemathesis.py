@@ -56,7 +56,8 @@ async def _search(room: Room, folder: Path, *, examples: int, seconds: int, phas
         timeout=seconds + 200,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    found = done.stdout.partition("= FAILURES =")[2][:4000] or done.stdout[-4000:]
+    assert done.returncode == 0, found + done.stderr[-2000:]
     assert re.search(r"\d+ generated|No issues found", done.stdout), done.stdout[-2000:]
 
 

@@ -159,10 +159,13 @@ threads = [threading.Thread(target=lambda: asyncio.run(queue.add("from a thread"
 asyncio.run(queue.close())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
-    assert done.stderr == ""
-    # Their binding now and then dies of SIGSEGV when the interpreter ends, with all jobs added; ours may not.
-    assert done.returncode == 0 or (module == "chasquimq" and done.returncode == -signal.SIGSEGV)
     assert redis86.call("XLEN", keys.stream) == 6
+    # Their binding now and then dies when the interpreter ends (SIGSEGV, or an abort in PyGILState_Release), with all jobs
+    # added; ours may not.
+    if module == "chasquimq" and done.returncode in (-signal.SIGSEGV, -signal.SIGABRT):
+        assert "Traceback" not in done.stderr
+        return
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # --- jobs ---------------------------------------------------------------------------------------------------------------
