@@ -16,6 +16,20 @@ BODIES: dict[str, Any] = {
     "FailIn": {"claim_token": "token"},
     "ReleaseIn": {"claim_token": "token"},
     "ExtendIn": {"claim_token": "token"},
+    "Rule": {"name": "foreign", "trigger": "message_published", "actions": [{"action": "drop"}]},
+    "DryRunIn": {
+        "rule": {"name": "foreign", "trigger": "message_published", "actions": [{"action": "drop"}]},
+        "queue": "invoices",
+        "last": 1,
+    },
+    "PatternIn": {"name": "foreign", "spec": {}},
+    "SchemaIn": {"name": "foreign", "definition": {}},
+    "BindingIn": {"name": "foreign"},
+    "DecisionIn": {"answer": {"decision": "approve"}},
+    "HandOverIn": {"to": "somebody"},
+    "CommentIn": {"text": "hello"},
+    "StreamLetterIn": {"stream_queue": "foreign", "entry_id": "1-0"},
+    "WatchIn": {"stream_queue": "foreign"},
 }
 """Bodies that are good enough to be carried out, were it not for the key; every other kind may be `{}` or items."""
 

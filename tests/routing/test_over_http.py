@@ -95,7 +95,7 @@ async def test_bodies_must_fit_the_schema_of_their_queue(room: Room) -> None:
     await room.publish(body={"old": 1})
     bind = {"name": "invoice"}
     assert await room.problem("PUT", f"{QUEUE}/schema", bind) == (409, "SCHEMA_INCOMPATIBLE")
-    assert (await room.do("GET", f"{QUEUE}/schema/compatibility?name=invoice"))["refused"] == 1
+    assert (await room.do("GET", f"{SCOPE}/schemas/invoice/compatibility/invoices"))["refused"] == 1
     await room.do("PUT", f"{QUEUE}/schema", bind | {"force": True})
     assert await room.problem("POST", f"{QUEUE}/messages", {"body": {}}) == (422, "SCHEMA_INVALID")
     await room.publish(body={"amount": 3})

@@ -104,15 +104,16 @@ async def unbind_schema(request: Request, caller: Authenticated, scope: ScopeSlu
 
 
 @router.get(
-    "/queues/{queue}/schema/compatibility", summary="How what waits in a queue fits a schema",
+    "/schemas/{name}/compatibility/{queue}",
+    summary="How what waits in a queue fits a schema",
     **describe(Compatibility),
-)  # fmt: skip
+)
 async def get_compatibility(
     request: Request,
     caller: Authenticated,
     scope: ScopeSlug,
+    name: SchemaName,
     queue: QueueSlug,
-    name: Annotated[str, Query(max_length=63, pattern=r"^[a-z0-9_-]*$")],
     version: Version = None,
 ) -> Response:
     office: Office = request.app.state.office
