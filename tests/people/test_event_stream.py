@@ -116,7 +116,7 @@ async def test_the_end_of_the_server_ends_the_reading_at_once(followed: Room) ->
 
 
 async def test_without_redis_events_cannot_be_followed(room: Room) -> None:
-    assert await room.problem("GET", EVENTS) == (503, "EVENTS_UNAVAILABLE")
+    assert await room.problem("GET", EVENTS) == (409, "EVENTS_NOT_KEPT")
 
 
 async def test_a_place_that_nobody_gave_out_is_refused(followed: Room) -> None:

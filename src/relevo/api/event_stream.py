@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from relevo.api.auth import Authenticated, caller_of, header
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug
-from relevo.errors import EventsUnavailable, RelevoError, TooManyRequests, WorkError
+from relevo.errors import EventsNotKept, EventsUnavailable, RelevoError, TooManyRequests, WorkError
 from relevo.work.event_feed import EventFeed
 from relevo.work.office import Office
 from relevo.work.outbox import EventName
@@ -27,7 +27,7 @@ MOST_READERS = 200
 """Of one process: each has a connection to Redis of its own."""
 _SLUG = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
 
-_about: dict[str, Any] = describe(None, problems=[EventsUnavailable, TooManyRequests])
+_about: dict[str, Any] = describe(None, problems=[EventsNotKept, EventsUnavailable, TooManyRequests])
 _about["responses"][200] = {"description": "events, until one side ends it", "content": {"text/event-stream": {}}}
 
 

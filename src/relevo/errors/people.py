@@ -154,8 +154,16 @@ class TooManyRequests(WorkError):
     status = 429
 
 
+class EventsNotKept(WorkError):
+    """Events cannot be followed here, because there is no Redis to keep them: start `relevo serve` with `--redis-url`, or use
+    a webhook or the queue `_events`."""
+
+    code = "EVENTS_NOT_KEPT"
+    status = 409
+
+
 class EventsUnavailable(WorkError):
-    """Events cannot be followed: {reason}. Start `relevo serve` with `--redis-url`, or use a webhook or the queue `_events`."""
+    """Events cannot be followed now: {reason}. Try again later, or use a webhook or the queue `_events`."""
 
     code = "EVENTS_UNAVAILABLE"
     status = 503

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
-from relevo.errors import EventsUnavailable, InvalidInput, NotFound, RelevoError
+from relevo.errors import EventsNotKept, EventsUnavailable, InvalidInput, NotFound, RelevoError
 from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys
 from relevo.work.caller import Caller
@@ -72,14 +72,13 @@ class EventFeed:
         after: str | None = None,
     ) -> None:
         caller.require("view")
-        if office.settings.redis_url is None:
-            raise EventsUnavailable(reason="there is no Redis, which keeps them")
         self._office = office
         self._caller = caller
         self._scope = scope
         self._wanted_queues = frozenset(queues)
         self._wanted_events = frozenset(events)
-        self._address = Address.parse(office.settings.redis_url)
+        url = office.settings.redis_url
+        self._kept = None if url is None else Address.parse(url)
         self._after = None if after is None else _parsed(after)
         self._links: dict[bytes, Link] = {}
         self._streams: dict[int, _Stream] = {}
@@ -88,11 +87,13 @@ class EventFeed:
         """Of the millisecond `_ms`: the last sequence number told, by queue."""
 
     async def open(self) -> None:
-        """Finds the streams and fixes the place; `EventsUnavailable` when Redis does not answer, `NotFound`."""
+        """Finds the streams and fixes the place. `NotFound`, `EventsNotKept`, or `EventsUnavailable` when Redis is away."""
         records = await self._records()
         missing = self._wanted_queues - {record.slug for record in records}
         if missing:
             raise NotFound(what="queue", name=min(missing))
+        if self._kept is None:  # asked last: what a key may not see is not there for it, Redis or not
+            raise EventsNotKept
         try:
             self._ms, self._seen = self._after or (await self._now(records), {})
         except (RelevoError, OSError) as error:
@@ -101,6 +102,11 @@ class EventFeed:
         if self._address.kind == "cluster" and self._after is not None:
             self._ms, self._seen = self._ms - _OVERLAP_MS, {}
         self._add(records)
+
+    @property
+    def _address(self) -> Address:
+        assert self._kept is not None, "open() has asked"
+        return self._kept
 
     @property
     def place(self) -> str:
