@@ -40,6 +40,14 @@ WebhookAllow = Annotated[
         help="A host or network that webhooks may go to although it is not of the public internet; may be repeated.",
     ),
 ]  # fmt: skip
+StreamQueue = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stream-queue", envvar="RELEVO_STREAM_QUEUES",
+        help="A stream queue that rules and reviews may use: a name or a pattern (`emails-*`), for one tenant as "
+        "`acme=emails-*`; may be repeated.",
+    ),
+]  # fmt: skip
 Upgrade = Annotated[
     bool | None,
     typer.Option("--upgrade/--no-upgrade", help="Bring the tables up to date first. By default only for SQLite."),
@@ -61,6 +69,7 @@ def serve(
     agents: Annotated[bool, typer.Option("--agents/--no-agents", help="Run the agents here too.")] = True,
     claim_path: ClaimPath = "auto",
     webhook_allow: WebhookAllow = None,
+    stream_queue: StreamQueue = None,
     upgrade: Upgrade = None,
     max_message_bytes: Annotated[int, typer.Option(envvar="RELEVO_MAX_MESSAGE_BYTES", min=1024)] = 1_048_576,
     max_batch_bytes: Annotated[int, typer.Option(envvar="RELEVO_MAX_BATCH_BYTES", min=1024)] = 8 * 1_048_576,
@@ -93,7 +102,7 @@ def serve(
     settings = ServiceSettings(
         office=OfficeSettings(
             database_url=database_url, redis_url=redis_url, claim_path=claim_path, max_body_bytes=max_message_bytes,
-            webhook_allow=tuple(webhook_allow or ()),
+            webhook_allow=tuple(webhook_allow or ()), stream_queues=tuple(stream_queue or ()),
         ),
         api=ApiSettings(
             max_message_bytes=max_message_bytes, max_batch_bytes=max_batch_bytes, metrics_token=metrics_token,
@@ -110,6 +119,7 @@ def agents(
     redis_url: RedisUrl = None,
     claim_path: ClaimPath = "auto",
     webhook_allow: WebhookAllow = None,
+    stream_queue: StreamQueue = None,
     upgrade: Upgrade = None,
 ) -> None:
     """Run the agents of work queues alone, beside `relevo serve --no-agents`. Several share the work."""
@@ -121,8 +131,9 @@ def agents(
     if claim_path not in ("auto", "index", "sql"):
         raise typer.BadParameter(f"{claim_path!r} is not one of auto, index, sql", param_hint="--claim-path")
     office = OfficeSettings(
-        database_url=database_url, redis_url=redis_url, claim_path=claim_path, webhook_allow=tuple(webhook_allow or ())
-    )
+        database_url=database_url, redis_url=redis_url, claim_path=claim_path,
+        webhook_allow=tuple(webhook_allow or ()), stream_queues=tuple(stream_queue or ()),
+    )  # fmt: skip
     settings = ServiceSettings(office=office, http=False, upgrade=upgrade, version=version())
     raise typer.Exit(
         run_loop(_until_told(WorkService(settings), None, said="the agents are at work; Ctrl-C ends them"))
