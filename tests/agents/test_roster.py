@@ -16,7 +16,7 @@ from relevo.errors import NotFound
 from relevo.work.office import Office, OfficeSettings
 from tests.agents.conftest import Clock, Desk, a_desk, emptied
 from tests.conftest import Launch
-from tests.patience import until
+from tests.patience import turn, until
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey, Server
 
@@ -36,7 +36,7 @@ class Counting:
     async def work(self) -> Batch:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(0)
+        await turn()
         self.at_once -= 1
         self.done += 1
         return Batch(1, more=self.done % self._batches != 0)

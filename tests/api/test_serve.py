@@ -14,6 +14,7 @@ import pytest
 from relevo.client import AsyncClient, Claimed, Consumer
 from relevo.errors import RelevoError
 from tests.api.serve_process import RELEVO, ServeProcess, first_key, sqlite_in
+from tests.patience import until
 from tests.servers.postgres import PostgresServer
 
 
@@ -29,8 +30,11 @@ async def test_sigterm_answers_waiting_claims_at_once_and_ends_in_order(serve: S
         await client.create_scope("s")
         await client.create_queue("s", "q")
         waiting = [asyncio.create_task(client.claim("s", "q", wait_s=50)) for _ in range(3)]
-        while "relevo_work_long_polls 3.0" not in (await _metrics(serve)):  # noqa: ASYNC110 - until the server has all three
-            await asyncio.sleep(0.02)
+
+        async def all_three_wait() -> bool:
+            return "relevo_work_long_polls 3.0" in await _metrics(serve)
+
+        await until(all_three_wait)
         ending = asyncio.create_task(asyncio.to_thread(serve.end))
         async with asyncio.timeout(30):
             assert await asyncio.gather(*waiting) == [[], [], []]
@@ -102,20 +106,20 @@ async def _load(serve: ServeProcess, *, messages: int, kills: int) -> None:
         consuming = [asyncio.create_task(consumer.run()) for consumer in consumers]
         publishing = [asyncio.create_task(publish(first)) for first in range(8)]
         for kill in range(kills):
-            while len(acknowledged) < messages * (kill + 1) // (kills + 1):  # noqa: ASYNC110 - in the midst of it
-                await asyncio.sleep(0.005)
+            share = messages * (kill + 1) // (kills + 1)
+            await until(lambda share=share: len(acknowledged) >= share, timeout=60)  # in the midst of it
             await asyncio.to_thread(serve.kill)
             await asyncio.to_thread(serve.start)
         await asyncio.gather(*publishing)
-        async with asyncio.timeout(120):
-            while True:
-                try:
-                    queue = await client.queue("s", "q")
-                except RelevoError:
-                    continue
-                if queue.depth_pending + queue.depth_delayed + queue.depth_claimed == 0:
-                    break
-                await asyncio.sleep(0.1)
+
+        async def worked_off() -> bool:
+            try:
+                queue = await client.queue("s", "q")
+            except RelevoError:
+                return False
+            return queue.depth_pending + queue.depth_delayed + queue.depth_claimed == 0
+
+        await until(worked_off, timeout=120)
         for consumer in consumers:
             consumer.stop()
         await asyncio.gather(*consuming)

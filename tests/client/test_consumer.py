@@ -153,12 +153,12 @@ async def test_a_second_stop_gives_messages_back(client: AsyncClient) -> None:
 
 async def test_a_waiting_claim_of_a_worker_that_hung_up_takes_nothing(room: Room, client: AsyncClient) -> None:
     consumer = Consumer(client, "billing", "invoices", lambda _: None, wait_s=50)
+    wakeups = room.office.wakeups
     running = asyncio.create_task(consumer.run())
-    while not room.office.wakeups._waiting:  # pyright: ignore[reportPrivateUsage]  # noqa: ASYNC110 - until its claim waits
-        await asyncio.sleep(0.01)
+    await wakeups.begun.wait_for(timeout=30)
+    known = asyncio.ensure_future(wakeups.ended.wait_for(timeout=30))
     await _end(consumer, running)
-    while room.office.wakeups._waiting:  # pyright: ignore[reportPrivateUsage]  # noqa: ASYNC110 - until the server knows
-        await asyncio.sleep(0.01)
+    await known
     published = await room.publish()
     assert await room.state(published) == "pending"
     assert [each["id"] for each in await room.claim()] == [published]

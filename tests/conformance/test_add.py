@@ -237,7 +237,7 @@ async def test_what_is_wrong_with_an_add_is_told_to_whoever_awaits_it(queue: Que
 async def test_a_task_that_was_cancelled_does_not_take_its_add_back(queue: Queue, keys: QueueKeys, raw: Client) -> None:
     await queue.add("n", 0)
     task = asyncio.create_task(queue.add("n", 1))
-    await asyncio.sleep(0)  # begun, and not answered
+    await turn()  # begun, and not answered
     task.cancel()
     await asyncio.wait([task])
     await queue.add("n", 2)

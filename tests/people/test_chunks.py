@@ -131,7 +131,7 @@ async def test_a_reader_that_waits_is_woken_by_the_next_part(desk: Desk) -> None
     claimed = await one(desk)
     await part(desk, claimed, "a")
     waiting = asyncio.ensure_future(read(desk, claimed.id, after=1, wait_s=30))
-    await asyncio.sleep(0)
+    await desk.office.wakeups.begun.wait_for(timeout=30)
     await part(desk, claimed, "b", final=True)
     found = await waiting
     assert numbers(found) == [2]

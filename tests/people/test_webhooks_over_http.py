@@ -11,6 +11,7 @@ from relevo.agents.webhook_post import webhooks_queue
 from relevo.engine.queue import Queue
 from relevo.work.webhooks.signature import verify
 from tests.api.room import QUEUE, EmptyDatabase, Room, served
+from tests.patience import turn, until
 from tests.people.conftest import ALLOWED
 from tests.people.receiver import Receiver
 from tests.servers.leaks import KeyLeaks
@@ -34,7 +35,7 @@ async def telling(
 async def test_an_event_of_a_message_reaches_the_receiver(telling: Room, receiver: Receiver) -> None:
     made = await telling.do("POST", HOOKS, {"url": receiver.url(), "events": ["published"]})
     hearing = asyncio.ensure_future(receiver.heard.wait_for(timeout=40))
-    await asyncio.sleep(0)
+    await turn()
     await telling.publish()
     got = await hearing
     verify(got.headers["relevo-signature"], got.body, made["secret"], int(time.time()))
@@ -45,13 +46,13 @@ async def test_a_delivery_is_sent_again_by_hand(telling: Room, receiver: Receive
     made = await telling.do("POST", HOOKS, {"url": receiver.url(), "events": ["published"]})
     attempted = telling.office.webhook_deliveries.attempted
     first = asyncio.ensure_future(attempted.wait_for(timeout=40))
-    await asyncio.sleep(0)
+    await turn()
     await telling.publish()
     await first
     log = f"{HOOKS}/{made['webhook']['id']}/deliveries"
     (line,) = await telling.do("GET", log, params={"state": "delivered"})
     second = asyncio.ensure_future(attempted.wait_for(timeout=40))
-    await asyncio.sleep(0)
+    await turn()
     await telling.do("POST", f"{log}/{line['id']}/redeliver")
     await second
     assert [got.headers["relevo-delivery"] for got in receiver.got] == [line["id"]] * 2
@@ -62,14 +63,17 @@ async def test_with_redis_a_failed_attempt_waits_in_the_stream_queue(telling: Ro
     receiver.answer("/hook", 503)
     await telling.do("POST", HOOKS, {"url": receiver.url(), "events": ["published"]})
     failed = asyncio.ensure_future(telling.office.webhook_deliveries.attempted.wait_for(timeout=40))
-    await asyncio.sleep(0)
+    await turn()
     await telling.publish()
     assert (await failed).again is not None
     redis_url = telling.office.settings.redis_url
     assert redis_url is not None
-    async with Queue(webhooks_queue(telling.office.installation), redis_url=redis_url) as queue, asyncio.timeout(20):
-        while await queue.get_delayed_count() != 1:  # noqa: ASYNC110 it has no signal of its own
-            await asyncio.sleep(0.05)
+    async with Queue(webhooks_queue(telling.office.installation), redis_url=redis_url) as queue:
+
+        async def waits_there() -> bool:
+            return await queue.get_delayed_count() == 1
+
+        await until(waits_there)
 
 
 async def test_a_webhook_is_changed_rotated_and_deleted(room: Room) -> None:
@@ -112,8 +116,9 @@ async def test_parts_are_sent_and_read_over_http(room: Room) -> None:
     path = f"/v1/scopes/billing/messages/{claimed['id']}/chunks"
     token = {"claim_token": claimed["claim_token"]}
     assert (await room.do("POST", path, {**token, "body": "Hel"}))["number"] == 1
+    begins = asyncio.ensure_future(room.office.wakeups.begun.wait_for(timeout=30))
     waiting = asyncio.ensure_future(room.do("GET", path, params={"after": 1, "wait_s": 30}))
-    await asyncio.sleep(0.1)
+    await begins
     await room.do("POST", path, {**token, "body": "lo", "final": True})
     found = await waiting
     assert [part["body"] for part in found["chunks"]] == ["lo"]

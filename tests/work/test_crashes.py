@@ -21,6 +21,7 @@ from relevo.work.message import NewMessage
 from relevo.work.office import OfficeSettings
 from relevo.work.store.tables import messages, tallies
 from relevo.work.trail import steps
+from tests.patience import until
 from tests.work.casualty import Orders, live
 from tests.work.conftest import STORES, Lane
 from tests.work.desk import JOBS, SCOPE, Clock, Desk, new
@@ -62,19 +63,16 @@ async def clear_up(desk: Desk, clock: Clock, count: int) -> None:
     clock.turn(3600)
     await desk.ids(*(new_keyed(n) for n in range(count)))
     enforcer = VisibilityTimeoutEnforcer(desk.office)
-    for _ in range(200):  # the server may still be ending the dead one's transaction: agents pass over what it holds
+
+    async def nothing_is_held() -> bool:
         while (await enforcer.work()).more:
             pass
         await desk.drain(7)
-        if not await _claimed(desk):
-            return
-        await asyncio.sleep(0.05)
+        return "claimed" not in await desk.states()
 
-
-async def _claimed(desk: Desk) -> int:
-    query = select(func.count()).select_from(messages).where(messages.c.state == "claimed")
-    async with desk.office.database.connect() as connection:
-        return (await connection.execute(query)).scalar_one()
+    await until(
+        nothing_is_held
+    )  # the server may still be ending the dead one's transaction, and agents pass over its rows
 
 
 def new_keyed(n: int) -> NewMessage:

@@ -14,6 +14,7 @@ from relevo.work.outbox import decode
 from relevo.work.settling import SettleItem
 from relevo.work.store import tables
 from relevo.work.transaction import Transaction
+from tests.patience import turn
 from tests.work.desk import JOBS, Desk, new
 
 
@@ -79,7 +80,7 @@ async def test_what_a_failed_transaction_wrote_is_gone(desk: Desk) -> None:
 async def test_a_caller_who_gives_up_takes_nobody_along(desk: Desk) -> None:
     await desk.queue()
     calls = [asyncio.create_task(desk.ids(new(n))) for n in range(10)]
-    await asyncio.sleep(0)
+    await turn()
     calls[3].cancel()
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert [isinstance(each, asyncio.CancelledError) for each in outcomes] == [n == 3 for n in range(10)]

@@ -2,9 +2,11 @@
 
 import asyncio
 import time
+from itertools import count
 
 import pytest
 
+from relevo.work.office import Office
 from relevo.work.wakeups import Patience
 from tests.patience import turn
 from tests.work.conftest import STORES, OpenOffice
@@ -13,17 +15,16 @@ from tests.work.desk import Desk, new, number
 LONG = 30.0
 
 
-async def settled_in(desk: Desk) -> None:
-    """Until the waiting claims have looked and wait."""
-    for _ in range(20):
-        await turn()
-    await asyncio.sleep(0.05)  # their looks go through a database, which tells nobody that it found nothing
+async def settled_in(office: Office, claims: int = 1) -> None:
+    """Until so many claims that were just begun have looked in vain and wait."""
+    waits = count(1)
+    await office.wakeups.begun.wait_for(lambda _: next(waits) == claims, timeout=30)
 
 
 async def test_a_waiting_claim_gets_what_is_published(desk: Desk) -> None:
     await desk.queue()
     waiting = asyncio.create_task(desk.claim(wait_s=LONG))
-    await settled_in(desk)
+    await settled_in(desk.office)
     await desk.ids(new(4))
     assert [number(each) for each in await waiting] == [4]
 
@@ -33,7 +34,7 @@ async def test_a_waiting_claim_gets_what_is_released(desk: Desk) -> None:
     await desk.ids(new(4))
     (held,) = await desk.claim()
     waiting = asyncio.create_task(desk.claim(wait_s=LONG))
-    await settled_in(desk)
+    await settled_in(desk.office)
     await desk.settle("release", held)
     assert [number(each) for each in await waiting] == [4]
 
@@ -48,11 +49,11 @@ async def test_a_claim_that_finds_nothing_ends_in_time(desk: Desk) -> None:
 async def test_many_waiting_claims_share_what_is_published(desk: Desk) -> None:
     await desk.queue()
     waiting = [asyncio.create_task(desk.claim(2, wait_s=LONG)) for _ in range(6)]
-    await settled_in(desk)
+    await settled_in(desk.office, 6)
     for n in range(12):
         await desk.ids(new(n))
         if n % 3 == 0:
-            await settled_in(desk)
+            await turn()
     got: list[int] = []
     while len(got) < 12:
         done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -68,9 +69,9 @@ async def test_a_wake_is_passed_on_by_who_goes_away(desk: Desk) -> None:
     """The first in line is woken and cancelled in the same moment: the next gets the message, long before its next look."""
     await desk.queue()
     first = asyncio.create_task(desk.claim(wait_s=LONG))
-    await settled_in(desk)
+    await settled_in(desk.office)
     second = asyncio.create_task(desk.claim(wait_s=LONG))
-    await settled_in(desk)
+    await settled_in(desk.office)
     publishing = asyncio.create_task(desk.ids(new(1)))
     first.cancel()
     await publishing
@@ -81,7 +82,7 @@ async def test_patience_ends_a_wait_from_outside(desk: Desk) -> None:
     await desk.queue()
     patience = Patience()
     waiting = asyncio.create_task(desk.claim(wait_s=LONG, patience=patience))
-    await settled_in(desk)
+    await settled_in(desk.office)
     patience.end()
     assert await asyncio.wait_for(waiting, 10) == []
 
@@ -94,7 +95,7 @@ async def test_a_publish_on_another_node_wakes_long_before_the_next_look(desk: D
     )  # with Redis a node looks every tenth of that: nothing but a wake ends the wait
     await asyncio.wait_for(far.wakeups.listening(), 10)
     waiting = asyncio.create_task(desk.at(far).claim(wait_s=LONG))
-    await settled_in(desk)
+    await settled_in(far)
     await desk.ids(new(1))
     assert [number(each) for each in await asyncio.wait_for(waiting, 10)] == [1]
 
@@ -102,7 +103,8 @@ async def test_a_publish_on_another_node_wakes_long_before_the_next_look(desk: D
 @pytest.mark.parametrize("lane", [f"{store}-alone" for store in STORES], indirect=True)
 async def test_without_redis_other_nodes_look_now_and_then(desk: Desk, open_office: OpenOffice) -> None:
     await desk.queue()
-    waiting = asyncio.create_task(desk.at(await open_office(poll_s=0.2)).claim(wait_s=LONG))
-    await settled_in(desk)
+    far = await open_office(poll_s=0.2)
+    waiting = asyncio.create_task(desk.at(far).claim(wait_s=LONG))
+    await settled_in(far)
     await desk.ids(new(1))
     assert [number(each) for each in await asyncio.wait_for(waiting, 20)] == [1]

@@ -13,7 +13,7 @@ import msgspec
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, command
-from relevo.engine.loop import AGAIN, Loop
+from relevo.engine.loop import AGAIN, Loop, Signal
 from relevo.wire.ids import IdMint
 
 log = logging.getLogger("relevo.wakeups")
@@ -39,12 +39,14 @@ class Patience:
 class Waiter:
     """One claim that may have to wait. A wake that comes while it still looks is not lost."""
 
-    def __init__(self, wakeups: Wakeups) -> None:
+    def __init__(self, wakeups: Wakeups, place: int) -> None:
         self._wakeups = wakeups
+        self._place = place
         self.woken = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
         """Returns when there may be something, at the latest after `seconds` or the time of the next look."""
+        self._wakeups.begun.emit(self._place)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, self._wakeups.look_again_s)):
                 await self.woken.wait()
@@ -62,6 +64,10 @@ class Wakeups:
     def __init__(self, redis_url: str | None, *, poll_s: float) -> None:
         self._address = None if redis_url is None else Address.parse(redis_url)
         self._poll_s = poll_s
+        self.begun: Signal[int] = Signal()
+        """Emitted with the queue's id when somebody has looked in vain and begins to wait."""
+        self.ended: Signal[int] = Signal()
+        """Emitted with the queue's id when somebody waits no longer, for whatever reason."""
         self._waiting: dict[int, deque[Waiter]] = {}
         self._node = IdMint()()
         self._sender: Link | None = None
@@ -118,7 +124,7 @@ class Wakeups:
     @contextlib.contextmanager
     def waiter(self, queue_id: int) -> Generator[Waiter]:
         """A place among those who wait; to be taken before looking, so that nothing published meanwhile is missed."""
-        waiter = Waiter(self)
+        waiter = Waiter(self, queue_id)
         line = self._waiting.setdefault(queue_id, deque())
         line.append(waiter)
         try:
@@ -130,6 +136,7 @@ class Wakeups:
                 del self._waiting[queue_id]
             if waiter.woken.is_set():  # woken, and gone before it could look: the next in line looks instead
                 self._wake_here(queue_id, 1)
+            self.ended.emit(queue_id)
 
     def _wake_here(self, queue_id: int, count: int) -> None:
         for waiter in self._waiting.get(queue_id, ()):

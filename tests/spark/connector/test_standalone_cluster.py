@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pyspark
 import pytest
 
 from relevo.pipeline.session import java_home
+from tests.servers.process import wait_until
 from tests.servers.server import Server
 from tests.spark.connector.filled import add_events
 from tests.spark.connector.test_exactly_once import fed
@@ -43,10 +43,9 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
         return log
 
     def said(log: Path, pattern: str) -> str:
-        deadline = time.monotonic() + 120
-        while (found := re.search(pattern, log.read_text())) is None:
-            assert time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.1)
+        wait_until(lambda: re.search(pattern, log.read_text()) is not None, f"{pattern} in {log.name}", timeout=120)
+        found = re.search(pattern, log.read_text())
+        assert found is not None
         return found[0]
 
     try:
