@@ -204,9 +204,10 @@ async def test_a_rebuild_that_died_is_begun_again_by_another(desk: Desk, lane: L
     queue = await desk.queue()
     await desk.ids(new(0))
     keys = desk.office.order.keys(queue.id)
-    redis_of(lane).call("SET", keys.builder, "the dead", "PX", 200)
+    redis_of(lane).call("SET", keys.builder, "the dead", "PX", 60_000)
     other = await open_office()
     assert not await other.order.rebuild(queue.id)
+    redis_of(lane).call("PEXPIRE", keys.builder, 50)  # nobody is left to make it longer
     other.order.want(queue.id)
     await other.order.builder.built.wait_for(lambda done: done == queue.id)
     assert await desk.office.order.size(queue.id) == 1
