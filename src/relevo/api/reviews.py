@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Meta, Raw
 
 from relevo.api.answers import answer, page_answer
@@ -95,10 +96,10 @@ _STREAM_LETTER, _WATCH = msgspec.json.Decoder(StreamLetterIn), msgspec.json.Deco
 
 
 def person_of(request: Request, caller: Caller) -> str:
-    """Who acts: the key itself, or the person it names, if it is one that acts for people."""
+    """Who acts: the one the key is named after, or the person it names, if it is one that acts for people."""
     named = header(request.scope["headers"], b"relevo-person")
     if named is None:
-        return caller.actor
+        return caller.person
     if not caller.acts_for_people:
         raise PermissionDenied(permission="act for people")
     try:
@@ -147,69 +148,81 @@ async def get_result(
     return answer(found, caller.request_id)
 
 
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One review, who acts on it, and for whom: what all the routes below begin with."""
+
+    request: Request
+    office: Office
+    caller: Caller
+    scope: str
+    review_id: str
+    person: str
+
+    @property
+    def who(self) -> tuple[Caller, str, str, str]:
+        """What everything that people do with a review asks first."""
+        return self.caller, self.scope, self.review_id, self.person
+
+    def answer(self, review: Review) -> Response:
+        return answer(review, self.caller.request_id)
+
+
+def act(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Act:
+    key = require_id(review_id, "review")
+    return Act(request, request.app.state.office, caller, scope, key, person_of(request, caller))
+
+
+Acting = Annotated[Act, Depends(act)]
+
+
 @router.post(
     "/reviews/{review_id}/claim", summary="Take a review into one's hands", **describe(Review, problems=_CHANGES)
 )
-async def claim_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
-    office: Office = request.app.state.office
-    person = person_of(request, caller)
-    found = await office.reviews.claim(caller, scope, require_id(review_id, "review"), person)
-    return answer(found, caller.request_id)
+async def claim_review(act: Acting) -> Response:
+    return act.answer(await act.office.reviews.claim(*act.who))
 
 
 @router.post("/reviews/{review_id}/release", summary="Give a review back", **describe(Review, problems=_CHANGES))
-async def release_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
-    office: Office = request.app.state.office
-    person = person_of(request, caller)
-    found = await office.reviews.release(caller, scope, require_id(review_id, "review"), person)
-    return answer(found, caller.request_id)
+async def release_review(act: Acting) -> Response:
+    return act.answer(await act.office.reviews.release(*act.who))
 
 
 @router.post(
     "/reviews/{review_id}/hand-over", summary="Hand a review to somebody else",
     **describe(Review, body=HandOverIn, problems=_CHANGES),
 )  # fmt: skip
-async def hand_over_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
-    office: Office = request.app.state.office
-    body, person = await body_of(request, _HAND_OVER), person_of(request, caller)
-    found = await office.reviews.hand_over(caller, scope, require_id(review_id, "review"), person, body.to)
-    return answer(found, caller.request_id)
+async def hand_over_review(act: Acting) -> Response:
+    body = await body_of(act.request, _HAND_OVER)
+    return act.answer(await act.office.reviews.hand_over(*act.who, body.to))
 
 
 @router.post(
     "/reviews/{review_id}/comment", summary="Say something about a review",
     **describe(Review, body=CommentIn, problems=(*_CHANGES, BadDecision)),
 )  # fmt: skip
-async def comment_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
-    office: Office = request.app.state.office
-    body, person = await body_of(request, _COMMENT), person_of(request, caller)
-    found = await office.reviews.comment(caller, scope, require_id(review_id, "review"), person, body.text)
-    return answer(found, caller.request_id)
+async def comment_review(act: Acting) -> Response:
+    body = await body_of(act.request, _COMMENT)
+    return act.answer(await act.office.reviews.comment(*act.who, body.text))
 
 
 @router.post(
     "/reviews/{review_id}/decide", summary="Answer a review",
     **describe(Review, body=DecisionIn, problems=(*_CHANGES, BadDecision)),
 )  # fmt: skip
-async def decide_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
-    office: Office = request.app.state.office
-    body, person = await body_of(request, _DECISION), person_of(request, caller)
+async def decide_review(act: Acting) -> Response:
+    body = await body_of(act.request, _DECISION)
     corrected = msgspec.json.decode(body.corrected_body) if len(body.corrected_body) else None
-    found = await office.reviews.decide(
-        caller, scope, require_id(review_id, "review"), person, body.answer, corrected_body=corrected
-    )
-    return answer(found, caller.request_id)
+    return act.answer(await act.office.reviews.decide(*act.who, body.answer, corrected_body=corrected))
 
 
 @router.post(
     "/reviews/{review_id}/withdraw", summary="End a review without an answer",
     **describe(Review, body=WithdrawIn, body_optional=True, problems=_CHANGES),
 )  # fmt: skip
-async def withdraw_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
-    office: Office = request.app.state.office
-    body, person = await body_of(request, _WITHDRAW, optional=True), person_of(request, caller)
-    found = await office.reviews.withdraw(caller, scope, require_id(review_id, "review"), person, body.reason)
-    return answer(found, caller.request_id)
+async def withdraw_review(act: Acting) -> Response:
+    body = await body_of(act.request, _WITHDRAW, optional=True)
+    return act.answer(await act.office.reviews.withdraw(*act.who, body.reason))
 
 
 # --- how dead letters get here ---------------------------------------------------------------------------------------------
