@@ -62,7 +62,7 @@ bench-growth: servers ## what a job costs as things grow (10 minutes)
 	$(BIN)/python -m benchmarks growth
 	$(BIN)/python -m benchmarks report
 
-bench-work: servers ## work queues over HTTP beside procrastinate, pgqueuer and oban (half an hour on a quiet machine)
+bench-work: servers ## work queues over HTTP beside procrastinate, pgqueuer and oban (15 minutes on a quiet machine), and writes benchmarks/work_report.md
 	$(BIN)/python -m benchmarks.work_queues
 
 servers: $(READY) ## get the servers the tests run on

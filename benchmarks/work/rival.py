@@ -10,6 +10,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import uvloop
+
 TASKS = 50
 
 
@@ -88,7 +90,7 @@ async def pgqueuer(asked: dict[str, Any]) -> float:
         async def noop(_: Any) -> None: ...
 
         began = time.perf_counter()
-        await manager.run(batch_size=500, mode=QueueExecutionMode.drain)
+        await manager.run(batch_size=size, mode=QueueExecutionMode.drain)
         return asked["count"] / (time.perf_counter() - began)
 
 
@@ -152,20 +154,21 @@ async def plain(asked: dict[str, Any]) -> float:
             return await spread(asked["count"], tasks, add, size)
         await pool.execute("ANALYZE plain")
         claim = (
-            "UPDATE plain SET state = 'claimed' WHERE id IN (SELECT id FROM plain WHERE state = 'pending' ORDER BY id LIMIT 50"
+            "UPDATE plain SET state = 'claimed' WHERE id IN (SELECT id FROM plain WHERE state = 'pending' ORDER BY id LIMIT $1"
             " FOR UPDATE SKIP LOCKED) RETURNING id, body"
         )
 
         async def take(_: int) -> None:
-            ids = [row["id"] for row in await pool.fetch(claim)]
+            ids = [row["id"] for row in await pool.fetch(claim, size)]
             await pool.execute("UPDATE plain SET state = 'completed' WHERE id = ANY($1)", ids)
 
-        return await spread(asked["count"], 4, take, 50)
+        return await spread(asked["count"], 4, take, size)
 
 
 def main() -> None:
-    rival = {"procrastinate": procrastinate, "pgqueuer": pgqueuer, "oban": oban, "plain": plain}[sys.argv[1]]
-    print("\n" + json.dumps({"rate": asyncio.run(rival(json.load(sys.stdin)))}))
+    rival = {"procrastinate": procrastinate, "pgqueuer": pgqueuer, "oban": oban, "plain SQL": plain}[sys.argv[1]]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print("\n" + json.dumps({"rate": runner.run(rival(json.load(sys.stdin)))}))
 
 
 if __name__ == "__main__":

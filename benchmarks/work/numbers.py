@@ -1,0 +1,74 @@
+"""What was measured, by contestant and case, one number a round; kept as JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+
+RIVALS = ("procrastinate", "pgqueuer", "oban")
+CEILING = "plain SQL"
+STORES = ("sqlite", "postgresql", "mariadb")
+PUBLISHED_IN = ("batch_100", "batch_500")
+DRAINED_IN = ("drain_50", "drain_500")
+
+
+class Numbers:
+    """The numbers of one run."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self.failures: list[str] = []
+        self.facts: dict[str, str] = {}
+        """The machine and the versions, as a reader needs them."""
+        self.measured_at = ""
+        self.seconds = 0.0
+
+    def note(self, who: str, case: str, value: float) -> None:
+        self.all[who][case].append(value)
+
+    def median(self, who: str, case: str) -> float | None:
+        values = self.all.get(who, {}).get(case)
+        return statistics.median(values) if values else None
+
+    def best(self, who: str, cases: tuple[str, ...]) -> float | None:
+        """The best median of several ways to do the same."""
+        return max((value for case in cases if (value := self.median(who, case)) is not None), default=None)
+
+    def best_rival(self, cases: tuple[str, ...]) -> tuple[str, float] | None:
+        """Who of the rivals is fastest, each in its own best way."""
+        found = [(value, name) for name in RIVALS if (value := self.best(name, cases)) is not None]
+        return None if not found else (max(found)[1], max(found)[0])
+
+    def spread(self, who: str, case: str) -> float | None:
+        """How far the rounds lie apart, as a share of their median."""
+        values = self.all.get(who, {}).get(case, [])
+        return None if len(values) < 2 else (max(values) - min(values)) / statistics.median(values)
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self._as_dict(), indent=1) + "\n")
+
+    @staticmethod
+    def load(path: Path) -> Numbers:
+        kept = json.loads(path.read_text())
+        numbers = Numbers()
+        for who, cases in kept["numbers"].items():
+            numbers.all[who].update(cases)
+        numbers.failures, numbers.facts = kept["failures"], kept["facts"]
+        numbers.measured_at, numbers.seconds = kept["measured_at"], kept["seconds"]
+        return numbers
+
+    def _as_dict(self) -> dict[str, Any]:
+        return {
+            "measured_at": datetime.now(UTC).isoformat(timespec="minutes"),
+            "seconds": round(self.seconds),
+            "facts": machine.describe() | self.facts,
+            "numbers": self.all,
+            "failures": self.failures,
+        }
