@@ -12,7 +12,7 @@ from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
 from relevo.work.page import LONGEST
 
-_PLAIN = r"^[^\x00-\x1f\x7f]*$"
+PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _QUEUE = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
 _LAST_MS = 253_402_300_799_999
 
@@ -23,7 +23,7 @@ Limit = Annotated[int, Query(ge=1, le=LONGEST, description="how many at most")]
 Cursor = Annotated[str | None, Query(max_length=300, description="`meta.next_cursor` of the page before")]
 QueueFilter = Annotated[str | None, Query(alias="queue", pattern=_QUEUE, max_length=63)]
 ScopeFilter = Annotated[str | None, Query(alias="scope", pattern=_QUEUE, max_length=63)]
-TextFilter = Annotated[str | None, Query(max_length=200, pattern=_PLAIN)]
+TextFilter = Annotated[str | None, Query(max_length=200, pattern=PLAIN)]
 LabelFilter = Annotated[
     list[str] | None, Query(alias="label", max_length=20, description="`name=value`; all must match; may be repeated")
 ]

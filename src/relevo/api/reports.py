@@ -1,15 +1,31 @@
-"""`/v1/usage` and `/v1/audit`: what was done, counted and told."""
+"""`/v1/usage`, `/v1/audit` and `/v1/trace`: what was done, counted and told."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import StreamingResponse
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated
 from relevo.api.document import describe
-from relevo.api.questions import Cursor, DayFilter, Limit, MomentFilter, QueueFilter, ScopeFilter, TextFilter, moment_ms
-from relevo.work.audit import AuditEntry, AuditFilter
+from relevo.api.questions import (
+    PLAIN,
+    Cursor,
+    DayFilter,
+    Limit,
+    MomentFilter,
+    QueueFilter,
+    ScopeFilter,
+    TextFilter,
+    moment_ms,
+)
+from relevo.work.audit import AuditEntry, AuditFilter, ExportedEntry
 from relevo.work.office import Office
+from relevo.work.trace import Trace
 from relevo.work.usage import UsageRow
 
 router = APIRouter(prefix="/v1", tags=["reports"])
@@ -47,3 +63,41 @@ async def audit(
     )  # fmt: skip
     page = await office.audit.list(caller, wanted, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
+
+
+LINES = "application/x-ndjson"
+_exporting: dict[str, Any] = describe(None)
+_exporting["responses"][200] = {"description": "one JSON object a line", "content": {LINES: {}}}
+
+
+@router.get("/audit/export", summary="The audit as JSON lines, oldest first, with its hashes", **_exporting)
+async def export_audit(
+    request: Request,
+    caller: Authenticated,
+    scope: ScopeFilter = None,
+    since: MomentFilter = None,
+    until: MomentFilter = None,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="the `id` of the last line there is already")] = 0,
+) -> Response:
+    office: Office = request.app.state.office
+    wanted = AuditFilter(scope=scope, since=moment_ms(since, "since"), until=moment_ms(until, "until"))
+    caller.require("view")  # here: once the answer has begun it is too late to refuse
+    lines = _lines(office.audit.export(caller, wanted, after=after))
+    return StreamingResponse(lines, media_type=LINES, headers={"cache-control": "no-store"})
+
+
+async def _lines(pages: AsyncGenerator[list[ExportedEntry]]) -> AsyncGenerator[bytes]:
+    encoder = msgspec.json.Encoder()
+    async for page in pages:
+        yield encoder.encode_lines(page)
+
+
+@router.get("/trace", summary="All that happened under one correlation id, oldest first", **describe(Trace))
+async def trace(
+    request: Request,
+    caller: Authenticated,
+    correlation_id: Annotated[str, Query(min_length=1, max_length=200, pattern=PLAIN)],
+    scope: ScopeFilter = None,
+) -> Response:
+    office: Office = request.app.state.office
+    return answer(await office.traces.of(caller, correlation_id, scope=scope), caller.request_id)

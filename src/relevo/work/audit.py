@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Select, select
@@ -14,6 +14,7 @@ from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, queues, scopes
 
 _encode = msgspec.json.Encoder().encode
+_EXPORTED_AT_ONCE = 500
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +31,17 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str | None
     before: msgspec.Raw
     after: msgspec.Raw
+
+
+class ExportedEntry(AuditEntry, frozen=True, kw_only=True):
+    """An entry with all that its hash covers, so that a copy can be verified too; see store/audit_chain.py."""
+
+    tenant_id: int
+    scope_id: int | None
+    queue_id: int | None
+    chain: str | None
+    chain_no: int | None
+    hash: str | None
 
 
 def audit_row(
@@ -68,6 +80,9 @@ def audit_row(
     }
 
 
+E = TypeVar("E", bound=AuditEntry)
+
+
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which entries are wanted; what is None is not asked."""
 
@@ -97,30 +112,36 @@ class Audit:
         query = _matching(caller, wanted).where(audit.c.id < before_id).order_by(audit.c.id.desc()).limit(limit + 1)
         async with self._database.connect() as connection:
             rows = (await connection.execute(query)).mappings().all()
-        entries = [_entry(row) for row in rows[:limit]]
+        entries = [entry_of(row) for row in rows[:limit]]
         return Page(entries, cursor_at("audit", entries[-1].id) if len(rows) > limit else None)
 
+    async def export(
+        self, caller: Caller | None, wanted: AuditFilter, *, after: int = 0
+    ) -> AsyncGenerator[list[ExportedEntry]]:
+        """All entries that match, the oldest first, page by page, from the one after the id `after` on. Without a caller those
+        of all tenants: for whoever owns the installation."""
+        if caller is not None:
+            caller.require("view")
+        matching = _matching(caller, wanted).order_by(audit.c.id).limit(_EXPORTED_AT_ONCE)
+        while True:
+            async with self._database.connect() as connection:
+                rows = (await connection.execute(matching.where(audit.c.id > after))).mappings().all()
+            if not rows:
+                return
+            yield [_filled(ExportedEntry, row) for row in rows]
+            after = rows[-1]["id"]
 
-def _matching(caller: Caller, wanted: AuditFilter) -> Select[Any]:
-    query = (
-        select(
-            *(audit.c[name] for name in ("id", "at", "actor", "action", "target", "request_id", "correlation_id")),
-            audit.c.before,
-            audit.c.after,
-            scopes.c.slug.label("scope"),
-            queues.c.slug.label("queue"),
-        )
-        .select_from(
-            audit.outerjoin(scopes, scopes.c.id == audit.c.scope_id).outerjoin(queues, queues.c.id == audit.c.queue_id)
-        )
-        .where(audit.c.tenant_id == caller.tenant_id)
+
+def _matching(caller: Caller | None, wanted: AuditFilter) -> Select[Any]:
+    query = select(audit, scopes.c.slug.label("scope"), queues.c.slug.label("queue")).select_from(
+        audit.outerjoin(scopes, scopes.c.id == audit.c.scope_id).outerjoin(queues, queues.c.id == audit.c.queue_id)
     )
-    if (
-        caller.scopes is not None
-    ):  # a limited key sees what happened where it may look, and nothing of the tenant itself
-        query = query.where(scopes.c.slug.in_(caller.scopes))
-    if caller.queues is not None:
-        query = query.where(queues.c.slug.in_(caller.queues))
+    if caller is not None:
+        query = query.where(audit.c.tenant_id == caller.tenant_id)
+        if caller.scopes is not None:  # a limited key sees what happened where it may look, and nothing of the tenant
+            query = query.where(scopes.c.slug.in_(caller.scopes))
+        if caller.queues is not None:
+            query = query.where(queues.c.slug.in_(caller.queues))
     if wanted.scope is not None:
         query = query.where(scopes.c.slug == wanted.scope)
     if wanted.queue is not None:
@@ -135,8 +156,13 @@ def _matching(caller: Caller, wanted: AuditFilter) -> Select[Any]:
     return query
 
 
-def _entry(row: Any) -> AuditEntry:
-    fields = dict(row)
+def entry_of(row: Any) -> AuditEntry:
+    """An entry from a row of the audit with the slugs of its `scope` and `queue`; what else the row has is left out."""
+    return _filled(AuditEntry, row)
+
+
+def _filled(kind: type[E], row: Any) -> E:
+    fields: dict[str, Any] = {name: row[name] for name in kind.__struct_fields__}
     for name in ("before", "after"):
         fields[name] = msgspec.Raw(fields[name] or b"null")
-    return AuditEntry(**fields)
+    return kind(**fields)

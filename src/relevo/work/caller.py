@@ -31,6 +31,17 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """The largest body of a request, where the key has a limit of its own."""
     acts_for_people: bool = False
     """Whether a request may name the person it is made for."""
+    name: str = ""
+    """The name of the API key: under it its owner holds and decides reviews."""
+
+    @property
+    def person(self) -> str:
+        """Who acts when nobody else is named.
+
+        >>> Caller.system("review_clock").person
+        'agent:review_clock'
+        """
+        return self.name or self.actor
 
     def require(self, permission: Permission) -> None:
         """Refuses what the caller's key does not allow."""

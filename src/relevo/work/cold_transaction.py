@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import Select, Table, insert
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import StoreUnavailable
 from relevo.work.depths import TALLIES
+from relevo.work.store.audit_rows import ColdAuditRows
+from relevo.work.store.database import in_short
 from relevo.work.store.port import Dialect, Row, Session
 from relevo.work.store.tables import tallies
 from relevo.work.transaction import Transaction
@@ -33,14 +35,15 @@ COLD_SLOT = 32_767
 """The tallies' slot of all cold paths together: they are few, and may wait for each other."""
 
 _TRIES = 8
-_CONFLICTS = frozenset({"40001", "40P01", "1213", "1205", "1020"})
+_CONFLICTS = frozenset({"40001", "40P01", "55P03", "1213", "1205", "1020"})
 """Deadlocks, lock waits that took too long, and snapshots that came too late: nothing was done, try again."""
 
 
-class _ColdSession:
+class _ColdSession(ColdAuditRows):
     """What `Transaction.write` asks of a session, on a connection of SQLAlchemy's."""
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
+        super().__init__(connection)
         self._connection = connection
         self.dialect: Dialect = dialect
 
@@ -72,7 +75,7 @@ class ColdTransaction(Transaction):
     """A transaction with SQLAlchemy's connection."""
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect, now_ms: int) -> None:
-        # Of a session, `write` uses these two methods only, and nobody else is given it here.
+        # Of a session, `write` uses these methods only, and nobody else is given it here.
         super().__init__(cast(Session, _ColdSession(connection, dialect)), now_ms)
         self.connection = connection
         self.dialect: Dialect = dialect
@@ -88,15 +91,16 @@ async def transact(office: Office, work: Callable[[ColdTransaction], Awaitable[T
     `work` may be run again after a deadlock: it must keep nothing but what it returns."""
     for tried in range(1, _TRIES + 1):
         try:
-            async with office.database.begin() as connection:
-                transaction = ColdTransaction(connection, office.database.dialect, office.now_ms())
-                done = await work(transaction)
-                await transaction.write(COLD_SLOT)
+            with office.database.chains.linking() as linking:
+                async with office.database.begin() as connection:
+                    transaction = ColdTransaction(connection, office.database.dialect, office.now_ms())
+                    done = await work(transaction)
+                    await transaction.write(COLD_SLOT, linking)
         except IntegrityError:
             raise  # a name that is taken: the caller knows what it means
         except DBAPIError as error:
             if tried == _TRIES or not _is_conflict(error):
-                raise StoreUnavailable(reason=_in_short(error)) from error
+                raise StoreUnavailable(reason=in_short(error)) from error
             await asyncio.sleep(random.uniform(0.005, 0.02) * 2**tried)
         else:
             await _tell(office, transaction)
@@ -117,9 +121,3 @@ def _is_conflict(error: DBAPIError) -> bool:
     cause: Any = error.orig
     code = str(getattr(cause, "sqlstate", None) or (cause.args[0] if getattr(cause, "args", ()) else ""))
     return code in _CONFLICTS or "database is locked" in code
-
-
-def _in_short(error: SQLAlchemyError) -> str:
-    """What the database said, without the statement and its values, which may be anybody's data."""
-    lines = str(getattr(error, "orig", None) or type(error).__name__).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

@@ -18,9 +18,10 @@ from relevo.work.access import KeyLimits, Standing, standing_of
 from relevo.work.audit import audit_row
 from relevo.work.caller import PERMISSIONS, Caller, Permission
 from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.people import key_limits
-from relevo.work.store.tables import api_keys, audit, tenants
+from relevo.work.store.tables import api_keys, tenants
 from relevo.work.tenants import Tenants
 
 FIRST = "rlv_"
@@ -64,11 +65,12 @@ class _Known(msgspec.Struct, frozen=True):
     good_until: int
     standing: Standing | None
     """Grants and limits; None for a key without any, which is every key until somebody says otherwise."""
+    name: str
 
     def caller(self, request_id: str) -> Caller:
         return Caller(
             tenant_id=self.tenant_id, actor=self.actor, permissions=self.permissions, request_id=request_id,
-            scopes=self.scopes, queues=self.queues,
+            scopes=self.scopes, queues=self.queues, name=self.name,
         )  # fmt: skip
 
 
@@ -150,7 +152,7 @@ class Keys:
         known = self._known[key] = _Known(
             row["tenant_id"], f"key:{key_id}", frozenset(_permissions(row["permissions"])), _set(row["scope_slugs"]),
             _set(row["queue_slugs"]), row["expires_at"], _good_until(key, row, now),
-            None if standing == _ORDINARY else standing,
+            None if standing == _ORDINARY else standing, row["name"],
         )  # fmt: skip
         self._used[key_id] = now
         return known
@@ -203,17 +205,19 @@ class Keys:
             "expires_at": expires_at,
         }
         made = _key({**row, "revoked_at": None, "last_used_at": None})
-        async with self._database.begin() as connection:
+        async with audited(self._database) as change:
+            connection = change.connection
             await connection.execute(insert(api_keys).values(row))
             entry = audit_row(caller, at=now, action="key.create", target=key_id, after=made)
-            await connection.execute(insert(audit).values(entry))
+            change.note(entry)
         return NewKey(key=made, secret=secret)
 
     async def revoke(self, caller: Caller, key_id: str) -> ApiKey:
         """Ends a key now; in other processes within a second. Revoking twice changes nothing more."""
         caller.require("manage")
         now = self._now_ms()
-        async with self._database.begin() as connection:
+        async with audited(self._database) as change:
+            connection = change.connection
             query = select(api_keys).where(_mine(caller, key_id)).with_for_update()
             row = (await connection.execute(query)).mappings().one_or_none()
             if row is None or _reaches_beyond(row, caller):
@@ -224,7 +228,7 @@ class Keys:
             await connection.execute(update(api_keys).where(_mine(caller, key_id)).values(revoked_at=now))
             after = msgspec.structs.replace(before, revoked_at=now)
             entry = audit_row(caller, at=now, action="key.revoke", target=key_id, before=before, after=after)
-            await connection.execute(insert(audit).values(entry))
+            change.note(entry)
         self.forget(key_id)
         return after
 
@@ -236,7 +240,8 @@ class Keys:
             raise InvalidInput(where="grace_s", reason=f"{grace_s} is not between 0 and {_LONGEST_GRACE_S}")
         now = self._now_ms()
         secret = f"{FIRST}{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-        async with self._database.begin() as connection:
+        async with audited(self._database) as change:
+            connection = change.connection
             query = select(api_keys).where(_mine(caller, key_id)).with_for_update()
             row = (await connection.execute(query)).mappings().one_or_none()
             if row is None or _reaches_beyond(row, caller):
@@ -258,7 +263,7 @@ class Keys:
                 await connection.execute(insert(key_limits).values(key_id=key_id, **first, **previous))
             before, after = _key(row), _key({**row, **fresh})
             entry = audit_row(caller, at=now, action="key.rotate", target=key_id, before=before, after=after)
-            await connection.execute(insert(audit).values(entry))
+            change.note(entry)
         self.forget(key_id)
         return NewKey(key=after, secret=secret)
 

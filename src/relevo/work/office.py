@@ -15,6 +15,7 @@ from relevo.wire.ids import IdMint
 from relevo.work.access import Access
 from relevo.work.admission import Admission
 from relevo.work.audit import Audit
+from relevo.work.audit_integrity import AuditIntegrity
 from relevo.work.caller import Caller
 from relevo.work.chunks import ChunkStreams
 from relevo.work.claims import Claims
@@ -48,6 +49,7 @@ from relevo.work.store.installation import installation_id
 from relevo.work.store.port import Dialect, Driver, Session
 from relevo.work.subscriptions import Subscriptions
 from relevo.work.tenants import Tenants
+from relevo.work.trace import Traces
 from relevo.work.transaction import Transaction
 from relevo.work.trusts import Trusts
 from relevo.work.usage import Usage
@@ -105,6 +107,8 @@ class Office:
         self.keys = Keys(self.database, self.now_ms)
         self.scopes = Scopes(self.database, self.queues, self.now_ms)
         self.audit = Audit(self.database, self.now_ms)
+        self.audit_integrity = AuditIntegrity(self.database, self.now_ms)
+        self.traces = Traces(self.database)
         self.search = Search(self.database, self.now_ms)
         self.usage = Usage(self.database, self.now_ms)
         self.wakeups = Wakeups(settings.redis_url, poll_s=settings.poll_s)
@@ -222,11 +226,12 @@ class Office:
         async def run(session: Session) -> None:
             transaction = Transaction(session, self.now_ms())
             await work(transaction)
-            await transaction.write(self._slot)
+            await transaction.write(self._slot, linking)
             transaction.passed("written")
             done[:] = [transaction]
 
-        await self._driver.transact(run)
+        with self.database.chains.linking() as linking:
+            await self._driver.transact(run)
         transaction = done[0]
         transaction.passed("committed")
 

@@ -17,10 +17,10 @@ from relevo.work.audit import audit_row
 from relevo.work.belongings import delete_of_queues
 from relevo.work.caller import Caller
 from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import (
     archive,
-    audit,
     deliveries,
     idempotency,
     messages,
@@ -34,7 +34,8 @@ from relevo.work.tenants import require_slug
 
 CACHED_MS = 1000
 DEAD_LETTER = "_dead_letter"
-SYSTEM_QUEUES = (DEAD_LETTER, "_events", "_audit", "_integrity", "_corrections")
+AUDIT = "_audit"
+SYSTEM_QUEUES = (DEAD_LETTER, "_events", AUDIT, "_integrity", "_corrections")
 
 Ordering = Literal["fifo", "priority", "deadline"]
 ConsumerMode = Literal["competing", "broadcast"]
@@ -82,7 +83,6 @@ class QueueRecord(QueueSettings, frozen=True, kw_only=True):
     events_queue_id: int
     """The scope's `_events`."""
     events_to_queue: frozenset[str]
-    audit_to_queue: bool
 
 
 class Queues:
@@ -199,7 +199,8 @@ class Queues:
         settings = settings or QueueSettings()
         now = self._now_ms()
         try:
-            async with self._database.begin() as connection:
+            async with audited(self._database) as change:
+                connection = change.connection
                 owner = await require_scope(connection, caller.tenant_id, scope)
                 row = queue_row(owner["id"], caller.tenant_id, slug, settings, now)
                 made = (await connection.execute(insert(queues).values(row))).inserted_primary_key
@@ -208,7 +209,7 @@ class Queues:
                     caller, at=now, action="queue.create", target=slug, scope_id=owner["id"], queue_id=made[0],
                     after={"slug": slug, **msgspec.structs.asdict(settings)},
                 )  # fmt: skip
-                await connection.execute(insert(audit).values(entry))
+                change.note(entry)
         except IntegrityError as error:
             raise SlugTaken(what="queue", slug=slug) from error
         self.tell(caller.tenant_id)
@@ -219,7 +220,8 @@ class Queues:
         caller.require("manage")
         caller.require_sight(scope, slug)
         now = self._now_ms()
-        async with self._database.begin() as connection:
+        async with audited(self._database) as change:
+            connection = change.connection
             before = await self._locked(connection, caller, scope, slug)
             if before.system and changes.get("state", "active") not in ("active", "paused"):
                 raise SystemQueue(queue=slug, done=changes["state"])
@@ -231,7 +233,7 @@ class Queues:
                     caller, at=now, action="queue.change", target=slug, scope_id=before.scope_id, queue_id=before.id,
                     before={name: getattr(before, name) for name in real}, after=real,
                 )  # fmt: skip
-                await connection.execute(insert(audit).values(entry))
+                change.note(entry)
         self.tell(caller.tenant_id)
         return await self._fetch(caller.tenant_id, scope, slug)
 
@@ -240,7 +242,8 @@ class Queues:
         caller.require("manage")
         caller.require_sight(scope, slug)
         now = self._now_ms()
-        async with self._database.begin() as connection:
+        async with audited(self._database) as change:
+            connection = change.connection
             before = await self._locked(connection, caller, scope, slug)
             if before.system:
                 raise SystemQueue(queue=slug, done="deleted")
@@ -249,7 +252,7 @@ class Queues:
                 caller, at=now, action="queue.delete", target=slug, scope_id=before.scope_id, queue_id=before.id,
                 before={"slug": slug, "state": before.state},
             )  # fmt: skip
-            await connection.execute(insert(audit).values(entry))
+            change.note(entry)
         self.tell(caller.tenant_id)
 
     async def _locked(self, connection: AsyncConnection, caller: Caller, scope: str, slug: str) -> QueueRecord:
@@ -275,7 +278,6 @@ def record_query() -> Select[Any]:
             scopes.c.slug.label("scope"),
             scopes.c.state.label("scope_state"),
             scopes.c.events_to_queue,
-            scopes.c.audit_to_queue,
             dead.c.id.label("dead_letter_id"),
             events.c.id.label("events_queue_id"),
         )
@@ -288,7 +290,7 @@ def record_query() -> Select[Any]:
 
 def record_of(row: Any) -> QueueRecord:
     fields = dict(row)
-    for name in ("system", "dead_letter_expired", "aging_crosses_tiers", "audit_to_queue"):
+    for name in ("system", "dead_letter_expired", "aging_crosses_tiers"):
         fields[name] = bool(fields[name])
     fields["backoff_multiplier"] = float(fields["backoff_multiplier"])
     fields["events_to_queue"] = msgspec.json.decode(fields["events_to_queue"], type=frozenset[str])

@@ -23,8 +23,9 @@ from relevo.work.queues import (
     queue_row,
     require_scope,
 )
+from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
-from relevo.work.store.tables import audit, labels, queues, replays, scopes
+from relevo.work.store.tables import labels, queues, replays, scopes
 from relevo.work.tenants import require_slug
 
 SYSTEM_SETTINGS = QueueSettings(max_retries=20, visibility_timeout_s=60)
@@ -96,7 +97,8 @@ class Scopes:
             "updated_at": now,
         }
         try:
-            async with self._database.begin() as connection:
+            async with audited(self._database) as change:
+                connection = change.connection
                 made = (await connection.execute(insert(scopes).values(row))).inserted_primary_key
                 assert made is not None
                 scope = _scope({**row, "id": made[0]})
@@ -106,7 +108,7 @@ class Scopes:
                 entry = audit_row(
                     caller, at=now, action="scope.create", target=slug, scope_id=scope.id, after=_told(scope)
                 )
-                await connection.execute(insert(audit).values(entry))
+                change.note(entry)
         except IntegrityError as error:
             raise SlugTaken(what="scope", slug=slug) from error
         self._queues.tell(caller.tenant_id)
@@ -117,7 +119,8 @@ class Scopes:
         caller.require("manage")
         caller.require_sight(slug)
         now = self._now_ms()
-        async with self._database.begin() as connection:
+        async with audited(self._database) as change:
+            connection = change.connection
             before = _scope(await require_scope(connection, caller.tenant_id, slug, lock=True))
             real = {name: value for name, value in changes.items() if getattr(before, name) != value}
             if real:
@@ -131,7 +134,7 @@ class Scopes:
                     caller, at=now, action="scope.change", target=slug, scope_id=before.id,
                     before={name: getattr(before, name) for name in real}, after=real,
                 )  # fmt: skip
-                await connection.execute(insert(audit).values(entry))
+                change.note(entry)
             after = _scope(await require_scope(connection, caller.tenant_id, slug))
         self._queues.tell(caller.tenant_id)
         return after
@@ -141,7 +144,8 @@ class Scopes:
         caller.require("manage")
         caller.require_sight(slug)
         now = self._now_ms()
-        async with self._database.begin() as connection:
+        async with audited(self._database) as change:
+            connection = change.connection
             before = _scope(await require_scope(connection, caller.tenant_id, slug, lock=True))
             its_queues = select(queues.c.id).where(queues.c.scope_id == before.id).with_for_update()
             ids = list((await connection.execute(its_queues)).scalars())
@@ -153,7 +157,7 @@ class Scopes:
             entry = audit_row(
                 caller, at=now, action="scope.delete", target=slug, scope_id=before.id, before=_told(before)
             )
-            await connection.execute(insert(audit).values(entry))
+            change.note(entry)
         self._queues.tell(caller.tenant_id)
 
 

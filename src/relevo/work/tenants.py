@@ -13,8 +13,9 @@ from sqlalchemy.exc import IntegrityError
 from relevo.errors import InvalidInput, NotFound, SlugTaken
 from relevo.work.audit import audit_row
 from relevo.work.caller import PERMISSIONS, Caller
+from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
-from relevo.work.store.tables import audit, tenants
+from relevo.work.store.tables import tenants
 
 SLUG = r"^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
 """Of tenants, scopes and queues alike: they stand in addresses and in key names."""
@@ -50,13 +51,14 @@ class Tenants:
         now = self._now_ms()
         row: dict[str, Any] = {"slug": slug, "display_name": display_name or slug, "state": "active", "created_at": now}
         try:
-            async with self._database.begin() as connection:
+            async with audited(self._database) as change:
+                connection = change.connection
                 made = (await connection.execute(insert(tenants).values(row))).inserted_primary_key
                 assert made is not None
                 tenant = Tenant(id=made[0], **row)
                 caller = self.caller(tenant, actor=actor, request_id=request_id)
                 entry = audit_row(caller, at=now, action="tenant.create", target=slug, after=row)
-                await connection.execute(insert(audit).values(entry))
+                change.note(entry)
         except IntegrityError as error:
             raise SlugTaken(what="tenant", slug=slug) from error
         return tenant

@@ -17,6 +17,7 @@ from relevo.work.faults import fault
 from relevo.work.outbox import EventName, WorkEvent
 from relevo.work.queues import QueueRecord
 from relevo.work.store import tables
+from relevo.work.store.audit_chain import Linking
 from relevo.work.store.port import HeldRow, Rewrite, Row, Session
 from relevo.work.trail import trail_line
 
@@ -94,16 +95,16 @@ class Transaction:
             WorkEvent(name, queue_id, row.id, self.now, row.message_type, row.correlation_id, extras or None)
         )
 
-    async def write(self, slot: int) -> None:
+    async def write(self, slot: int, linking: Linking) -> None:
         """Writes what was collected; the last thing before the commit."""
         session = self.session
-        if self._audits:
-            await session.insert(tables.audit, self._audits, columns=_AUDIT_COLUMNS)
         if self.events:
             row = (self.now, outbox.encode(self.events))
             await session.insert(tables.outbox, [row], columns=_OUTBOX_COLUMNS)
         if self.differences:
             await session.add_tallies(self.differences.rows(now_ms=self.now, slot=slot))
+        if self._audits:  # last: from here to the end of the commit nobody knows where the chain ends
+            await linking.write(self._audits, session)
 
 
 def rewritten(
@@ -118,9 +119,4 @@ def rewritten(
 _KEPT = tuple(name for name in Rewrite._fields if name not in ("updated_at", "trail"))
 
 
-def _columns_without_id(table: Any) -> Sequence[str]:
-    return [column.name for column in table.columns if column.name != "id"]
-
-
-_AUDIT_COLUMNS = _columns_without_id(tables.audit)
 _OUTBOX_COLUMNS = ("created_at", "events")

@@ -4,7 +4,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from relevo.work.audit_chain import Chain, Entry, Finding, Head, Verifier, began_after
+from relevo.work.audit_verifier import Entry, Finding, Verifier
+from relevo.work.store.audit_chain import Chain, Head, began_after, entry_hash
 
 
 def values(number: int) -> tuple[Any, ...]:
@@ -46,10 +47,8 @@ def test_an_edit_of_any_column_is_found(column: int) -> None:
 
 def test_an_edit_with_its_hash_made_anew_is_found_in_the_next_entry() -> None:
     entries, heads = written(5)
-    forged = Chain("c0", "[]")
-    forged.head = Head("c0", "[]", 2, entries[1].hash)
-    number, digest = forged.link(values(99))
-    entries[2] = Entry(3, "c0", number, digest, values(99))
+    forged = entry_hash("c0", 3, entries[1].hash, values(99))
+    entries[2] = Entry(3, "c0", 3, forged, values(99))
     assert [(finding.kind, finding.number) for finding in verify(entries, heads)] == [("edited", 4)]
 
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from relevo.errors import BadDatabaseUrl
+from relevo.errors import BadDatabaseUrl, StoreUnavailable
+from relevo.work.store import patience
+from relevo.work.store.audit_chain import Chains
 from relevo.work.store.port import Dialect
 from relevo.work.store.tables import metadata
 
@@ -59,6 +61,8 @@ class Database:
         self.dialect: Dialect = _DIALECTS[self.url.get_backend_name()]
         self.writing = asyncio.Lock()
         """Held by whoever writes to SQLite in this process; nobody takes it elsewhere."""
+        self.chains = Chains()
+        """Of the audit, for everybody in this process who writes to it."""
         self._engine: AsyncEngine | None = None
 
     def __repr__(self) -> str:
@@ -106,6 +110,10 @@ class Database:
             event.listen(engine.sync_engine, "begin", _begin_sqlite)
             return engine
         options: dict[str, Any] = {"pool_size": 5, "max_overflow": 10, "pool_pre_ping": True}
+        if self.dialect == "postgresql":
+            options["connect_args"] = {"server_settings": patience.for_postgres()}
+        else:
+            options["connect_args"] = {"init_command": patience.for_mariadb()}
         return create_async_engine(url, isolation_level="READ COMMITTED", **options)
 
 
@@ -126,6 +134,23 @@ def parse(url: str) -> URL:
     if not made.database or made.database == ":memory:":
         raise BadDatabaseUrl(url=shown, reason="it names no database")
     return made.set(drivername=dialect)
+
+
+@contextlib.contextmanager
+def answering() -> Generator[None]:
+    """What the database's driver complains about in this block is told in one sentence: `StoreUnavailable`."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise StoreUnavailable(reason=in_short(error)) from error
+    except OSError as error:  # asyncpg lets refused connections through as they are
+        raise StoreUnavailable(reason=str(error) or type(error).__name__) from error
+
+
+def in_short(error: SQLAlchemyError) -> str:
+    """What the database said, without the statement and its values, which may be anybody's data."""
+    lines = str(getattr(error, "orig", None) or type(error).__name__).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__
 
 
 def sqlite_path(url: URL) -> Path:

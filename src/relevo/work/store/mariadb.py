@@ -17,6 +17,8 @@ from asyncmy.errors import InterfaceError, MySQLError, OperationalError
 from sqlalchemy import Table
 
 from relevo.errors import StoreUnavailable
+from relevo.work.store import patience
+from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.database import Database
 from relevo.work.store.port import (
     Claim,
@@ -33,16 +35,14 @@ from relevo.work.store.port import (
     TakenRow,
 )
 from relevo.work.store.statements import column_names, labelled, statement
+from relevo.work.store.tables import audit, audit_chains
 
 T = TypeVar("T")
 
 _TRIES = 8
 _TRANSIENT = frozenset({1213, 1205, 1020})  # deadlock, a lock waited for too long, a row that changed: rolled back
 _CONNECTIONS = 16
-_SETTINGS = (
-    "SET SESSION tx_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = 20, "
-    "SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
-)
+_SETTINGS = "SESSION tx_isolation = 'READ-COMMITTED', SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
 _STATEMENTS_KEPT = 100
 
 
@@ -160,6 +160,16 @@ class MariaDbSession:
     async def add_tallies(self, rows: Sequence[Row]) -> None:
         await self._cursor.executemany(_sql("add_tallies"), rows)
 
+    async def chain_heads(self, limit: int) -> list[Row]:
+        return await self._fetch(_sql("chain_heads"), limit)
+
+    async def add_audit(self, rows: Sequence[Row], head: Head, *, is_new: bool) -> None:
+        await self.insert(audit, rows, columns=LINKED)
+        if is_new:
+            await self.insert(audit_chains, [head.row], columns=HEAD)
+        else:
+            await self._fetch(_sql("move_head"), head.last_no, head.last_hash, head.chain)
+
 
 class MariaDbDriver:
     """Connections of the hot path, one for each transaction under way."""
@@ -177,7 +187,7 @@ class MariaDbDriver:
             "database": url.database,
             "charset": "utf8mb4",
             "autocommit": False,
-            "init_command": _SETTINGS,
+            "init_command": f"{patience.for_mariadb()}, {_SETTINGS}",
             "stmt_cache_size": _STATEMENTS_KEPT,
             "connect_timeout": 10,
         }
@@ -208,7 +218,7 @@ class MariaDbDriver:
                 if error.args[0] not in _TRANSIENT:
                     raise StoreUnavailable(reason=_said(error)) from error
                 if not tries_left:
-                    raise
+                    raise StoreUnavailable(reason=_said(error)) from error
             except (InterfaceError, OSError, TimeoutError) as error:
                 raise StoreUnavailable(reason=_said(error)) from error
         raise AssertionError("the last try returns or raises")

@@ -46,6 +46,7 @@ reviews = table(
     Index("ix_relevo_reviews_inbox", "scope_id", "state", "id"),
     Index("ix_relevo_reviews_tick", "next_tick_at"),
     Index("ix_relevo_reviews_message", "message_id"),
+    Index("ix_relevo_reviews_correlation", "scope_id", "correlation_id"),
 )
 
 review_patterns = table(

@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Table
 
+from relevo.work.store.audit_chain import Head
+
 T = TypeVar("T")
 Dialect = Literal["sqlite", "postgresql", "mariadb"]
 Row = tuple[Any, ...]
@@ -237,6 +239,14 @@ class Session(Protocol):
 
     async def add_tallies(self, rows: Sequence[Row]) -> None:
         """Adds rows of `Differences.rows` to the tallies."""
+        ...
+
+    async def chain_heads(self, limit: int) -> list[Row]:
+        """The youngest chains of the audit: (chain, last_no, last_hash) of each, in the order of their names."""
+        ...
+
+    async def add_audit(self, rows: Sequence[Row], head: Head, *, is_new: bool) -> None:
+        """Inserts audit rows, all columns but the id, and writes the head of their chain: its first row, or over it."""
         ...
 
 

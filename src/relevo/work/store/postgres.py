@@ -10,6 +10,8 @@ import asyncpg
 from sqlalchemy import BigInteger, Integer, SmallInteger, Table
 
 from relevo.errors import StoreUnavailable
+from relevo.work.store import patience
+from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.database import Database
 from relevo.work.store.port import (
     Claim,
@@ -26,6 +28,7 @@ from relevo.work.store.port import (
     TakenRow,
 )
 from relevo.work.store.statements import column_names, labelled, statement
+from relevo.work.store.tables import audit, audit_chains
 
 T = TypeVar("T")
 
@@ -35,6 +38,8 @@ _COPIED_FROM = 2
 
 # Rolled back by the server, and worth another try.
 _TRANSIENT = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+_WAITED = (asyncpg.LockNotAvailableError, asyncpg.IdleInTransactionSessionTimeoutError)
+"""Longer than store/patience.py allows."""
 _GONE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError, OSError)
 
 
@@ -145,6 +150,16 @@ class PostgresSession:
     async def add_tallies(self, rows: Sequence[Row]) -> None:
         await self._connection.execute(_sql("add_tallies"), *_arrays(rows))
 
+    async def chain_heads(self, limit: int) -> list[Row]:
+        return await self.fetch("chain_heads", limit)
+
+    async def add_audit(self, rows: Sequence[Row], head: Head, *, is_new: bool) -> None:
+        if is_new:
+            await self.insert(audit_chains, [head.row], columns=HEAD)
+            await self.insert(audit, rows, columns=LINKED)
+        else:
+            await self._connection.execute(_sql("add_audit"), *_arrays(rows), head.last_no, head.last_hash, head.chain)
+
 
 class PostgresDriver:
     """A pool of connections, one for each transaction under way."""
@@ -159,8 +174,9 @@ class PostgresDriver:
     async def open(self) -> None:
         try:
             self._pool = await cast("Any", asyncpg).create_pool(
-                self._url, min_size=1, max_size=16, statement_cache_size=200, max_cacheable_statement_size=0
-            )
+                self._url, min_size=1, max_size=16, statement_cache_size=200, max_cacheable_statement_size=0,
+                server_settings=patience.for_postgres(),
+            )  # fmt: skip
         except (*_GONE, asyncpg.PostgresError, TimeoutError) as error:
             raise StoreUnavailable(reason=_said(error)) from error
 
@@ -173,10 +189,10 @@ class PostgresDriver:
         for tries_left in reversed(range(_TRIES)):
             try:
                 return await self._once(work)
-            except _TRANSIENT:
+            except _TRANSIENT as error:
                 if not tries_left:
-                    raise
-            except (*_GONE, TimeoutError, asyncpg.InsufficientResourcesError) as error:
+                    raise StoreUnavailable(reason=_said(error)) from error
+            except (*_GONE, *_WAITED, TimeoutError, asyncpg.InsufficientResourcesError) as error:
                 raise StoreUnavailable(reason=_said(error)) from error
         raise AssertionError("the last try returns or raises")
 

@@ -10,9 +10,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
-from relevo.errors import StoreOutdated
+from relevo.errors import BadRevision, StoreOutdated
 from relevo.work.store.database import Database
 from relevo.work.store.people import rules
 from relevo.work.store.tables import PREFIX
@@ -69,6 +70,10 @@ def _is_ours(name: str | None, kind: str, _: Any) -> bool:
     return kind != "table" or (name or "").startswith(PREFIX)
 
 
+def _known() -> list[str]:
+    return sorted(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
+
+
 def _config(connection: Connection | None = None) -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
@@ -85,6 +90,7 @@ def _current(connection: Connection) -> str | None:
 def _upgrade(connection: Connection, to: str) -> tuple[str | None, str]:
     dialect = connection.dialect.name
     if dialect == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = 0"))  # however long the one before us takes
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
     elif dialect in ("mysql", "mariadb"):  # DDL ends transactions there, so the lock is the session's
         connection.execute(text("SELECT GET_LOCK('relevo_schema', 600)"))
@@ -93,6 +99,8 @@ def _upgrade(connection: Connection, to: str) -> tuple[str | None, str]:
         if before != head() or to != "head":
             command.upgrade(_config(connection), to)
         after = _current(connection)
+    except CommandError as error:  # of this, only the name of the revision comes from outside
+        raise BadRevision(revision=to, known=", ".join(_known())) from error
     finally:
         if dialect in ("mysql", "mariadb"):
             connection.execute(text("SELECT RELEASE_LOCK('relevo_schema')"))

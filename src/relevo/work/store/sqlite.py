@@ -17,6 +17,7 @@ import msgspec
 from sqlalchemy import Table
 
 from relevo.errors import StoreUnavailable
+from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.database import BUSY_TIMEOUT_MS, PRAGMAS, Database, sqlite_path
 from relevo.work.store.port import (
     Claim,
@@ -33,6 +34,7 @@ from relevo.work.store.port import (
     TakenRow,
 )
 from relevo.work.store.statements import column_names, labelled, statement
+from relevo.work.store.tables import audit, audit_chains
 
 T = TypeVar("T")
 
@@ -138,6 +140,16 @@ class SqliteSession:
 
     async def add_tallies(self, rows: Sequence[Row]) -> None:
         self._connection.executemany(_sql("add_tallies"), rows)
+
+    async def chain_heads(self, limit: int) -> list[Row]:
+        return self._fetch(_sql("chain_heads"), (limit,))
+
+    async def add_audit(self, rows: Sequence[Row], head: Head, *, is_new: bool) -> None:
+        await self.insert(audit, rows, columns=LINKED)
+        if is_new:
+            await self.insert(audit_chains, [head.row], columns=HEAD)
+        else:
+            self._connection.execute(_sql("move_head"), (head.last_no, head.last_hash, head.chain))
 
 
 class SqliteDriver:

@@ -295,9 +295,22 @@ audit = table(
     Column("correlation_id", String(200), nullable=True),
     Column("before", Document, nullable=True),
     Column("after", Document, nullable=True),  # JSON; for a batch the ids and what was done to them
+    ulid("chain", nullable=True),  # its place among the others, see store/audit_chain.py
+    Column("chain_no", BigInteger, nullable=True),
+    Column("hash", exact(64), nullable=True),
     Index("ix_relevo_audit_tenant", "tenant_id", "id"),
     Index("ix_relevo_audit_target", "target"),
     Index("ix_relevo_audit_correlation", "correlation_id"),
+)
+
+audit_chains = table(
+    "audit_chains",  # where each chain of the audit ends, and from where on it is kept
+    ulid("chain", primary_key=True),
+    Column("began_after", Document, nullable=False),
+    Column("last_no", BigInteger, nullable=False),
+    Column("last_hash", exact(64), nullable=False),
+    Column("cut_no", BigInteger, nullable=False, server_default=text("0")),
+    Column("cut_hash", exact(64), nullable=False, server_default=text("''")),
 )
 
 replays = table(
