@@ -132,7 +132,7 @@ class Verifier:
                 self._find(
                     "chain_missing", chain, number, None, "the whole chain is gone; others or kept heads name it"
                 )
-            elif self._at[chain].number < number:
+            elif self._at[chain].number < number and number > self._heads[chain].last_no:  # else it is told already
                 told = f"entry {number} was there when its head was noted elsewhere"
                 self._find("cut_off", chain, number, self._at[chain].id, told)
         return self.findings
