@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ def own_database(request: pytest.FixtureRequest, store: str, folder: Path) -> st
     return f"mariadb://root@127.0.0.1:{server.port}/{name}"
 
 
+@asynccontextmanager
+async def open_office(url: str, clock: Clock | None = None) -> AsyncGenerator[Office]:
+    settings = OfficeSettings(database_url=url, create_tables=True)
+    async with await Office.open(settings, now_ms=clock or Clock()) as office:
+        yield office
+
+
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest) -> str:
     return request.param
@@ -48,8 +56,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def desk(database_url: str, clock: Clock) -> AsyncGenerator[Desk]:
-    settings = OfficeSettings(database_url=database_url, create_tables=True)
-    async with await Office.open(settings, now_ms=clock) as office:
+    async with open_office(database_url, clock) as office:
         made = await a_desk(office, clock)
         await made.queue()
         yield made
@@ -100,8 +107,7 @@ async def record(
 async def _write(url: str) -> str:
     """Two offices, so that there are two chains; with every column filled in some row."""
     clock = Clock()
-    settings = OfficeSettings(database_url=url, create_tables=True)
-    async with await Office.open(settings, now_ms=clock) as one, await Office.open(settings, now_ms=clock) as other:
+    async with open_office(url, clock) as one, open_office(url, clock) as other:
         desk = await a_desk(one, clock)
         await desk.queue()
         await one.queues.change(desk.caller, "main", "jobs", {"max_retries": 9})

@@ -9,6 +9,7 @@ import typer
 from relevo import version
 from relevo.cli import (
     add,
+    audit,
     bench,
     db,
     demo,
@@ -71,6 +72,7 @@ app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
 app.command("agents")(serve.agents)
 app.add_typer(db.app, name="db")
+app.add_typer(audit.app, name="audit")
 app.add_typer(work.app, name="work")
 assert work_upkeep.app is work.app  # its commands join the same group
 app.command("add")(add.add)

@@ -141,7 +141,7 @@ class _Story:
                 continue
             if not self._sight.sees(row["queue_id"]) and row["target"] not in self.messages:
                 continue
-            detail = {name: msgspec.Raw(row[name]) for name in ("before", "after") if row[name] is not None}
+            detail = {name: msgspec.json.decode(row[name]) for name in ("before", "after") if row[name] is not None}
             self._tell("audit", row, row["at"], row["target"], row["action"], row["actor"], detail or None)
 
     async def _rows(self, table: Table, condition: Any) -> Sequence[Any]:
