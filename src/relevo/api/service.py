@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+from collections.abc import Callable
 
 import msgspec
 
 from relevo.agents.roster import Roster
 from relevo.api.app import make_app
+from relevo.api.hot import Asgi
 from relevo.api.key_uses import KeyUses
 from relevo.api.server import HttpServer
 from relevo.api.settings import ApiSettings
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.store import schema
-from relevo.work.store.database import Database
+from relevo.work.store.database import Database, answering
 
 log = logging.getLogger("relevo.serve")
 
@@ -37,8 +39,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 class WorkService:
     """Between `start` and `stop` this process serves work queues."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, *, console: Callable[[Office], Asgi] | None = None) -> None:
         self.settings = settings
+        self._console = console
         self.office: Office | None = None
         self._roster: Roster | None = None
         self._http: HttpServer | None = None
@@ -59,7 +62,8 @@ class WorkService:
             await roster.start()
         if settings.http:
             api = settings.api or ApiSettings(metrics_open=is_loopback(settings.host))
-            app = make_app(office, roster, api, version=settings.version)
+            pages = None if self._console is None else self._console(office)
+            app = make_app(office, roster, api, version=settings.version, console=pages)
             self._http = HttpServer(app, host=settings.host, port=settings.port, shared=settings.shared_port)
             await self._http.start()
             self._uses = KeyUses(office.keys)
@@ -84,14 +88,19 @@ async def prepare(database_url: str, *, upgrade: bool | None = None) -> None:
     """Tables as this program needs them, or a refusal that says what to do."""
     database = Database(database_url)
     try:
-        if upgrade or (upgrade is None and database.dialect == "sqlite"):
-            before, after = await schema.upgrade(database)
-            if before != after:
-                log.info("the database went from revision %s to %s", before or "none", after)
-        else:
-            await schema.require_head(database)
+        with answering():
+            await _prepare(database, upgrade)
     finally:
         await database.close()
+
+
+async def _prepare(database: Database, upgrade: bool | None) -> None:
+    if upgrade or (upgrade is None and database.dialect == "sqlite"):
+        before, after = await schema.upgrade(database)
+        if before != after:
+            log.info("the database went from revision %s to %s", before or "none", after)
+    else:
+        await schema.require_head(database)
 
 
 def is_loopback(host: str) -> bool:

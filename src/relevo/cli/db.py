@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from relevo.cli.database import opened
 from relevo.cli.screen import Json, complain, print_json, say
 from relevo.cli.serve import DEFAULT_DATABASE, DatabaseUrl
 from relevo.cli.server import run
-
-if TYPE_CHECKING:
-    from relevo.work.store.database import Database
 
 app = typer.Typer(help="The tables of work queues: upgrade, current, check.", no_args_is_help=True)
 
@@ -28,7 +24,7 @@ def upgrade(
     from relevo.work.store import schema
 
     async def work() -> tuple[str | None, str]:
-        async with _database(database_url) as database:
+        async with opened(database_url) as database:
             return await schema.upgrade(database, to)
 
     before, after = run(work())
@@ -46,7 +42,7 @@ def current(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False)
     from relevo.work.store import schema
 
     async def work() -> str | None:
-        async with _database(database_url) as database:
+        async with opened(database_url) as database:
             return await schema.current(database)
 
     found, needed = run(work()), schema.head()
@@ -62,7 +58,7 @@ def check(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False) -
     from relevo.work.store import schema
 
     async def work() -> list[str]:
-        async with _database(database_url) as database:
+        async with opened(database_url) as database:
             found = await schema.current(database)
             behind = [] if found == schema.head() else [f"revision {found or 'none'} instead of {schema.head()}"]
             return behind or await schema.differences(database)
@@ -75,14 +71,3 @@ def check(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False) -
     else:
         complain("the tables differ: " + "; ".join(differences))
     raise typer.Exit(1 if differences else 0)
-
-
-@asynccontextmanager
-async def _database(url: str) -> AsyncGenerator[Database]:
-    from relevo.work.store.database import Database
-
-    database = Database(url)
-    try:
-        yield database
-    finally:
-        await database.close()

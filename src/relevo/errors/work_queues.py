@@ -191,6 +191,12 @@ class StoreOutdated(WorkError):
     status = 503
 
 
+class BadRevision(WorkError, ValueError):
+    """There is no revision {revision!r} of the tables: pass one of {known}, or leave `--to` out for the newest."""
+
+    code = "BAD_REVISION"
+
+
 class ServiceUnreachable(WorkError):
     """No work queues answer at {url}: {reason}. Start them with `relevo serve`, or correct the address."""
 

@@ -1,0 +1,71 @@
+"""A node that dies without a word holds locks: its transaction ends by itself, and who waits goes on."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.exc import DBAPIError
+
+from relevo.errors import StoreUnavailable
+from relevo.work.message import Published
+from relevo.work.office import Office
+from relevo.work.store import patience
+from relevo.work.store.tables import queues
+from relevo.work.transaction import Transaction
+from tests.work.conftest import OpenOffice
+from tests.work.desk import Desk, new
+
+SERVERS = ("postgres-alone", "mariadb-alone")
+pytestmark = pytest.mark.parametrize("lane", SERVERS, indirect=True)
+
+PROBE = {
+    "postgresql": "SELECT current_setting('idle_in_transaction_session_timeout'), current_setting('lock_timeout')",
+    "mariadb": "SELECT @@SESSION.idle_transaction_timeout, @@SESSION.innodb_lock_wait_timeout",
+}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any connection is made: a dead node is given a second."""
+    monkeypatch.setattr(patience, "IDLE_S", 1)
+
+
+async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(desk: Desk, open_office: OpenOffice) -> None:
+    queue = await desk.queue(max_depth=10)
+    node: Office = await open_office(create_tables=False)
+    async with node.database.engine.connect() as dead:
+        await dead.execute(select(queues).where(queues.c.id == queue.id).with_for_update())
+        async with asyncio.timeout(15):  # less than the patience of who waits: it is not that which ends the wait
+            assert isinstance((await desk.publish(new()))[0], Published)
+        with pytest.raises(DBAPIError):
+            await dead.execute(select(queues))
+        await dead.invalidate()
+
+
+async def test_a_hot_transaction_that_stands_still_is_ended_and_says_so(desk: Desk, office: Office) -> None:
+    queue = await desk.queue(max_depth=10)
+    ended = asyncio.Event()
+    holding = asyncio.Event()
+
+    async def stand_still(transaction: Transaction) -> None:
+        session = transaction.session
+        await session.lock_queues([queue.id])
+        holding.set()
+        await ended.wait()
+        await session.lock_queues([queue.id])
+
+    standing = asyncio.ensure_future(office.transact(stand_still))
+    await holding.wait()
+    async with asyncio.timeout(15):
+        assert isinstance((await desk.publish(new()))[0], Published)
+    ended.set()
+    with pytest.raises(StoreUnavailable):
+        await standing
+
+
+async def test_who_waits_is_more_patient_than_the_idle_limit(office: Office) -> None:
+    async with office.database.connect() as connection:
+        idle, lock = (await connection.execute(text(PROBE[office.database.dialect]))).one()
+    seconds = [int(str(each).rstrip("s")) for each in (idle, lock)]
+    assert seconds == [1, patience.LOCK_S]
+    assert patience.LOCK_S > 10
