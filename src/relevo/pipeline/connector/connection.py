@@ -5,6 +5,7 @@ The engine's own links are made for asyncio; a task reads one stream as fast as 
 
 from __future__ import annotations
 
+import secrets
 import socket
 import ssl
 import time
@@ -23,6 +24,7 @@ Argument = bytes | str | int | float
 pack = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)  # pyright: ignore[reportUnknownMemberType]
 
 _NOT_YET = object()
+_BUFFER = 1 << 20
 _MOVED = ("MOVED", "ASK", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "LOADING", "MASTERDOWN")
 
 
@@ -45,6 +47,11 @@ class Connection:
     def __init__(self, address: Address, node: Node, *, timeout_s: float) -> None:
         self.node = node
         self._reader: Any = hiredis.Reader(replyError=ReplyError, notEnoughData=_NOT_YET)
+        self._buffer = bytearray()
+        """Where answers that are wanted as they came lie, one at a time."""
+        self._fence: bytes | None = None
+        """The end of such an answer; empty when the server's rules for this user allow none."""
+        self._echo = b""
         try:
             self._socket = _dial(address, node, timeout_s)
         except OSError as error:
@@ -90,6 +97,41 @@ class Connection:
     def call(self, *arguments: Argument) -> Reply:
         self.send(pack(arguments))
         return self.read()
+
+    def ask_plain(self, command: bytes) -> None:
+        """Sends a command whose answer `read_plain` gives. Only bytes that nobody can foresee, echoed, tell where that ends."""
+        if self._fence is None:
+            mark = secrets.token_hex(16).encode()
+            allowed = self.call("ECHO", mark) == mark
+            self._fence = b"$%d\r\n%b\r\n" % (len(mark), mark) if allowed else b""
+            self._echo = pack(("ECHO", mark))
+        self.send(command + self._echo if self._fence else command)
+
+    def read_plain(self) -> memoryview | None:
+        """The answer as it came, valid until the next one is read; None when it must be read with `read`."""
+        fence = self._fence
+        if not fence:
+            return None
+        buffer, filled = self._buffer or bytearray(_BUFFER), 0
+        while True:
+            if filled == len(buffer):
+                buffer = buffer + bytes(len(buffer))
+            try:
+                size = self._socket.recv_into(memoryview(buffer)[filled:])
+            except OSError as error:
+                raise ConnectionLost(address=self.node, reason=str(error) or "no reply in time") from error
+            if not size:
+                raise ConnectionLost(address=self.node, reason="the server closed it")
+            filled += size
+            self._buffer = buffer
+            if buffer.endswith(fence, 0, filled):
+                return memoryview(buffer)[: filled - len(fence)]
+            if (
+                buffer.startswith(b"-")
+                and buffer.count(b"\r\n", 0, filled) == 2
+                and buffer.endswith(b"\r\n", 0, filled)
+            ):
+                return memoryview(buffer)[: buffer.index(b"\n") + 1]  # refused, and so was the echo
 
     def pipeline(self, commands: list[tuple[Argument, ...]]) -> list[Reply]:
         self.send(b"".join(map(pack, commands)))

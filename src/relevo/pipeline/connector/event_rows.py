@@ -1,8 +1,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportAttributeAccessIssue=false
 # pyarrow comes without types.
-"""Events as Arrow: pages of entries in, record batches out. The fast way for entries as the wire writes them, a slow way for
-the rest; both give the same rows.
+"""Events as Arrow: entries in, record batches out. For what `event_columns` leaves over, with a fast way for entries of one
+shape and a slow way for the rest; all give the same rows.
 
 Fast means: entries of one shape (the same fields in the same order) are laid end to end and every column is one slice of
 that; Arrow makes text and numbers of the bytes. An entry of any other shape is read field by field, and says so in `bad`
@@ -18,13 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relevo.pipeline.connector.columns import EVENTS
+from relevo.pipeline.connector.event_columns import KNOWN, MOMENT, NEEDED, NUMBERS, TEXTS
 from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.connector.streams import queue_of
 
-TEXTS = ("e", "id", "n", "reason", "prev")
-NUMBERS = tuple(column.name for column in EVENTS if column.type == "bigint")
-_KNOWN = frozenset((*TEXTS, *NUMBERS))
 _MAX_INT = (1 << 63) - 1
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999, beyond which Python has no dates
 
@@ -81,7 +78,7 @@ class EventRows:
             if len(found) != 1:
                 return None
             names.append(found.pop().decode(errors="replace"))
-        if not _KNOWN.issuperset(names) or len(set(names)) != len(names) or not {"e", "id", "ts"}.issubset(names):
+        if not KNOWN.issuperset(names) or len(set(names)) != len(names) or not set(NEEDED).issubset(names):
             return None
         raw = {name: fields[2 * at + 1 :: size] for at, name in enumerate(names)}
         ids = [entry[0] for entry in entries]
@@ -100,6 +97,8 @@ class EventRows:
                 continue
             if name in raw:
                 values = pa.array(raw[name], pa.binary()).cast(pa.string())
+                if name in NUMBERS and not pc.all(pc.ascii_is_decimal(values)).as_py():
+                    return None  # Arrow would take 0x10 for a number
                 columns[name] = values.cast(pa.int64()) if name in NUMBERS else values
             elif name in self._constants:
                 columns[name] = pa.repeat(pa.scalar(self._constants[name], pa.string()), count)
@@ -116,7 +115,7 @@ class EventRows:
         }
 
     def _row(self, entry: Entry) -> dict[str, Any]:
-        row: dict[str, Any] = dict.fromkeys(_KNOWN)
+        row: dict[str, Any] = dict.fromkeys(KNOWN)
         rest: list[tuple[str, str]] = []
         wrong: list[str] = []
         fields: Sequence[bytes] = entry[1] or ()
@@ -138,7 +137,7 @@ class EventRows:
                 if name not in dict(rest):
                     rest.append((name, text))
             seen.add(name)
-        wrong += [f"{name} is missing" for name in ("e", "id", "ts") if name not in seen]
+        wrong += [f"{name} is missing" for name in NEEDED if name not in seen]
         at = EntryId.parse(entry[0])
         row |= self._constants | {"_id": str(at), "_ts": micros(at.ms)}
         row["rest"] = rest or None
@@ -162,9 +161,6 @@ def _moments(texts: Any, ids: list[bytes]) -> Any:
         ms = pc.utf8_slice_codeunits(texts, 0, 13).cast(pa.int64())
         return pc.multiply(ms, 1000).cast(MOMENT)
     return pa.array([micros(EntryId.parse(each).ms) for each in ids], pa.int64()).cast(MOMENT)
-
-
-MOMENT = pa.timestamp("us", tz="UTC")
 
 
 def micros(ms: int) -> int | None:

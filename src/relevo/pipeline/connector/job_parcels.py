@@ -30,7 +30,8 @@ from relevo.wire.ids import IdMint
 from relevo.wire.payload import encode_payload
 from relevo.wire.retry import Backoff, RetryOverride
 
-COLUMNS = ("name", "data", "delay", "job_id", "retry")
+_RARE = ("delay", "job_id", "retry")
+COLUMNS = ("name", "data", *_RARE)
 _MAX_NAME, _MAX_DELAY_S = 256, 30 * 86_400
 
 _read_json = msgspec.json.Decoder().decode
@@ -67,14 +68,31 @@ class JobParcels:
             none: list[Any] = [None] * count
             now_ms = time.time_ns() // 1_000_000
             lists = [columns.get(name, none) for name in COLUMNS]
-            for name, data, delay, job_id, retry in zip(*lists, strict=True):
-                yield self._row(number, now_ms, name or "", data, delay, job_id, retry)
-                number += 1
+            if columns.keys().isdisjoint(_RARE):
+                yield from self._plain(number, now_ms, *lists[:2])
+            else:
+                for place, (name, data, delay, job_id, retry) in enumerate(zip(*lists, strict=True)):
+                    yield self._row(number + place, now_ms, name or "", data, delay, job_id, retry)
+            number += count
+
+    def _plain(self, number: int, now_ms: int, names: list[str | None], rows: list[Any]) -> Iterator[Row]:
+        """As `_row`, for jobs that have nothing but a name and data: half of what each would cost."""
+        known: dict[str | None, tuple[str, bytes]] = {}
+        encode, largest = self._payload, self._sink.max_payload
+        for place, (job_id, given, data) in enumerate(
+            zip(self._mint.row(len(rows), now_ms), names, rows, strict=True), number
+        ):
+            if given not in known:
+                known[given] = (given or "", _checked_name(given or ""))
+            name, encoded = known[given]
+            payload = encode(data, name, place)
+            envelope = encode_bare((job_id, payload, now_ms, 0))
+            if len(envelope) > largest:
+                raise PayloadTooLarge(job=name, size=len(envelope), limit=largest)
+            yield Row(envelope, encoded, None, "", b"", b"%b\0%b" % (encoded, payload))
 
     def _row(self, number: int, now_ms: int, name: str, data: Any, delay: Any, job_id: str | None, retry: Any) -> Row:
-        encoded = name.encode()
-        if len(encoded) > _MAX_NAME:
-            raise NameTooLong(name=name, size=len(encoded))
+        encoded = _checked_name(name)
         payload = self._payload(data, name, number)
         override = None if retry is None else _override(retry)
         chosen = job_id or ""
@@ -98,6 +116,13 @@ class JobParcels:
         return lambda data, name, _row: encode_payload(data, name)
 
 
+def _checked_name(name: str) -> bytes:
+    encoded = name.encode()
+    if len(encoded) > _MAX_NAME:
+        raise NameTooLong(name=name, size=len(encoded))
+    return encoded
+
+
 def _from_json(data: str | None, name: str, row: int) -> bytes:
     if data is None:
         return b"\xc0"
@@ -112,6 +137,8 @@ def _from_json(data: str | None, name: str, row: int) -> bytes:
 
 
 def _values(column: Any) -> list[Any]:
+    if not column.type.num_fields:  # no map can be in there, and Arrow is ten times as fast when it need not look
+        return cast("list[Any]", column.to_pylist())
     return cast("list[Any]", column.to_pylist(maps_as_pydicts="strict"))
 
 

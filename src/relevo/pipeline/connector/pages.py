@@ -10,22 +10,27 @@ import logging
 from collections.abc import Iterator
 
 from relevo.errors import ConnectionLost, DataLost, ServerRefused
-from relevo.pipeline.connector.connection import Connection, Directory, ReplyError, pack
+from relevo.pipeline.connector.connection import Connection, Directory, pack
 from relevo.pipeline.connector.offsets import EntryId
+from relevo.pipeline.connector.page import Page, answered
 from relevo.pipeline.connector.ranges import IdRange
 from relevo.pipeline.connector.streams import encoded
 
 log = logging.getLogger("relevo.spark")
-
-Entry = list[object]
-"""`[id, [field, value, ...]]`, as Redis sends it."""
 
 
 class Pages:
     """The pages of one range; iterate once."""
 
     def __init__(
-        self, directory: Directory, part: IdRange, *, rows: int, append_only: bool, fail_on_data_loss: bool
+        self,
+        directory: Directory,
+        part: IdRange,
+        *,
+        rows: int,
+        append_only: bool,
+        fail_on_data_loss: bool,
+        plain: bool = False,
     ) -> None:
         self._directory = directory
         self._part = part
@@ -33,6 +38,8 @@ class Pages:
         self._rows = rows
         self._append_only = append_only
         self._fail = fail_on_data_loss
+        self._plain = plain
+        """Whether pages are wanted as bytes, or rather as entries at once."""
         self._at = part.start
         """The last entry handed out, or where the range begins."""
         self._overlaps = append_only and part.witness
@@ -41,21 +48,21 @@ class Pages:
         self.gaps = 0
         """How often entries were gone before they were read (with failOnDataLoss=false)."""
 
-    def __iter__(self) -> Iterator[list[Entry]]:
+    def __iter__(self) -> Iterator[Page]:
         self._ask()
         while True:
             page, overlapped = self._read(), self._overlaps
-            more = len(page) == self._rows
-            if page:
-                newest = EntryId.parse(page[-1][0])  # pyright: ignore[reportArgumentType]
+            more = page.rows == self._rows
+            if page.rows:
+                newest = page.newest
                 if overlapped:
-                    page = self._without_witness(page)
+                    self._skip_witness(page)
                 self._at, self._overlaps = newest, self._append_only
             elif overlapped:
                 self._tell_loss(None)
             if more:
                 self._ask()
-            if page:
+            if page.rows > page.skipped:
                 yield page
             if not more:
                 return
@@ -64,39 +71,42 @@ class Pages:
         """Sends the next question; when that fails, reading the answer will send it again."""
         try:
             self._connection = self._connection or self._directory.connection(self._key)
-            self._connection.send(self._question())
+            self._put(self._connection)
         except ConnectionLost:
             self._connection = None
 
-    def _read(self) -> list[Entry]:
+    def _read(self) -> Page:
         """The answer. After a lost connection the question is asked again: reading changes nothing."""
 
-        def attempt() -> list[Entry]:
+        def attempt() -> Page:
             if self._connection is None:
                 self._connection = self._directory.connection(self._key)
-                self._connection.send(self._question())
+                self._put(self._connection)
             try:
-                reply = self._connection.read()
-                self._directory.refuse_moved([reply], self._connection)
+                page = answered(self._connection, plain=self._plain)
+                self._directory.refuse_moved([page.error], self._connection)
             except ConnectionLost:
                 self._connection = None
                 raise
-            if isinstance(reply, ReplyError):
-                raise ServerRefused(command="XRANGE", reason=str(reply))
-            return reply
+            if page.error is not None:
+                raise ServerRefused(command="XRANGE", reason=str(page.error))
+            return page
 
         return self._directory.patiently(attempt)
+
+    def _put(self, connection: Connection) -> None:
+        (connection.ask_plain if self._plain else connection.send)(self._question())
 
     def _question(self) -> bytes:
         start = str(self._at) if self._overlaps else f"({self._at}"
         return pack(("XRANGE", self._key, start, str(self._part.end), "COUNT", self._rows))
 
-    def _without_witness(self, page: list[Entry]) -> list[Entry]:
-        first = EntryId.parse(page[0][0])  # pyright: ignore[reportArgumentType]
+    def _skip_witness(self, page: Page) -> None:
+        first = page.oldest
         if first == self._at:
-            return page[1:]
-        self._tell_loss(first)
-        return page
+            page.skipped = 1
+        else:
+            self._tell_loss(first)
 
     def _tell_loss(self, oldest_read: EntryId | None) -> None:
         """The witness is gone. Streams are trimmed from their oldest end: something older left means nothing was lost."""

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from relevo.pipeline.connector.connection import Directory, Reply
 from relevo.pipeline.connector.offsets import NOTHING, EntryId, last_of
+from relevo.pipeline.connector.page import asked
 
 _PAGE = 1000
 _MARK_ROWS = 100  # a place to cut at
@@ -42,14 +43,14 @@ class Walk:
     def _by_page(self, rows: int) -> bool:
         """Reads up to a page of ids; True when the stream is dense here."""
         count = min(_PAGE, rows - self.rows)
-        page = self._directory.ask(self._key, "XRANGE", self._key, f"({self.at}", str(self._end), "COUNT", count)
-        for first in range(0, len(page), _MARK_ROWS):
-            part = page[first : first + _MARK_ROWS]
-            self._pass(len(part), EntryId.parse(part[-1][0]))
-        if len(page) < count:
+        page = asked(self._directory, self._key, "XRANGE", self._key, f"({self.at}", str(self._end), "COUNT", count)
+        for first in range(0, page.rows, _MARK_ROWS):
+            last = min(first + _MARK_ROWS, page.rows) - 1
+            self._pass(last - first + 1, page.id(last))
+        if page.rows < count:
             self.at = self._end
             return False
-        return len(page) / (self.at.ms - EntryId.parse(page[0][0]).ms + 1) >= _DENSE
+        return page.rows / (self.at.ms - page.oldest.ms + 1) >= _DENSE
 
     def _by_milliseconds(self, rows: int) -> bool:
         """Asks for the last entry of each of the next milliseconds; True when that went well and may go on."""

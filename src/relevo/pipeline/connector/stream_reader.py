@@ -119,12 +119,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _all(self, begun: Offset, behind: list[tuple[StreamState, EntryId]]) -> Offset:
         ids, cuts = dict(begun.ids), dict[str, tuple[EntryId, ...]]()
         for state, end in behind:
-            parts = -(-state.length // self.source.rows_per_partition)
-            cut = sampled_cuts(self._open(), encoded(state.key), begun.of(state.key), end, parts)
             ids[state.key] = end
-            if cut:
+            if cut := self._cut(begun, state, end):
                 cuts[state.key] = cut
         return Offset(ids, cuts)
+
+    def _cut(self, begun: Offset, state: StreamState, end: EntryId) -> tuple[EntryId, ...]:
+        parts = -(-state.length // self.source.rows_per_partition)
+        return sampled_cuts(self._open(), encoded(state.key), begun.of(state.key), end, parts)
 
     def _some(self, begun: Offset, behind: list[tuple[StreamState, EntryId]], rows: int) -> Offset:
         """At most `rows` in all. The streams share them evenly; what one does not need the next ones may have."""
@@ -136,9 +138,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             share = max(1, left // (len(order) - place))
             if left <= 0:
                 break
-            walk = Walk(self._open(), encoded(state.key), begun.of(state.key), end)
-            ids[state.key] = walk.go(share)
-            left -= walk.rows
-            if cut := even_cuts(walk.marks, -(-walk.rows // self.source.rows_per_partition)):
+            if state.length <= share:  # the whole stream has no more: nothing to count
+                ids[state.key], cut = end, self._cut(begun, state, end)
+                left -= state.length
+            else:
+                walk = Walk(self._open(), encoded(state.key), begun.of(state.key), end)
+                ids[state.key] = walk.go(share)
+                left -= walk.rows
+                cut = even_cuts(walk.marks, -(-walk.rows // self.source.rows_per_partition))
+            if cut:
                 cuts[state.key] = cut
         return Offset(ids, cuts)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from relevo.pipeline.connector.connection import Directory
+from relevo.pipeline.connector.event_columns import EventColumns
 from relevo.pipeline.connector.event_rows import EventRows
 from relevo.pipeline.connector.filters import Wanted
 from relevo.pipeline.connector.job_rows import JobRows
@@ -26,6 +27,7 @@ def read_range(source: SourceOptions, part: IdRange, schema: Any, wanted: Wanted
         rows: EventRows | JobRows = EventRows(part.stream, schema, keep)
     else:
         rows = JobRows(part.stream, source.what, schema, raw_payload=source.raw_payload, keep=keep)
+    columns = EventColumns(part.stream, schema) if source.what == "events" and keep is None else None
     directory = Directory(source.connection.address(), timeout_s=source.connection.timeout_s)
     pages = Pages(
         directory,
@@ -33,6 +35,7 @@ def read_range(source: SourceOptions, part: IdRange, schema: Any, wanted: Wanted
         rows=source.page_rows,
         append_only=source.what == "events",
         fail_on_data_loss=source.fail_on_data_loss,
+        plain=columns is not None,
     )
     # Pages hold no cycles, and the collector would walk through all their parts again and again.
     collecting = gc.isenabled()
@@ -40,10 +43,14 @@ def read_range(source: SourceOptions, part: IdRange, schema: Any, wanted: Wanted
     waiting: list[Any] = []
     try:
         for page in pages:
-            waiting += page
-            if len(waiting) >= _BATCH_ROWS:
-                ready, waiting = waiting, []
-                yield from _some(rows.batch(ready))
+            ready = None if columns is None or page.layout is None else columns.batch(page.layout, page.skipped)
+            if ready is None:
+                waiting += page.entries[page.skipped :]
+            if waiting and (ready is not None or len(waiting) >= _BATCH_ROWS):
+                yield from _some(rows.batch(waiting))
+                waiting = []
+            if ready is not None:
+                yield ready
         if waiting:
             yield from _some(rows.batch(waiting))
     finally:
