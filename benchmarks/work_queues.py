@@ -2,7 +2,7 @@
 direct API of procrastinate, pgqueuer and oban on PostgreSQL, in interleaved rounds; then the growth of one queue to a million.
 
 Everything is on, as a user has it: keys, idempotency, outbox, audit, order index, agents. Run it on a quiet machine.
-`python -m benchmarks.work_queues report` writes benchmarks/work_report.md anew from the numbers of the last run.
+`python -m benchmarks.work_queues report` writes benchmarks/work_report.md anew from the figures of the last run.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.work import report
+from benchmarks.work.figures import CEILING, RIVALS, STORES, Figures
 from benchmarks.work.goals import outcomes
-from benchmarks.work.numbers import CEILING, RIVALS, STORES, Numbers
 from benchmarks.work.rivals import PACKAGES, Rival, environment
 from benchmarks.work.rounds import GROWN_TO, growth, one_round
 from benchmarks.work.stores import DurablePostgres, Store
@@ -42,19 +42,19 @@ def main() -> None:
     console = Console()
     if chosen.what == "run":
         began = time.monotonic()
-        numbers = _run(console, chosen)
-        numbers.seconds = time.monotonic() - began
-        numbers.save(chosen.json)
-        console.print(f"all numbers: {chosen.json}")
-    numbers = Numbers.load(chosen.json)
-    _tell(console, numbers)
+        figures = _run(console, chosen)
+        figures.seconds = time.monotonic() - began
+        figures.save(chosen.json)
+        console.print(f"all figures: {chosen.json}")
+    figures = Figures.load(chosen.json)
+    _tell(console, figures)
     if chosen.json == RESULTS:
-        report.write(numbers)
+        report.write(figures)
         console.print(f"the report: {report.PAGE}")
 
 
-def _run(console: Console, chosen: argparse.Namespace) -> Numbers:
-    numbers = Numbers()
+def _run(console: Console, chosen: argparse.Namespace) -> Figures:
+    figures = Figures()
     wanted = () if chosen.no_rivals else chosen.rival or (*RIVALS, CEILING)
     for name in wanted:
         environment(name)  # made before the clock of anybody runs
@@ -62,25 +62,25 @@ def _run(console: Console, chosen: argparse.Namespace) -> Numbers:
     rival_server = DurablePostgres() if wanted else None
     try:
         rivals = [Rival(name, rival_server) for name in wanted] if rival_server is not None else []
-        numbers.facts = _facts(stores)
+        figures.facts = _facts(stores)
         with EmbeddedValkey() as redis:
             for number in range(chosen.rounds):
                 for store in stores:
                     console.print(f"round {number + 1}: relevo on {store.name}")
-                    _try(numbers, store.name, lambda s=store: one_round(numbers, s, redis.url, chosen.scale))
+                    _try(figures, store.name, lambda s=store: one_round(figures, s, redis.url, chosen.scale))
                 for rival in rivals:
                     console.print(f"round {number + 1}: {rival.name}")
-                    _try(numbers, rival.name, lambda r=rival: r.measure(numbers, chosen.scale))
+                    _try(figures, rival.name, lambda r=rival: r.measure(figures, chosen.scale))
             for store in stores if chosen.growth else ():
                 console.print(f"growth: relevo on {store.name}")
                 sizes = (*(size for size in GROWN_TO if size < chosen.growth), chosen.growth)
-                _try(numbers, store.name, lambda s=store, n=sizes: growth(numbers, s, redis.url, n))
+                _try(figures, store.name, lambda s=store, n=sizes: growth(figures, s, redis.url, n))
     finally:
         for store in stores:
             store.close()
         if rival_server is not None:
             rival_server.close()
-    return numbers
+    return figures
 
 
 def _facts(stores: list[Store]) -> dict[str, str]:
@@ -88,32 +88,32 @@ def _facts(stores: list[Store]) -> dict[str, str]:
     return facts | {"rivals": ", ".join(PACKAGES[name][0].replace("==", " ") for name in RIVALS)}
 
 
-def _try(numbers: Numbers, who: str, work: Callable[[], None]) -> None:
-    """One contestant that fails must not take the numbers of the others with it."""
+def _try(figures: Figures, who: str, work: Callable[[], None]) -> None:
+    """One contestant that fails must not take the figures of the others with it."""
     try:
         work()
     except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-        numbers.failures.append(f"{who}: {str(error)[-500:]}")
+        figures.failures.append(f"{who}: {str(error)[-500:]}")
 
 
-def _tell(console: Console, numbers: Numbers) -> None:
-    people = [who for who in (*STORES, *RIVALS, CEILING) if who in numbers.all]
+def _tell(console: Console, figures: Figures) -> None:
+    people = [who for who in (*STORES, *RIVALS, CEILING) if who in figures.all]
     table = Table(title="medians: messages a second, milliseconds, CPU microseconds")
     table.add_column("case")
     for who in people:
         table.add_column(f"relevo, {who}" if who in STORES else who, justify="right")
-    for case in dict.fromkeys(case for who in people for case in numbers.all[who]):
-        table.add_row(case, *(report.shown(numbers.median(who, case)) for who in people))
+    for case in dict.fromkeys(case for who in people for case in figures.all[who]):
+        table.add_row(case, *(report.shown(figures.median(who, case)) for who in people))
     console.print(table)
     told = Table(title="goals, as ratios in this run")
     for column in ("store", "goal", "wanted", "reached", ""):
         told.add_column(column, justify="right" if column in ("wanted", "reached") else "left")
-    for goal in outcomes(numbers, [who for who in people if who in STORES]):
+    for goal in outcomes(figures, [who for who in people if who in STORES]):
         verdict = {True: "[green]met[/]", False: "[yellow]not met[/]", None: ""}[goal.met]
         reached = "-" if goal.reached is None else f"{goal.reached:.2f}"
         told.add_row(goal.store, goal.title, f"{goal.wanted:g}", reached, verdict)
     console.print(told)
-    for failure in numbers.failures:
+    for failure in figures.failures:
         console.print(failure, style="red", markup=False)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from benchmarks.work.figures import CEILING, DRAINED_IN, PUBLISHED_IN, RIVALS, STORES, Figures
 from benchmarks.work.goals import Outcome, outcomes
-from benchmarks.work.numbers import CEILING, DRAINED_IN, PUBLISHED_IN, RIVALS, STORES, Numbers
 
 PAGE = Path(__file__).parents[1] / "work_report.md"
 _REMARKS = Path(__file__).with_name("remarks.toml")
 
 _INTRODUCTION = """# Work queues, and what a user would pick instead
 
-Written by `python -m benchmarks.work_queues report` from the numbers in [results](results/work_queues.json); `make bench-work`
+Written by `python -m benchmarks.work_queues report` from the figures in [results](results/work_queues.json); `make bench-work`
 makes new ones. Ratios within one run count: absolute figures belong to one machine on one day.
 
 Relevo is measured over HTTP as a user runs it: `relevo serve` with keys, idempotency, outbox, audit, tallies, order index and
@@ -34,15 +34,15 @@ processes use for a message, agents included.
 """
 
 
-def write(numbers: Numbers, page: Path = PAGE) -> None:
-    """Writes the report; a part without numbers is left out."""
-    stores = [store for store in STORES if store in numbers.all]
-    parts = [_INTRODUCTION, _run(numbers), _goals(numbers, stores), _rates(numbers, stores), _costs(numbers, stores)]
-    parts += [_growth(numbers, stores)]
-    if numbers.failures:
+def write(figures: Figures, page: Path = PAGE) -> None:
+    """Writes the report; a part without figures is left out."""
+    stores = [store for store in STORES if store in figures.all]
+    parts = [_INTRODUCTION, _run(figures), _goals(figures, stores), _rates(figures, stores), _costs(figures, stores)]
+    parts += [_growth(figures, stores)]
+    if figures.failures:
         # The first line only: the rest of a traceback has paths of the machine in it.
         parts.append(
-            "\n".join(["## Runs that failed", "", *(f"- {each.splitlines()[0]}" for each in numbers.failures), ""])
+            "\n".join(["## Runs that failed", "", *(f"- {each.splitlines()[0]}" for each in figures.failures), ""])
         )
     page.write_text("\n".join(part for part in parts if part))
 
@@ -53,34 +53,34 @@ def shown(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _run(numbers: Numbers) -> str:
+def _run(figures: Figures) -> str:
     rounds = max(
-        (len(values) for case in numbers.all.values() for name, values in case.items() if name == "single"), default=0
+        (len(values) for case in figures.all.values() for name, values in case.items() if name == "single"), default=0
     )
-    lines = [f"| {name} | {value} |" for name, value in numbers.facts.items()]
+    lines = [f"| {name} | {value} |" for name, value in figures.facts.items()]
     widest = max(
         (
-            (numbers.spread(who, case) or 0, who, case)
-            for who in numbers.all
+            (figures.spread(who, case) or 0, who, case)
+            for who in figures.all
             for case in ("single", *PUBLISHED_IN, *DRAINED_IN)
         ),
         default=(0.0, "", ""),
     )
     told = f"The rounds of the most restless case ({widest[1]}, {widest[2]}) lie {widest[0]:.0%} of their median apart."
-    head = f"{rounds} interleaved rounds, medians; {numbers.seconds / 60:.0f} minutes in all, at {numbers.measured_at}. {told}"
+    head = f"{rounds} interleaved rounds, medians; {figures.seconds / 60:.0f} minutes in all, at {figures.measured_at}. {told}"
     return "\n".join(["## The run", "", head, "", "| | |", "|---|---|", *lines, ""])
 
 
-def _goals(numbers: Numbers, stores: list[str]) -> str:
+def _goals(figures: Figures, stores: list[str]) -> str:
     remarks: dict[str, dict[str, str]] = tomllib.loads(_REMARKS.read_text())
     lines = ["## Goals", ""]
     for case, cases in (("single", ("single",)), ("batch", PUBLISHED_IN), ("drain", DRAINED_IN)):
-        rival = numbers.best_rival(cases)
+        rival = figures.best_rival(cases)
         if rival is not None:
             lines.append(f"- best rival, {case}: {rival[0]}, {shown(rival[1])} a second")
     lines += ["", "| store | goal | wanted | reached | |", "|---|---|---|---|---|"]
     unmet: list[str] = []
-    for goal in outcomes(numbers, stores):
+    for goal in outcomes(figures, stores):
         lines.append(f"| {goal.store} | {goal.title} | {_wanted(goal)} | {_reached(goal)} | {_verdict(goal)} |")
         if goal.met is False and (remark := remarks.get(goal.name, {}).get(goal.store)):
             unmet.append(f"- **{goal.store}, {goal.title}**: {' '.join(remark.split())}")
@@ -99,7 +99,7 @@ def _verdict(goal: Outcome) -> str:
     return {True: "met", False: "**not met**", None: ""}[goal.met]
 
 
-def _rates(numbers: Numbers, stores: list[str]) -> str:
+def _rates(figures: Figures, stores: list[str]) -> str:
     cases = ("single", "single_two_processes", *PUBLISHED_IN, *DRAINED_IN)
     titles = (
         "single",
@@ -112,15 +112,15 @@ def _rates(numbers: Numbers, stores: list[str]) -> str:
     )
     lines = ["## Messages a second", "", f"| | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
     for who in (*stores, *RIVALS, CEILING):
-        if who in numbers.all:
-            cells = [shown(numbers.median(who, case)) for case in cases]
-            waits = [shown(numbers.median(who, case)) for case in ("wake_p50_ms", "wake_p99_ms")]
+        if who in figures.all:
+            cells = [shown(figures.median(who, case)) for case in cases]
+            waits = [shown(figures.median(who, case)) for case in ("wake_p50_ms", "wake_p99_ms")]
             name = f"relevo, {who}" if who in stores else who
             lines.append(f"| {name} | {' | '.join(cells)} | {' / '.join(waits) if waits != ['-', '-'] else '-'} |")
     return "\n".join([*lines, ""])
 
 
-def _costs(numbers: Numbers, stores: list[str]) -> str:
+def _costs(figures: Figures, stores: list[str]) -> str:
     cases = ("single", *PUBLISHED_IN, *DRAINED_IN)
     lines = [
         "## CPU of a message, µs: the server / the load",
@@ -130,16 +130,16 @@ def _costs(numbers: Numbers, stores: list[str]) -> str:
     ]
     for who in stores:
         cells = [
-            f"{shown(numbers.median(who, f'{case}_cpu_us'))} / {shown(numbers.median(who, f'{case}_load_cpu_us'))}"
+            f"{shown(figures.median(who, f'{case}_cpu_us'))} / {shown(figures.median(who, f'{case}_load_cpu_us'))}"
             for case in cases
         ]
         lines.append(f"| relevo, {who} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
-def _growth(numbers: Numbers, stores: list[str]) -> str:
+def _growth(figures: Figures, stores: list[str]) -> str:
     sizes = sorted(
-        {int(case.rpartition("_")[2]) for who in stores for case in numbers.all[who] if case.startswith("claims_at_")}
+        {int(case.rpartition("_")[2]) for who in stores for case in figures.all[who] if case.startswith("claims_at_")}
     )
     if not sizes:
         return ""
@@ -148,7 +148,7 @@ def _growth(numbers: Numbers, stores: list[str]) -> str:
     for size in sizes:
         cells: list[str] = []
         for who in stores:
-            rate, first = numbers.median(who, f"claims_at_{size}"), numbers.median(who, f"claims_at_{sizes[0]}")
+            rate, first = figures.median(who, f"claims_at_{size}"), figures.median(who, f"claims_at_{sizes[0]}")
             cells.append("-" if rate is None or first is None else f"{shown(rate)} ({rate / first:.2f})")
         lines.append(f"| {size:,} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])

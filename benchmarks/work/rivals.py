@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.work.numbers import CEILING, Numbers
+from benchmarks.work.figures import CEILING, Figures
 from benchmarks.work.stores import DurablePostgres
 from tests.servers.cache import cache_folder
 
@@ -32,24 +32,24 @@ class Rival:
         self._python = environment(name)
         self._databases = 0
 
-    def measure(self, numbers: Numbers, scale: float) -> None:
+    def measure(self, figures: Figures, scale: float) -> None:
         """One round: singles from 50 tasks, batches from 1 and from 4 (the better counts), a drain."""
 
         def sized(count: int) -> int:
             return max(500, int(count * scale) // 500 * 500)
 
         dsn = self._fresh()
-        numbers.note(self.name, "single", self._ask(dsn, "single", sized(5_000)))
+        figures.note(self.name, "single", self._ask(dsn, "single", sized(5_000)))
         fast = self.name in ("pgqueuer", CEILING)
         for size in (100, 500):
             count = sized(30_000 if fast else 8_000)
             rates = [self._ask(dsn, "batch", count, size, tasks) for tasks in (1, 4)]
-            numbers.note(self.name, f"batch_{size}", max(rates))
+            figures.note(self.name, f"batch_{size}", max(rates))
         for size in (50, 500) if fast else (0,):
             count = sized(20_000) if fast else _SLOW_DRAIN if self.name == "procrastinate" else sized(4_000)
             dsn = self._fresh()
             self._ask(dsn, "batch", count, 500, 1)
-            numbers.note(self.name, f"drain_{size or 50}", self._ask(dsn, "drain", count, size))
+            figures.note(self.name, f"drain_{size or 50}", self._ask(dsn, "drain", count, size))
 
     def _fresh(self) -> str:
         self._databases += 1

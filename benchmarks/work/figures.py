@@ -18,8 +18,8 @@ PUBLISHED_IN = ("batch_100", "batch_500")
 DRAINED_IN = ("drain_50", "drain_500")
 
 
-class Numbers:
-    """The numbers of one run."""
+class Figures:
+    """The figures of one run."""
 
     def __init__(self) -> None:
         self.all: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -55,20 +55,20 @@ class Numbers:
         path.write_text(json.dumps(self._as_dict(), indent=1) + "\n")
 
     @staticmethod
-    def load(path: Path) -> Numbers:
+    def load(path: Path) -> Figures:
         kept = json.loads(path.read_text())
-        numbers = Numbers()
-        for who, cases in kept["numbers"].items():
-            numbers.all[who].update(cases)
-        numbers.failures, numbers.facts = kept["failures"], kept["facts"]
-        numbers.measured_at, numbers.seconds = kept["measured_at"], kept["seconds"]
-        return numbers
+        figures = Figures()
+        for who, cases in kept["figures"].items():
+            figures.all[who].update(cases)
+        figures.failures, figures.facts = kept["failures"], kept["facts"]
+        figures.measured_at, figures.seconds = kept["measured_at"], kept["seconds"]
+        return figures
 
     def _as_dict(self) -> dict[str, Any]:
         return {
             "measured_at": datetime.now(UTC).isoformat(timespec="minutes"),
             "seconds": round(self.seconds),
             "facts": machine.describe() | self.facts,
-            "numbers": self.all,
+            "figures": self.all,
             "failures": self.failures,
         }
