@@ -14,6 +14,7 @@ from relevo.pipeline.connector.batch_reader import BatchReader
 from relevo.pipeline.connector.source import RelevoSource
 from relevo.pipeline.connector.stream_reader import StreamReader
 from relevo.wire.keys import QueueKeys
+from tests.servers.acl import AclUser
 from tests.servers.server import Server
 from tests.servers.tls import TlsRedis
 from tests.spark.connector.filled import add_events, add_jobs, send, spark_schema
@@ -286,6 +287,28 @@ def test_a_server_behind_tls_and_a_password_is_read(tls_redis: TlsRedis, queue_n
 def test_a_master_behind_sentinels_is_read(sentinel: Server, queue_name: str) -> None:
     ids = add_events(sentinel.url, queue_name, 5)
     assert [row["_id"] for row in all_rows(batch_reader(sentinel, queues=queue_name))] == ids
+
+
+@pytest.mark.parametrize("rules", [["+@read", "-echo"], ["+@read", "+echo"]], ids=["without ECHO", "with it"])
+def test_a_user_who_may_only_read_reads(redis86: Server, queue_name: str, rules: list[str]) -> None:
+    ids = add_events(redis86.url, queue_name, 700)
+    with AclUser(redis86, queue_name, rules=("~*", *rules)) as user:
+        reader = RelevoSource({"url": user.url, "queues": queue_name, "pageRows": "300"}).reader(spark_schema("events"))
+        assert isinstance(reader, BatchReader)
+        assert [row["_id"] for row in all_rows(reader)] == ids
+
+
+def test_rights_lost_while_reading_are_told(redis86: Server, queue_name: str) -> None:
+    add_events(redis86.url, queue_name, 700)
+    with AclUser(redis86, queue_name, rules=("~*", "+@read", "+echo")) as user:
+        reader = RelevoSource({"url": user.url, "queues": queue_name, "pageRows": "300"}).reader(spark_schema("events"))
+        assert isinstance(reader, BatchReader)
+        (part,) = reader.partitions()
+        read = reader.read(part)
+        next(read)
+        redis86.call("ACL", "SETUSER", queue_name, "-xrange", "-echo")
+        with pytest.raises(ServerRefused, match="NOPERM"):
+            list(read)
 
 
 def test_no_server_is_told_with_its_address() -> None:
