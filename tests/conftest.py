@@ -1,5 +1,6 @@
 """Fixtures every test may use: shared servers, a queue name of its own, a raw client, and the key leak checker."""
 
+import os
 import signal
 import uuid
 from collections.abc import AsyncGenerator, Generator, Mapping
@@ -25,6 +26,9 @@ D = TypeVar("D", bound=DatabaseServer)
 # How long a draw takes says something about the machine and its other tests, nothing about us.
 settings.register_profile("relevo", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("relevo")
+
+# Programs that tests start write into pipes as they do for users, whatever the shell says that runs the tests.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 _POOL = pytest.StashKey[ServerPool]()
 _DATABASES = pytest.StashKey[dict[str, DatabaseServer]]()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -196,6 +198,7 @@ class Shift:
 
 def run_shift(orders: Orders, *, of_a_crew: bool = False) -> int:
     """Runs one process' work and ends it even when a handler's thread does not."""
+    _show_prints_at_once()
     shift = Shift(orders)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         code = runner.run(shift.work(until_stdin_ends=of_a_crew))
@@ -204,8 +207,16 @@ def run_shift(orders: Orders, *, of_a_crew: bool = False) -> int:
         # Python would wait for them for ever; their jobs were handed back, and what they still do no longer counts.
         log.warning("process %d ends with threads that do not: %s", os.getpid(), ", ".join(busy))
         logging.shutdown()
+        sys.stdout.flush()
         os._exit(code)
     return code
+
+
+def _show_prints_at_once() -> None:
+    """What handlers print into a pipe or a container's log is there line by line, not whenever a buffer is full."""
+    stdout: object = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):
+        stdout.reconfigure(line_buffering=True)
 
 
 def _busy_threads() -> list[str]:
