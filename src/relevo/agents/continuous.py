@@ -6,7 +6,7 @@ import time
 
 from relevo.agents.agent import Agent
 from relevo.agents.runs import Runs
-from relevo.engine.loop import AGAIN, Loop, Signal
+from relevo.engine.loop import Loop, Signal
 from relevo.work.office import Office
 
 LEASE_S = 6.0
@@ -39,6 +39,7 @@ class Continuous(Loop):
     async def tick(self) -> float | None:
         if time.monotonic() > self._leased - LEASE_S + _NOTE_S and not await self._note(None):
             return 1.0
+        began = time.monotonic()
         try:
             batch = await self._agent.work()
         except Exception as error:
@@ -46,7 +47,8 @@ class Continuous(Loop):
             raise
         self._items += batch.items
         self.worked.emit(batch.items)
-        return AGAIN if batch.more else None
+        # As long a pause as the work took: a backlog must not starve those who publish.
+        return min(time.monotonic() - began, self.every) if batch.more else None
 
     async def finish(self) -> None:
         if self._leased:

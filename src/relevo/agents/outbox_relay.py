@@ -64,6 +64,9 @@ class OutboxRelay:
         self._away = False
         self._copied_until = 0
         self._due: list[Due] = []
+        self._looked_at = 64
+        """Rows asked for at once, by what rows have held lately: each may hold one event or two thousand."""
+        self._more = False
 
     async def work(self) -> Batch:
         rows = await self._rows(only_uncopied=False)
@@ -83,7 +86,8 @@ class OutboxRelay:
         fault("relay.sent")
         await transact(self._office, lambda each: self._finish(each, rows, queues))
         self._tell_webhooks()
-        return Batch(sum(len(row.events) for row in rows), more=True)
+        # Little by little would cost a query and a commit each: what is not a whole batch yet waits for the next beat.
+        return Batch(sum(len(row.events) for row in rows), more=self._more)
 
     async def close(self) -> None:
         if self.streams is not None:
@@ -117,7 +121,7 @@ class OutboxRelay:
 
         copied = await transact(self._office, copy)
         self._tell_webhooks()
-        return Batch(copied, more=len(rows) == self._batch)
+        return Batch(copied, more=self._more)
 
     async def _finish(self, transaction: ColdTransaction, rows: Sequence[Row], queues: dict[int, QueueRecord]) -> None:
         ids = [row.id for row in rows]
@@ -155,7 +159,8 @@ class OutboxRelay:
             self._office.webhook_deliveries.due.emit(due)
 
     async def _rows(self, *, only_uncopied: bool) -> list[Row]:
-        query = select(outbox.c.id, outbox.c.copied, outbox.c.events).order_by(outbox.c.id).limit(self._batch)
+        limit = min(self._batch, self._looked_at)
+        query = select(outbox.c.id, outbox.c.copied, outbox.c.events).order_by(outbox.c.id).limit(limit)
         if only_uncopied:
             # Not from the beginning, where all is copied in a long outage. Rows that are committed late are copied with the
             # streams in the end.
@@ -169,6 +174,9 @@ class OutboxRelay:
             events += len(rows[-1].events)
             if events >= _MOST_EVENTS:
                 break
+        self._more = len(rows) == limit or events >= _MOST_EVENTS
+        if rows:
+            self._looked_at = max(2, 2 * _MOST_EVENTS * len(rows) // max(events, 1))
         return rows
 
     async def _queues(self, rows: Sequence[Row]) -> dict[int, QueueRecord]:

@@ -179,20 +179,34 @@ class Order:
             link.open_soon()
             self._doubted.update(queue_id for queue_id, _ in queues)
             return
-        data = b"".join(
-            link.script_call(ADD, (self.keys(queue_id).order, self.keys(queue_id).building), members)
-            for queue_id, members in queues
-        )
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                replies = await link.send(data, len(queues))
-            refused = [queue_id for (queue_id, _), reply in zip(queues, replies, strict=True) if _is_error(reply)]
+                if not self._by_index:
+                    queues = await self._indexed(link, queues)
+                refused = await self._send(link, queues) if queues else []
         except (RelevoError, TimeoutError) as error:
             self._away(server, error)
             refused = [queue_id for queue_id, _ in queues]
         if refused:
             self._doubted.update(refused)
             self._builder.wake()
+
+    async def _send(self, link: Link, queues: list[tuple[int, list[Argument]]]) -> list[int]:
+        """Adds them; the queues whose adds were refused."""
+        data = b"".join(
+            link.script_call(ADD, (self.keys(queue_id).order, self.keys(queue_id).building), members)
+            for queue_id, members in queues
+        )
+        replies = await link.send(data, len(queues))
+        return [queue_id for (queue_id, _), reply in zip(queues, replies, strict=True) if _is_error(reply)]
+
+    async def _indexed(self, link: Link, queues: list[tuple[int, list[Argument]]]) -> list[tuple[int, list[Argument]]]:
+        """Those queues that somebody keeps an index of, or builds one. Whoever begins to build after this look finds our rows,
+        which are committed; so a node that claims by SQL itself spares everybody the members that nobody would keep."""
+        keys = [self.keys(queue_id) for queue_id, _ in queues]
+        asked = b"".join(command("EXISTS", each.order, each.building) for each in keys)
+        replies = await link.send(asked, len(queues))
+        return [each for each, reply in zip(queues, replies, strict=True) if reply != 0]
 
     # --- claim -----------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.internal_messages import post
 from relevo.work.message import NewMessage
 from relevo.work.queues import CACHED_MS, DEAD_LETTER, QueueRecord, require_scope
+from relevo.work.remembered import Remembered
 from relevo.work.routing.breaker import Breaker, BreakerState
 from relevo.work.routing.rule import Drop, Escalate, Rule, Trigger, decode_rule, encode_rule
 from relevo.work.store.people import rules
@@ -67,23 +68,22 @@ class Rules:
 
     def __init__(self, office: Office) -> None:
         self._office = office
-        self._known: dict[int, tuple[int, RuleSet]] = {}
+        self._known = Remembered(self._look, now_ms=office.now_ms, kept_ms=CACHED_MS)
         self._matched: Counter[str] = Counter()
         self._counted_at = 0
-        office.queues.changed.listen(lambda _: self._known.clear())
+        office.queues.changed.listen(lambda _: self._known.forget_all())
 
     # --- for the router --------------------------------------------------------------------------------------------------
 
     def known(self, scope_id: int) -> RuleSet | None:
         """The rules as they were less than a second ago, if somebody asked then."""
-        known = self._known.get(scope_id)
-        return known[1] if known is not None and self._office.now_ms() < known[0] else None
+        return self._known.peek(scope_id, None)
 
     async def of(self, scope_id: int) -> RuleSet:
         """The rules as they are, or were less than a second ago."""
-        known = self.known(scope_id)
-        if known is not None:
-            return known
+        return await self._known.of(scope_id)
+
+    async def _look(self, scope_id: int) -> RuleSet:
         mine = select(rules).where(rules.c.scope_id == scope_id, rules.c.enabled == 1)
         async with self._office.database.connect() as connection:
             rows = (await connection.execute(mine.order_by(rules.c.position, rules.c.name))).mappings().all()
@@ -93,7 +93,6 @@ class Rules:
             for row in rows:
                 by_trigger.setdefault(row["trigger_on"], []).append(_stored(row, now))
             found = RuleSet(by_trigger, await self._office.trusts.trusted_by(scope_id))
-        self._known[scope_id] = (self._office.now_ms() + CACHED_MS, found)
         return found
 
     def matched(self, rule_id: str) -> None:
@@ -146,7 +145,7 @@ class Rules:
                 "the rule %s is set aside for a while: %s", stored.rule.name, failure,
                 extra={"event": "rule_set_aside", "rule": stored.rule.name, "message_id": example},
             )  # fmt: skip
-        self._known.pop(stored.scope_id, None)
+        self._known.forget(stored.scope_id)
 
     async def find(self, scope_id: int, kind: str, body: dict[str, Any]) -> None:
         """Puts a finding of the router into a scope's `_integrity`."""

@@ -12,6 +12,7 @@ from relevo.errors import NotFound, SchemaIncompatible, SchemaInUse
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.queues import CACHED_MS, require_scope
+from relevo.work.remembered import Remembered
 from relevo.work.schemas.checker import Checker
 from relevo.work.store.people import queue_schemas, schemas
 from relevo.work.store.tables import messages, queues
@@ -51,13 +52,19 @@ class Compatibility(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of some that do not fit, with the first fault of each."""
 
 
+Bound = tuple[str, int, Checker]
+"""The schema of a queue: its name, its version, and the compiled form."""
+
+_UNKNOWN = object()
+
+
 class Schemas:
     """The schemas of an office."""
 
     def __init__(self, office: Office) -> None:
         self._office = office
-        self._bound: dict[int, tuple[int, tuple[str, int, Checker] | None]] = {}
-        office.queues.changed.listen(lambda _: self._bound.clear())
+        self._bound = Remembered(self._look, now_ms=office.now_ms, kept_ms=CACHED_MS)
+        office.queues.changed.listen(lambda _: self._bound.forget_all())
 
     # --- schemas ---------------------------------------------------------------------------------------------------------
 
@@ -189,15 +196,13 @@ class Schemas:
 
     def is_free(self, queue_id: int) -> bool:
         """Whether it is known, from less than a second ago, that this queue asks for no schema."""
-        known = self._bound.get(queue_id)
-        return known is not None and known[1] is None and self._office.now_ms() < known[0]
+        return self._bound.peek(queue_id, _UNKNOWN) is None
 
-    async def checker_of(self, queue_id: int) -> tuple[str, int, Checker] | None:
-        """What bodies of this queue must fit, as of less than a second ago: name, version and the compiled schema."""
-        known = self._bound.get(queue_id)
-        now = self._office.now_ms()
-        if known is not None and now < known[0]:
-            return known[1]
+    async def checker_of(self, queue_id: int) -> Bound | None:
+        """What bodies of this queue must fit, as of less than a second ago."""
+        return await self._bound.of(queue_id)
+
+    async def _look(self, queue_id: int) -> Bound | None:
         b, s = queue_schemas.c, schemas.c
         query = (
             select(b.schema_name, b.schema_version, s.definition)
@@ -210,9 +215,7 @@ class Schemas:
         )
         async with self._office.database.connect() as connection:
             row = (await connection.execute(query)).one_or_none()
-        found = None if row is None else (str(row[0]), int(row[1]), Checker(row[2]))
-        self._bound[queue_id] = (now + CACHED_MS, found)
-        return found
+        return None if row is None else (str(row[0]), int(row[1]), Checker(row[2]))
 
 
 async def _found(connection: AsyncConnection, scope_id: int, name: str, version: int | None) -> Any:

@@ -175,7 +175,7 @@ class PostgresDriver:
         try:
             self._pool = await cast("Any", asyncpg).create_pool(
                 self._url, min_size=1, max_size=16, statement_cache_size=200, max_cacheable_statement_size=0,
-                server_settings=patience.for_postgres(),
+                max_queries=1_000_000, reset=_as_it_is, server_settings=patience.for_postgres(),
             )  # fmt: skip
         except (*_GONE, asyncpg.PostgresError, TimeoutError) as error:
             raise StoreUnavailable(reason=_said(error)) from error
@@ -201,6 +201,10 @@ class PostgresDriver:
             raise StoreUnavailable(reason="it was closed")
         async with self._pool.acquire(timeout=30) as connection, connection.transaction():
             return await work(PostgresSession(connection))
+
+
+async def _as_it_is(_: Any) -> None:
+    """A transaction leaves nothing behind that would have to be reset: no listeners, cursors, settings or advisory locks."""
 
 
 def _said(error: BaseException) -> str:

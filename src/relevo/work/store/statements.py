@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from operator import itemgetter
 
 from sqlalchemy import Table
 
-from relevo.work.store.port import Dialect
+from relevo.work.store.port import Dialect, Row
 
 
 @cache
@@ -24,6 +25,20 @@ def statement(dialect: Dialect, name: str) -> str:
 
 def column_names(table: Table, columns: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(columns) if columns is not None else tuple(column.name for column in table.columns)
+
+
+def filled(columns: tuple[str, ...], rows: Sequence[Row]) -> tuple[tuple[str, ...], Sequence[Row]]:
+    """Columns and rows without those columns that have no value in any row. Most messages say little.
+
+    >>> filled(("id", "deadline", "body"), [(1, None, "a"), (2, None, None)])
+    (('id', 'body'), [(1, 'a'), (2, None)])
+    """
+    first = rows[0]
+    kept = [at for at in range(len(columns)) if first[at] is not None or any(row[at] is not None for row in rows)]
+    if len(kept) == len(columns) or len(kept) < 2:  # of one column itemgetter makes no tuple
+        return columns, rows
+    pick = itemgetter(*kept)
+    return pick(columns), list(map(pick, rows))
 
 
 @cache
