@@ -107,6 +107,7 @@ async def test_a_grant_is_known_at_the_next_use_and_taken_back_as_fast(desk: Des
     assert [entry.action for entry in audit.items] == ["grant.revoke", "grant.create"]
 
 
+@pytest.mark.parametrize("store", STORES)
 async def test_nobody_grants_what_they_have_not(desk: Desk) -> None:
     key_id, _ = await made(desk, "view")
     manager = Caller(
@@ -123,6 +124,7 @@ async def test_nobody_grants_what_they_have_not(desk: Desk) -> None:
     await desk.office.access.grant(of_one_queue, SCOPE, key_id, ["view"], queue="jobs")
 
 
+@pytest.mark.parametrize("store", STORES)
 async def test_a_key_of_another_tenant_is_not_found(desk: Desk) -> None:
     other = await desk.office.tenants.create("other")
     foreign = await desk.office.keys.create(desk.office.tenants.caller(other), "k")
@@ -134,6 +136,7 @@ async def test_a_key_of_another_tenant_is_not_found(desk: Desk) -> None:
         await desk.office.keys.rotate(desk.caller, foreign.key.id)
 
 
+@pytest.mark.parametrize("store", STORES)
 async def test_a_deleted_queue_takes_its_grants_with_it_and_a_deleted_scope_all_of_its_own(desk: Desk) -> None:
     key_id, _ = await made(desk, "view")
     await desk.office.access.grant(desk.caller, SCOPE, key_id, ["publish"], queue="jobs")
@@ -159,6 +162,7 @@ async def test_after_a_rotation_both_secrets_work_until_the_grace_is_over(desk: 
     assert (await desk.office.keys.recognise(new, "r")).actor == f"key:{key_id}"
 
 
+@pytest.mark.parametrize("store", STORES)
 async def test_a_second_rotation_ends_the_oldest_secret_at_once(desk: Desk) -> None:
     key_id, oldest = await made(desk, "view")
     await desk.office.keys.rotate(desk.caller, key_id)
@@ -167,6 +171,7 @@ async def test_a_second_rotation_ends_the_oldest_secret_at_once(desk: Desk) -> N
         await desk.office.keys.recognise(oldest, "r")
 
 
+@pytest.mark.parametrize("store", STORES)
 async def test_a_rotation_is_no_way_to_rights_that_one_has_not(desk: Desk) -> None:
     key_id, _ = await made(desk, "view", "publish", "manage")
     manager = Caller(tenant_id=desk.caller.tenant_id, actor="key:m", permissions=frozenset({"manage"}), request_id="r")
@@ -174,6 +179,7 @@ async def test_a_rotation_is_no_way_to_rights_that_one_has_not(desk: Desk) -> No
         await desk.office.keys.rotate(manager, key_id)
 
 
+@pytest.mark.parametrize("store", STORES)
 async def test_secrets_of_a_rotation_are_not_in_the_audit(desk: Desk) -> None:
     key_id, old = await made(desk, "view")
     turned = await desk.office.keys.rotate(desk.caller, key_id)
@@ -182,6 +188,7 @@ async def test_secrets_of_a_rotation_are_not_in_the_audit(desk: Desk) -> None:
     assert old.decode() not in entries
 
 
+@pytest.mark.parametrize("store", STORES)
 async def test_limits_are_set_read_and_checked(desk: Desk) -> None:
     key_id, _ = await made(desk, "view")
     assert await desk.office.access.limits(desk.caller, key_id) == KeyLimits()

@@ -15,6 +15,8 @@ from relevo.work.message import ClaimedMessage
 from relevo.work.store.people import chunks
 from tests.agents.conftest import SCOPE, STORES, Desk
 
+pytestmark = pytest.mark.parametrize("store", STORES)
+
 
 async def one(desk: Desk) -> ClaimedMessage:
     await desk.publish()
@@ -40,7 +42,6 @@ def numbers(found: Chunks) -> list[int]:
     return [each.number for each in found.chunks]
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_texts_become_one_text_when_the_message_is_completed(desk: Desk) -> None:
     claimed = await one(desk)
     for text in ("Once ", "upon ", "a tïme"):
@@ -50,7 +51,6 @@ async def test_texts_become_one_text_when_the_message_is_completed(desk: Desk) -
     assert await result(desk, claimed.id) == "Once upon a tïme."
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_parts_of_other_kinds_become_a_list(desk: Desk) -> None:
     claimed = await one(desk)
     await part(desk, claimed, {"n": 1})
@@ -59,7 +59,6 @@ async def test_parts_of_other_kinds_become_a_list(desk: Desk) -> None:
     assert await result(desk, claimed.id) == [{"n": 1}, "two"]
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_a_result_of_its_own_goes_before_the_parts(desk: Desk) -> None:
     claimed = await one(desk)
     await part(desk, claimed, "draft", final=True)
@@ -74,7 +73,6 @@ async def test_without_a_final_part_there_is_no_whole(desk: Desk) -> None:
     assert await result(desk, claimed.id) is None
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_who_claims_anew_begins_anew_and_never_gets_the_others_whole(desk: Desk) -> None:
     first = await one(desk)
     await part(desk, first, "of the first", final=True)
@@ -88,7 +86,6 @@ async def test_who_claims_anew_begins_anew_and_never_gets_the_others_whole(desk:
     assert before.complete
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_a_reader_is_told_that_the_parts_it_has_are_void(desk: Desk) -> None:
     first = await one(desk)
     await part(desk, first, "a")
@@ -120,7 +117,6 @@ async def test_a_gap_is_refused_and_nothing_follows_the_final_part(desk: Desk) -
         await part(desk, claimed, "b")
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_many_who_append_at_once_leave_no_gap(desk: Desk) -> None:
     claimed = await one(desk)
     made = await asyncio.gather(*(part(desk, claimed, n) for n in range(8)))

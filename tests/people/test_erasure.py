@@ -1,6 +1,5 @@
 """Nothing of what a subject's messages said can be found again; that they were there, and that they were erased, can."""
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,6 +8,7 @@ from sqlalchemy import select
 
 from relevo.agents.erasure_runner import ErasureRunner
 from relevo.agents.message_archiver import MessageArchiver
+from relevo.agents.replay_runner import ReplayRunner
 from relevo.agents.webhook_courier import WebhookCourier
 from relevo.errors import IdempotencyConflict, NotFound, WrongState
 from relevo.work import erasure
@@ -18,14 +18,17 @@ from relevo.work.depths import Depth, depths_of
 from relevo.work.erasure import Erasure, digest_of
 from relevo.work.faults import arm
 from relevo.work.message import NewMessage, Published, Refusal
+from relevo.work.replays import ReplayFilter
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.reviews import Reviews
 from relevo.work.review.spec import ReviewSpec, Section
-from relevo.work.store.people import chunks, erased, erasures, reviews, webhook_deliveries
-from relevo.work.store.tables import archive, deliveries, idempotency, labels, messages
+from relevo.work.store.people import erased
+from relevo.work.store.tables import metadata
 from tests.agents.conftest import SCOPE, STORES, Desk
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
+
+pytestmark = pytest.mark.parametrize("store", STORES)
 
 WORD = "Zyxomma-petiolatum"
 """What must not be found again; nothing else here says it."""
@@ -47,17 +50,7 @@ async def said(desk: Desk) -> str:
     """Everything that the tables say."""
     text = ""
     async with desk.office.database.connect() as connection:
-        for table in (
-            messages,
-            archive,
-            deliveries,
-            labels,
-            idempotency,
-            chunks,
-            reviews,
-            webhook_deliveries,
-            erasures,
-        ):
+        for table in metadata.sorted_tables:
             text += str((await connection.execute(select(table))).all())
     return text
 
@@ -68,7 +61,6 @@ async def fail(desk: Desk, message_id: str, **how: Any) -> None:
     await desk.settle("fail", claimed, reason=f"cannot read {WORD}", **how)
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_bodies_results_reasons_and_the_label_go_from_every_table(desk: Desk, receiver: Receiver) -> None:
     await desk.office.webhooks.create(desk.caller, SCOPE, receiver.url())
     archived = await publish(desk)
@@ -99,7 +91,6 @@ async def test_bodies_results_reasons_and_the_label_go_from_every_table(desk: De
         assert (await desk.history(message_id))[-1] == "erased"
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_what_was_still_to_be_done_is_cancelled_and_counted_so(desk: Desk) -> None:
     dead = await publish(desk)
     await fail(desk, dead, dead=True)
@@ -128,7 +119,6 @@ async def test_other_subjects_and_other_scopes_are_left_alone(desk: Desk) -> Non
     assert WORD in (await desk.row(other))["body"]
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_reviews_of_the_message_say_nothing_any_more(desk: Desk) -> None:
     message_id = await publish(desk)
     spec = ReviewSpec(title=f"About {WORD}", context=[Section("body", WORD)])
@@ -143,6 +133,56 @@ async def test_reviews_of_the_message_say_nothing_any_more(desk: Desk) -> None:
     assert WORD not in await said(desk)
     review = await desk_reviews.get(desk.caller, SCOPE, review_id)
     assert (review.state, review.reason, review.title) == ("withdrawn", "erased", "Erased")
+
+
+async def test_what_people_said_and_corrected_goes_too(desk: Desk) -> None:
+    message_id = await publish(desk)
+    await fail(desk, message_id, dead=True)
+    people: Reviews = desk.office.reviews
+    review = await people.open_for_dead_letter(desk.caller, SCOPE, message_id)
+    await people.comment(desk.caller, SCOPE, review.id, "eve", f"this is about {WORD}")
+    body = {"says": f"{WORD}, corrected"}
+    await people.decide(desk.caller, SCOPE, review.id, "eve", {"decision": "approve"}, corrected_body=body)
+    assert WORD in await said(desk)
+    await erase(desk)
+    assert WORD not in await said(desk)
+
+
+async def test_reasons_that_wait_to_be_relayed_are_not_told(desk: Desk) -> None:
+    await fail(desk, await publish(desk))
+    assert WORD in await said(desk)
+    await erase(desk)
+    assert WORD not in await said(desk)
+
+
+async def test_what_a_replay_looked_for_goes_too(desk: Desk) -> None:
+    await fail(desk, await publish(desk), dead=True)
+    wanted = ReplayFilter(text=WORD, reason=WORD, labels={"subject": "ada", "kind": "letter"})
+    await desk.office.replays.start(desk.caller, SCOPE, wanted)
+    while (await ReplayRunner(desk.office).work()).more:
+        pass
+    await erase(desk)
+    everything = await said(desk)
+    assert WORD not in everything
+    assert '"ada"' not in everything
+    assert '"kind":"letter"' in everything
+
+
+async def test_a_subject_that_nobody_wrote_of_costs_next_to_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the file anew, not a look into Redis: anyone may ask for any name."""
+    await publish(desk)
+
+    def too_much(*_: Any) -> None:
+        raise AssertionError("there was nothing to erase")
+
+    monkeypatch.setattr(erasure, "_write_anew", too_much)
+    monkeypatch.setattr(erasure, "forget_in_streams", too_much)
+    done = await erase(desk, "nobody")
+    assert (done.state, done.messages) == ("done", 0)
+    assert done.finished_at is not None
+    assert await desk.office.erasures.running() == []
 
 
 async def test_copies_in_the_events_queue_go_too(desk: Desk) -> None:
@@ -187,7 +227,6 @@ async def test_the_audit_knows_that_it_happened_and_not_to_whom(desk: Desk) -> N
     assert digest_of("ada") in everything
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_the_messages_are_listed_for_the_lake(desk: Desk) -> None:
     ids = sorted([await publish(desk) for _ in range(3)])
     done = await erase(desk)
@@ -196,7 +235,6 @@ async def test_the_messages_are_listed_for_the_lake(desk: Desk) -> None:
     assert [(row.erasure_id, row.message_id) for row in listed] == [(done.id, each) for each in ids]
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_a_large_erasure_goes_on_after_a_crash_where_it_was(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasure, "BATCH", 4)
     for _ in range(10):
@@ -221,32 +259,6 @@ async def test_a_large_erasure_goes_on_after_a_crash_where_it_was(desk: Desk, mo
         pass
     assert WORD not in await said(desk)
     assert (await desk.office.erasures.get(desk.caller, SCOPE, begun.id)).state == "done"
-
-
-@pytest.mark.parametrize("size", [40, 3_000, 200_000])
-async def test_no_byte_of_a_body_is_left_in_the_files_of_sqlite(desk: Desk, tmp_path: Path, size: int) -> None:
-    for n in range(60):
-        filler = f"{n:04d}" * (size // 4)
-        tags = {"subject": "ada" if n % 3 else "bob"}
-        word = WORD if n % 3 else "harmless"
-        new = NewMessage(body=msgspec.Raw(msgspec.json.encode({"says": word + filler})), labels=tags)
-        await desk.office.messages.publish(desk.caller, SCOPE, "jobs", [new])
-    claimed = [each for each in await desk.claim(45) if WORD.encode() in bytes(each.body)]
-    await desk.settle("complete", claimed[:15], result=msgspec.Raw(msgspec.json.encode(WORD * 3)))
-    await desk.settle("fail", claimed[15:], reason=WORD, dead=True)
-    await relay(desk)
-    desk.clock.turn(minutes=61)
-    await MessageArchiver(desk.office).work()
-    assert found(tmp_path) > 0
-    await erase(desk)
-    assert found(tmp_path) == 0
-    left = await desk.claim(60)
-    assert {b"harmless" in bytes(each.body) for each in left} == {True}
-
-
-def found(folder: Path) -> int:
-    """How often the word is in any file of the database, its log included."""
-    return sum(file.read_bytes().count(WORD.encode()) for file in folder.iterdir() if file.is_file())
 
 
 async def test_who_sees_only_some_queues_cannot_erase(desk: Desk) -> None:

@@ -22,6 +22,8 @@ from tests.agents.conftest import SCOPE, STORES, Desk
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
 
+pytestmark = pytest.mark.parametrize("store", STORES)
+
 
 async def hooked(desk: Desk, url: str, *events: Any) -> NewSecret:
     return await desk.office.webhooks.create(desk.caller, SCOPE, url, events)
@@ -37,7 +39,6 @@ async def log_of(desk: Desk, webhook_id: str, **wanted: Any) -> list[Delivery]:
     return (await desk.office.webhook_deliveries.list(desk.caller, SCOPE, webhook_id, **wanted)).items
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_an_event_arrives_signed_with_the_secret_that_was_shown(desk: Desk, receiver: Receiver) -> None:
     made = await hooked(desk, receiver.url())
     (message_id,) = await desk.publish(correlation_id="order-17")
@@ -56,7 +57,6 @@ async def test_an_event_arrives_signed_with_the_secret_that_was_shown(desk: Desk
     )
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_a_relay_that_comes_twice_makes_no_second_delivery(desk: Desk, receiver: Receiver) -> None:
     made = await hooked(desk, receiver.url())
     queue = await desk.office.queues.lookup(desk.caller, SCOPE, "jobs")
@@ -69,7 +69,6 @@ async def test_a_relay_that_comes_twice_makes_no_second_delivery(desk: Desk, rec
     assert len(await log_of(desk, made.webhook.id)) == 2
 
 
-@pytest.mark.parametrize("store", STORES)
 async def test_two_who_send_the_same_delivery_send_it_once(desk: Desk, receiver: Receiver) -> None:
     await hooked(desk, receiver.url())
     await desk.publish()

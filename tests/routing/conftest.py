@@ -1,4 +1,4 @@
-"""A desk with rules: on SQLite, or on each of the three databases for what depends on transactions."""
+"""A desk with rules, on each of the three databases."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -20,6 +20,8 @@ from relevo.work.search import Message, MessageFilter
 from relevo.work.store.tables import labels
 from tests.agents.conftest import SCOPE, STORES, Clock, a_desk, emptied
 from tests.agents.conftest import Desk as PlainDesk
+from tests.servers.leaks import KeyLeaks
+from tests.servers.server import Server
 
 STREAMS = ("*",)
 
@@ -89,17 +91,6 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-async def desk(tmp_path: Path, clock: Clock) -> AsyncGenerator[Desk]:
-    """On SQLite, without Redis, with the queue `jobs`."""
-    url = f"sqlite:///{tmp_path}/work.db"
-    await emptied(url)
-    async with await Office.open(OfficeSettings(database_url=url, stream_queues=STREAMS), now_ms=clock) as office:
-        made = await a_routing_desk(office, clock)
-        await made.queue()
-        yield made
-
-
 @pytest.fixture(params=STORES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Each database in turn."""
@@ -112,11 +103,23 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def any_desk(database_url: str, clock: Clock) -> AsyncGenerator[Desk]:
+async def desk(database_url: str, clock: Clock) -> AsyncGenerator[Desk]:
     """On each database in turn, without Redis, with the queue `jobs`."""
     await emptied(database_url)
     settings = OfficeSettings(database_url=database_url, stream_queues=STREAMS)
     async with await Office.open(settings, now_ms=clock) as office:
         made = await a_routing_desk(office, clock)
         await made.queue()
+        yield made
+
+
+@pytest.fixture
+async def bridge_desk(database_url: str, clock: Clock, valkey: Server, key_leaks: KeyLeaks) -> AsyncGenerator[Desk]:
+    """On each database in turn, beside a Redis, with the queue `jobs`."""
+    key_leaks.allow("rw:*")
+    await emptied(database_url)
+    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url, stream_queues=("q-*",))
+    async with await Office.open(settings, now_ms=clock) as office:
+        made = await a_routing_desk(office, clock)
+        await made.queue(backoff_initial_ms=0, backoff_jitter_ms=0, max_retries=2)
         yield made

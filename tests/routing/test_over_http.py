@@ -104,6 +104,22 @@ async def test_bodies_must_fit_the_schema_of_their_queue(room: Room) -> None:
     assert await room.do("GET", f"{QUEUE}/schema") is None
 
 
+async def test_a_correction_must_fit_the_schema_too(room: Room) -> None:
+    message_id = await room.publish(body={"amount": "three"})
+    (claimed,) = await room.claim()
+    await room.do("POST", f"{SCOPE}/messages/{message_id}/fail", {"claim_token": claimed["claim_token"], "dead": True})
+    definition = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+    await room.do("POST", f"{SCOPE}/schemas", {"name": "invoice", "definition": definition})
+    await room.do("PUT", f"{QUEUE}/schema", {"name": "invoice"})
+    review = await room.do("POST", f"{SCOPE}/dead-letters/{message_id}/review")
+    place, approve = f"{SCOPE}/reviews/{review['id']}", {"answer": {"decision": "approve"}}
+    wrong = approve | {"corrected_body": {"amount": "four"}}
+    assert await room.problem("POST", f"{place}/decide", wrong) == (422, "SCHEMA_INVALID")
+    assert (await room.do("GET", place))["state"] == "waiting"
+    await room.do("POST", f"{place}/decide", approve | {"corrected_body": {"amount": 4}})
+    assert await room.state(message_id) == "pending"
+
+
 async def test_trust_is_given_and_taken(room: Room) -> None:
     await room.do("POST", "/v1/scopes", {"slug": "vault"})
     await room.do("PUT", "/v1/scopes/vault/trusts/billing")

@@ -8,8 +8,7 @@ from relevo.work.routing.rule import Drop, Escalate, Route, ToArchive, Transform
 from tests.routing.conftest import Desk
 
 
-async def test_a_moved_message_goes_straight_to_its_target(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_moved_message_goes_straight_to_its_target(desk: Desk) -> None:
     await desk.queue("urgent")
     await desk.rule(Route(queue="urgent"), when="body.late")
     moved, stayed = await desk.id_of({"late": True}), await desk.id_of({"late": False})
@@ -21,8 +20,7 @@ async def test_a_moved_message_goes_straight_to_its_target(any_desk: Desk) -> No
     assert await desk.history(moved) == ["published", "routed", "claimed"]
 
 
-async def test_a_copy_has_its_parent_and_the_correlation(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_copy_has_its_parent_and_the_correlation(desk: Desk) -> None:
     await desk.queue("log")
     await desk.rule(Route(queue="log", copy=True))
     message_id = await desk.id_of({"n": 1}, correlation_id="order-7", labels={"subject": "42"})
@@ -34,8 +32,7 @@ async def test_a_copy_has_its_parent_and_the_correlation(any_desk: Desk) -> None
     assert ((await desk.depth()).claimed, (await desk.depth("log")).pending) == (1, 1)
 
 
-async def test_a_transform_sets_fields_labels_and_body(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_transform_sets_fields_labels_and_body(desk: Desk) -> None:
     await desk.rule(
         Transform(
             set={"priority_score": "body.n * 10", "message_type": "'big.' + message.type", "ttl_seconds": "60"},
@@ -62,8 +59,7 @@ async def test_an_escalation_raises_the_tier_and_sets_a_deadline(desk: Desk) -> 
     assert (await desk.row(raised))["deadline_at"] == pytest.approx(desk.clock() + 3_600_000, abs=20_000)
 
 
-async def test_an_escalation_to_a_person_keeps_it_from_workers(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_an_escalation_to_a_person_keeps_it_from_workers(desk: Desk) -> None:
     await desk.rule(Escalate(review={"title": "Refund {{body.amount}}?"}), when="body.amount > 100")
     outcome = await desk.put({"amount": 250})
     assert isinstance(outcome, Published)
@@ -74,8 +70,7 @@ async def test_an_escalation_to_a_person_keeps_it_from_workers(any_desk: Desk) -
     assert (await desk.depth()).in_review == 1
 
 
-async def test_a_dropped_message_is_there_and_nobody_works_on_it(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_dropped_message_is_there_and_nobody_works_on_it(desk: Desk) -> None:
     await desk.rule(Drop(reason="spam"), when="labels.spam == 'yes'")
     outcome = await desk.put(labels={"spam": "yes"})
     assert isinstance(outcome, Published)
@@ -85,8 +80,7 @@ async def test_a_dropped_message_is_there_and_nobody_works_on_it(any_desk: Desk)
     assert (await desk.depth()).pending == 0
 
 
-async def test_an_archived_message_is_completed_and_in_the_archive_at_once(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_an_archived_message_is_completed_and_in_the_archive_at_once(desk: Desk) -> None:
     await desk.rule(ToArchive())
     message_id = await desk.id_of({"note": "kept"}, idempotency_key="k")
     (found,) = await desk.all(archived=True)
@@ -96,8 +90,7 @@ async def test_an_archived_message_is_completed_and_in_the_archive_at_once(any_d
     assert (again.id, again.duplicate) == (message_id, True)
 
 
-async def test_the_key_of_a_moved_message_belongs_to_the_queue_it_was_published_to(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_the_key_of_a_moved_message_belongs_to_the_queue_it_was_published_to(desk: Desk) -> None:
     await desk.queue("urgent")
     await desk.queue("log")
     await desk.rule(Route(queue="log", copy=True), Route(queue="urgent"), queue="jobs")
@@ -112,8 +105,7 @@ async def test_the_key_of_a_moved_message_belongs_to_the_queue_it_was_published_
     assert isinstance(await desk.put(1, "urgent", idempotency_key="k"), Published)
 
 
-async def test_a_full_target_refuses_and_makes_no_copies(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_full_target_refuses_and_makes_no_copies(desk: Desk) -> None:
     await desk.queue("small", max_depth=1)
     await desk.queue("log")
     await desk.rule(Route(queue="log", copy=True), Route(queue="small"), queue="jobs")
@@ -126,8 +118,7 @@ async def test_a_full_target_refuses_and_makes_no_copies(any_desk: Desk) -> None
     assert isinstance(await desk.put(2, idempotency_key="k"), Published), "a refused message holds no key"
 
 
-async def test_a_message_may_move_into_a_broadcast_queue(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_message_may_move_into_a_broadcast_queue(desk: Desk) -> None:
     await desk.queue("news", consumer_mode="broadcast")
     await desk.office.subscriptions.create(desk.caller, "main", "news", "mail")
     await desk.rule(Route(queue="news"), queue="jobs")
@@ -171,8 +162,7 @@ async def test_a_disabled_rule_does_nothing(desk: Desk) -> None:
     assert (await desk.row(await desk.id_of(1)))["state"] == "pending"
 
 
-async def test_messages_of_one_batch_go_their_own_ways(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_messages_of_one_batch_go_their_own_ways(desk: Desk) -> None:
     await desk.queue("even")
     await desk.rule(Route(queue="even"), when="body.n % 2 == 0", queue="jobs")
     await desk.publish(10)

@@ -12,8 +12,8 @@ from tests.agents.conftest import SCOPE
 from tests.routing.conftest import Desk
 
 
-async def test_a_rule_is_kept_listed_changed_and_deleted(any_desk: Desk) -> None:
-    desk, rules = any_desk, any_desk.office.rules
+async def test_a_rule_is_kept_listed_changed_and_deleted(desk: Desk) -> None:
+    rules = desk.office.rules
     await desk.rule(Drop(), name="second", position=20)
     await desk.rule(Drop(), name="first", position=10)
     assert [each.rule.name for each in await rules.list(desk.caller, SCOPE)] == ["first", "second"]
@@ -70,8 +70,7 @@ async def test_a_rule_that_fails_is_skipped_and_the_next_one_asked(desk: Desk) -
     assert (broken.failed, "missing" in (broken.breaker.last_error or "")) == (1, True)
 
 
-async def test_a_rule_that_fails_too_often_is_set_aside_and_told(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_rule_that_fails_too_often_is_set_aside_and_told(desk: Desk) -> None:
     await desk.rule(Drop(), name="broken", when="body.missing == 1")
     await desk.publish(25)
     (stored,) = await desk.office.rules.list(desk.caller, SCOPE)
@@ -105,8 +104,7 @@ async def test_a_breaker_is_closed_by_hand(desk: Desk) -> None:
     assert (await desk.row(await desk.id_of({"ok": True})))["state"] == "cancelled"
 
 
-async def test_a_loop_ends_at_the_hop_limit_and_is_told(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_loop_ends_at_the_hop_limit_and_is_told(desk: Desk) -> None:
     await desk.queue("there")
     await desk.rule(Route(queue="there"), name="out", queue="jobs")
     await desk.rule(Route(queue="jobs"), name="back", queue="there")
@@ -141,8 +139,8 @@ async def test_copies_of_copies_are_limited(desk: Desk) -> None:
     assert "routing_loop" in {each["kind"] for each in await desk.findings()}
 
 
-async def test_a_rule_of_another_scope_needs_its_trust(any_desk: Desk) -> None:
-    desk, office = any_desk, any_desk.office
+async def test_a_rule_of_another_scope_needs_its_trust(desk: Desk) -> None:
+    office = desk.office
     await office.scopes.create(desk.caller, "vault")
     await office.queues.create(desk.caller, "vault", "safe")
     with pytest.raises(BadRule, match="vault"):

@@ -20,8 +20,7 @@ def die() -> None:
     raise Killed
 
 
-async def test_a_completed_message_is_copied_with_its_result(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_completed_message_is_copied_with_its_result(desk: Desk) -> None:
     await desk.queue("mail")
     await desk.rule(
         Transform(body="{'to': body.who, 'total': message.result.total}"),
@@ -49,8 +48,7 @@ async def test_what_moves_after_its_completion_is_a_successor(desk: Desk) -> Non
     assert claimed.parent_id == message_id
 
 
-async def test_a_failed_message_moves_to_another_queue(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_failed_message_moves_to_another_queue(desk: Desk) -> None:
     await desk.queue("slow")
     await desk.rule(Route(queue="slow"), on="message_failed", when="message.failure_reason.contains('timeout')")
     message_id = await desk.id_of(1)
@@ -62,8 +60,7 @@ async def test_a_failed_message_moves_to_another_queue(any_desk: Desk) -> None:
     assert (claimed.id, claimed.attempts) == (message_id, 1)
 
 
-async def test_a_failure_raises_the_tier(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_failure_raises_the_tier(desk: Desk) -> None:
     await desk.rule(Escalate(tier="next"), on="message_failed")
     message_id = await desk.id_of(1)
     await desk.settle("fail", await desk.claim(), reason="x")
@@ -72,8 +69,7 @@ async def test_a_failure_raises_the_tier(any_desk: Desk) -> None:
     assert (row["priority_tier"], row["state"], row["attempts"], row["failure_reason"]) == (3, "delayed", 1, "x")
 
 
-async def test_an_expired_message_moves_and_lives_again(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_an_expired_message_moves_and_lives_again(desk: Desk) -> None:
     await desk.queue("late")
     await desk.rule(Route(queue="late"), on="message_expired")
     message_id = await desk.id_of(1, ttl_seconds=10)
@@ -85,8 +81,7 @@ async def test_an_expired_message_moves_and_lives_again(any_desk: Desk) -> None:
     assert [each.id for each in await desk.claim(1, "late")] == [message_id]
 
 
-async def test_a_dead_message_is_dropped(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_dead_message_is_dropped(desk: Desk) -> None:
     await desk.rule(Drop(reason="never mind"), on="message_dead")
     (message_id,) = await desk.die()
     await desk.route()
@@ -95,8 +90,7 @@ async def test_a_dead_message_is_dropped(any_desk: Desk) -> None:
     assert (await desk.depth("_dead_letter")).dead == 0
 
 
-async def test_a_dead_message_goes_to_review(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_a_dead_message_goes_to_review(desk: Desk) -> None:
     await desk.rule(Escalate(review={"title": "Dead", "may_correct": True}), on="message_dead")
     (message_id,) = await desk.die()
     await desk.route()
@@ -128,8 +122,7 @@ async def test_a_completed_message_is_archived_before_the_hour(desk: Desk) -> No
     assert [each.id for each in await desk.all(archived=True)] == [message_id]
 
 
-async def test_what_people_decided_is_routed_on(any_desk: Desk) -> None:
-    desk = any_desk
+async def test_what_people_decided_is_routed_on(desk: Desk) -> None:
     await desk.queue("paid")
     await desk.rule(Route(queue="paid", copy=True), on="review_decided", when="message.result.decision == 'approve'")
     for decision in ("approve", "reject"):
@@ -162,8 +155,7 @@ async def test_a_message_in_somebodys_hands_is_not_taken_away(desk: Desk) -> Non
 
 
 @pytest.mark.parametrize("point", ["route.decided", "route.written"])
-async def test_a_kill_neither_loses_nor_doubles_a_copy(any_desk: Desk, point: str) -> None:
-    desk = any_desk
+async def test_a_kill_neither_loses_nor_doubles_a_copy(desk: Desk, point: str) -> None:
     await desk.queue("log")
     await desk.rule(Route(queue="log", copy=True), on="message_completed", queue="jobs")
     await desk.id_of(1)
@@ -180,10 +172,9 @@ async def test_a_kill_neither_loses_nor_doubles_a_copy(any_desk: Desk, point: st
     assert (await desk.depth("log")).pending == 1
 
 
-async def test_two_routers_at_once_make_one_copy(any_desk: Desk) -> None:
+async def test_two_routers_at_once_make_one_copy(desk: Desk) -> None:
     import asyncio
 
-    desk = any_desk
     await desk.queue("log")
     await desk.rule(Route(queue="log", copy=True), on="message_completed", queue="jobs")
     for n in range(5):

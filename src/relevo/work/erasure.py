@@ -1,9 +1,11 @@
 """Erasure of a data subject: everything that messages labelled `subject=…` say goes, that they were there stays.
 
 What goes: bodies, results, parts, failure details, review documents, webhook payloads, the label itself, digests of bodies; in
-the live table, the archive and the dead letters, and in the copies of their events in `_events`. Whatever was still to be done
-is cancelled: nobody can work on what is gone, and a claim's late result must not bring it back. What stays: ids, times, states,
-the audit, and a digest of the subject, by which the same request is known again.
+the live table, the archive and the dead letters, in the copies of their events in `_events`, and in Redis the jobs that they
+became and the events that say why something failed. The audit never held any of it: it names ids, states and who did it.
+
+Whatever was still to be done is cancelled: nobody can work on what is gone, and a claim's late result must not bring it back.
+What stays: ids, times, states, the audit, and a digest of the subject, by which the same request is known again.
 
 An erasure lists its messages first, in the transaction that makes it, and then goes through the list in batches, each one
 transaction with the place it reached: who is killed goes on there. The list (`erased`) stays, for the lake.
@@ -13,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,26 +23,28 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from sqlalchemy import Table, and_, bindparam, delete, func, insert, literal, select, update
 
-from relevo.errors import InvalidInput, NotFound, StoreUnavailable
+from relevo.errors import InvalidInput, NotFound, RelevoError, StoreUnavailable
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.erasure_streams import forget_in_streams
 from relevo.work.faults import fault
 from relevo.work.message import TERMINAL
-from relevo.work.outbox import WorkEvent
+from relevo.work.outbox import WorkEvent, decode, encode
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import require_scope
+from relevo.work.replays import forget_words
 from relevo.work.review.case import Case, Note
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.store.database import BUSY_TIMEOUT_MS, sqlite_path
 from relevo.work.store.people import chunks, erased, erasures, reviews, webhook_deliveries
-from relevo.work.store.tables import archive, deliveries, idempotency, labels, messages, queues
+from relevo.work.store.subjects import LABEL, digest_of
+from relevo.work.store.tables import archive, deliveries, idempotency, labels, messages, outbox, queues
 from relevo.work.trail import Step, steps, trail_line
 from relevo.work.webhooks.deliveries import ERASED
 
 if TYPE_CHECKING:
     from relevo.work.office import Office
 
-LABEL = "subject"
 BATCH = 200
 NO_DIGEST = "0" * 64
 """In the place of a body's digest: short bodies could be guessed from theirs. The same idempotency key stays refused."""
@@ -91,6 +94,8 @@ class Erasures:
             await connection.execute(insert(erased).from_select(["erasure_id", "message_id"], about))
             counted = select(func.count()).select_from(erased).where(erased.c.erasure_id == row["id"])
             row["messages"] = (await connection.execute(counted)).scalar_one()
+            if not row["messages"]:
+                row |= {"state": "done", "finished_at": now}  # nothing to look for: not in files, not in Redis
             await connection.execute(insert(erasures).values(row))
             after = {"subject_digest": digest, "messages": row["messages"]}
             transaction.audit(
@@ -99,8 +104,9 @@ class Erasures:
             return row
 
         row = await transact(self._office, begin)
-        with contextlib.suppress(StoreUnavailable):  # the agent goes on
-            await self.advance(row["id"])
+        if row["messages"]:
+            with contextlib.suppress(RelevoError, TimeoutError, OSError):  # the agent goes on
+                await self.advance(row["id"])
         return await self.get(caller, scope, row["id"])
 
     async def get(self, caller: Caller, scope: str, erasure_id: str) -> Erasure:
@@ -135,10 +141,10 @@ class Erasures:
             return list((await connection.execute(query)).scalars())
 
     async def advance(self, erasure_id: str) -> int:
-        """Erases the next batch; returns how many messages were in it. After the last one it is over, but not before the
-        files hold nothing of it either."""
+        """Erases the next batch; returns how many messages were in it. After the last one it is over, but not before Redis
+        and the files hold nothing of it either."""
         count, over = await transact(self._office, lambda each: self._advance(each, erasure_id))
-        if over:
+        if over and await self._forgotten_in_streams(erasure_id):
             await self._scrub()
             await transact(self._office, lambda each: self._finish(each, erasure_id))
         return count
@@ -162,12 +168,25 @@ class Erasures:
             await connection.execute(update(erasures).where(erasures.c.id == erasure_id).values(reached=ids[-1]))
         return len(ids), over
 
+    async def _forgotten_in_streams(self, erasure_id: str) -> bool:
+        listed = select(erased.c.message_id, erasures.c.scope_id).join(erasures, erasures.c.id == erased.c.erasure_id)
+        idle, reached = True, ""
+        while True:
+            page = listed.where(erasures.c.id == erasure_id, erased.c.message_id > reached)
+            async with self._office.database.connect() as connection:
+                rows = (await connection.execute(page.order_by(erased.c.message_id).limit(BATCH))).all()
+            if not rows:
+                return idle
+            idle = await forget_in_streams(self._office, rows[0][1], [row[0] for row in rows]) and idle
+            reached = rows[-1][0]
+
     async def _finish(self, transaction: ColdTransaction, erasure_id: str) -> None:
         mine = and_(erasures.c.id == erasure_id, erasures.c.state == "running")
         query = transaction.held(select(erasures).where(mine), wait=True)
         row = (await transaction.connection.execute(query)).mappings().one_or_none()
         if row is None:
             return  # two came at once
+        await forget_words(transaction.connection, row["scope_id"], row["subject_digest"])
         ended = {"state": "done", "finished_at": transaction.now}
         await transaction.connection.execute(update(erasures).where(mine).values(ended))
         transaction.audit(
@@ -219,6 +238,28 @@ async def _erase(transaction: ColdTransaction, erasure: Any, ids: Sequence[str])
     )
     blank = {"payload": ERASED, "last_error": None}
     await connection.execute(update(webhook_deliveries).where(told.message_id.in_(every)).values(blank))
+    await _blank_outbox(transaction, set(every))
+
+
+async def _blank_outbox(transaction: ColdTransaction, ids: set[str]) -> None:
+    """Events that wait to be relayed leave without the reasons."""
+    connection, last = transaction.connection, 0
+    while True:
+        page = select(outbox.c.id, outbox.c.events).where(outbox.c.id > last).order_by(outbox.c.id).limit(BATCH)
+        rows = (await connection.execute(transaction.held(page, wait=True))).all()
+        if not rows:
+            return
+        for row in rows:
+            events = decode(row.events)
+            kept = [_without_reason(event) if event.id in ids else event for event in events]
+            if kept != events:
+                await connection.execute(update(outbox).where(outbox.c.id == row.id).values(events=encode(kept)))
+        last = rows[-1].id
+
+
+def _without_reason(event: WorkEvent) -> WorkEvent:
+    extras = {name: value for name, value in (event.extras or {}).items() if name != "reason"}
+    return msgspec.structs.replace(event, extras=extras or None)
 
 
 async def _event_copies(transaction: ColdTransaction, scope_id: int, ids: Sequence[str]) -> list[str]:
@@ -307,15 +348,6 @@ async def _blank_reviews(transaction: ColdTransaction, ids: Sequence[str], actor
             "next_tick_at": None, "finished_at": case.finished_at, "version": row["version"] + 1, "updated_at": now,
         }  # fmt: skip
         await transaction.connection.execute(update(reviews).where(reviews.c.id == row["id"]).values(values))
-
-
-def digest_of(subject: str) -> str:
-    """By which an erasure is known without saying whom it was about.
-
-    >>> digest_of("customer-17")[:12]
-    '8696e331fc06'
-    """
-    return hashlib.sha256(b"relevo-subject:" + subject.encode()).hexdigest()
 
 
 def _erasure(row: Any) -> Erasure:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import InvalidInput, NotFound, WrongState
 from relevo.work.caller import Caller
@@ -22,6 +23,7 @@ from relevo.work.faults import fault
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import DEAD_LETTER, QueueRecord
 from relevo.work.revival import revive
+from relevo.work.store.subjects import LABEL, digest_of
 from relevo.work.store.tables import messages, queues, replays
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ class Replays:
                 await transaction.connection.execute(insert(replays).values(row))
                 transaction.audit(
                     caller, "replay.start", row["id"], tenant_id=home.tenant_id, scope_id=home.scope_id,
-                    queue_id=home.id, after=row["filter"],
+                    queue_id=home.id, after=_told(wanted, total),
                 )  # fmt: skip
             return _replay(row, dry_run=dry_run)
 
@@ -252,3 +254,28 @@ def _replay(row: Any, *, dry_run: bool = False) -> Replay:
         rate_per_s=row["rate_per_s"], dry_run=dry_run, total=row["total"], done=row["done"], skipped=row["skipped"],
         error=row["error"], created_by=row["created_by"], created_at=row["created_at"], updated_at=row["updated_at"],
     )  # fmt: skip
+
+
+def _told(wanted: ReplayFilter, total: int) -> str:
+    """What the audit says of a replay. Not the words that were looked for: they may be somebody's, and the audit keeps
+    everything for good."""
+    named = ("queue", "message_type", "correlation_id", "since", "until", "max_replays")
+    said: dict[str, Any] = {name: getattr(wanted, name) for name in named if getattr(wanted, name) is not None}
+    words = [name for name in ("reason", "labels", "text") if getattr(wanted, name)]
+    return msgspec.json.encode({"total": total, **said, "words_in": words}).decode()
+
+
+async def forget_words(connection: AsyncConnection, scope_id: int, subject_digest: str) -> None:
+    """Takes out of the replays that are over what they looked for: texts, and the label of a subject that was erased."""
+    over = select(replays.c.id, replays.c.filter).where(replays.c.scope_id == scope_id, replays.c.state != "running")
+    for row in (await connection.execute(over)).all():
+        asked = msgspec.json.decode(row.filter, type=_Asked)
+        others = {
+            name: value
+            for name, value in asked.filter.labels.items()
+            if name != LABEL or digest_of(value) != subject_digest
+        }
+        plain = msgspec.structs.replace(asked.filter, labels=others, text=None, reason=None)
+        if plain != asked.filter:
+            kept = msgspec.json.encode(msgspec.structs.replace(asked, filter=plain)).decode()
+            await connection.execute(update(replays).where(replays.c.id == row.id).values(filter=kept))

@@ -37,7 +37,6 @@ class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """A story, the oldest step first. `complete` is false when it is longer than what is told of it."""
 
-    correlation_id: str
     messages: list[str]
     reviews: list[str]
     steps: list[TraceStep]
@@ -61,7 +60,7 @@ class Traces:
             await story.tell_audit(caller)
         story.steps.sort(key=lambda step: (step.at, _ORDER[step.source]))
         return Trace(
-            correlation_id=correlation_id, messages=story.messages, reviews=story.reviews, steps=story.steps,
+            messages=story.messages, reviews=story.reviews, steps=story.steps,
             complete=story.complete,
         )  # fmt: skip
 

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from sqlalchemy import Select, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import NotFound, ReviewChanged, WrongState
 from relevo.work.caller import Caller
@@ -140,7 +141,7 @@ class Reviews:
             transaction.audit(
                 caller, "review.open", row["id"], tenant_id=home.tenant_id, scope_id=home.scope_id,
                 queue_id=letter["origin_queue_id"], correlation_id=letter["correlation_id"],
-                after=msgspec.json.encode({"message_id": message_id, "title": spec.title}).decode(),
+                after=msgspec.json.encode({"message_id": message_id}).decode(),
             )  # fmt: skip
             return await self.open(transaction, row)
 
@@ -162,7 +163,7 @@ class Reviews:
     async def inbox(
         self,
         caller: Caller,
-        scope: str,
+        scope: str | None,
         *,
         state: CaseState | None = None,
         holder: str | None = None,
@@ -170,15 +171,15 @@ class Reviews:
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[Review]:
-        """Reviews, oldest first: those that wait or are held unless a state is named. With `person`, only what that person
-        may decide or holds."""
+        """Reviews, oldest first: those that wait or are held unless a state is named. Without a scope those of all that the
+        caller sees. With `person`, only what that person may decide or holds."""
         caller.require("view")
-        caller.require_sight(scope)
         after = text_of("reviews", cursor, default="")
         async with self._office.database.connect() as connection:
-            owner = await require_scope(connection, caller.tenant_id, scope)
             wanted = ("waiting", "held") if state is None else (state,)
-            query = _query().where(reviews.c.scope_id == owner["id"], reviews.c.state.in_(wanted), reviews.c.id > after)
+            query = _query().where(
+                await self._within(connection, caller, scope), reviews.c.state.in_(wanted), reviews.c.id > after
+            )
             if holder is not None:
                 query = query.where(reviews.c.holder == holder)
             if caller.queues is not None:
@@ -192,6 +193,13 @@ class Reviews:
                 if rows:
                     query = query.where(reviews.c.id > rows[-1]["id"])
         return Page(found[:limit], cursor_at("reviews", found[limit - 1].id) if len(found) > limit else None)
+
+    async def _within(self, connection: AsyncConnection, caller: Caller, scope: str | None) -> ColumnElement[bool]:
+        if scope is not None:
+            caller.require_sight(scope)
+            return reviews.c.scope_id == (await require_scope(connection, caller.tenant_id, scope))["id"]
+        mine = scopes.c.tenant_id == caller.tenant_id
+        return mine if caller.scopes is None else and_(mine, scopes.c.slug.in_(caller.scopes))
 
     async def result(self, caller: Caller, scope: str, review_id: str, *, wait_s: float = 0.0) -> Review:
         """The review, once it is over or the time is."""
@@ -212,19 +220,21 @@ class Reviews:
     # --- what people do --------------------------------------------------------------------------------------------------
 
     async def claim(self, caller: Caller, scope: str, review_id: str, person: str) -> Review:
-        return await self._change(caller, scope, review_id, "claim", lambda case, now: case.claim(person, now))
+        return await self._change(caller, scope, review_id, "claim", person, lambda case, now: case.claim(person, now))
 
     async def release(self, caller: Caller, scope: str, review_id: str, person: str) -> Review:
-        return await self._change(caller, scope, review_id, "release", lambda case, now: case.release(person, now))
+        return await self._change(
+            caller, scope, review_id, "release", person, lambda case, now: case.release(person, now)
+        )
 
     async def hand_over(self, caller: Caller, scope: str, review_id: str, person: str, to: str) -> Review:
         return await self._change(
-            caller, scope, review_id, "hand_over", lambda case, now: case.hand_over(person, to, now)
+            caller, scope, review_id, "hand_over", person, lambda case, now: case.hand_over(person, to, now)
         )
 
     async def comment(self, caller: Caller, scope: str, review_id: str, person: str, text: str) -> Review:
         return await self._change(
-            caller, scope, review_id, "comment", lambda case, now: case.comment(person, text, now)
+            caller, scope, review_id, "comment", person, lambda case, now: case.comment(person, text, now)
         )
 
     async def decide(
@@ -240,22 +250,22 @@ class Reviews:
         def act(case: Case, now: int) -> None:
             case.decide(person, answer, now, corrected_body=corrected_body)
 
-        return await self._change(caller, scope, review_id, "decide", act)
+        return await self._change(caller, scope, review_id, "decide", person, act)
 
     async def withdraw(self, caller: Caller, scope: str, review_id: str, person: str, reason: str) -> Review:
         caller.require("manage")
         return await self._change(
-            caller, scope, review_id, "withdraw", lambda case, now: case.withdraw(person, reason, now)
+            caller, scope, review_id, "withdraw", person, lambda case, now: case.withdraw(person, reason, now)
         )
 
     async def _change(
-        self, caller: Caller, scope: str, review_id: str, verb: str, act: Callable[[Case, int], object]
+        self, caller: Caller, scope: str, review_id: str, verb: str, person: str, act: Callable[[Case, int], object]
     ) -> Review:
         caller.require("review")
         caller.require_sight(scope)
         for _ in range(_TRIES):
             changed = await transact(
-                self._office, lambda each: self._act(each, caller, _mine(caller, scope, review_id), verb, act)
+                self._office, lambda each: self._act(each, caller, _mine(caller, scope, review_id), verb, person, act)
             )
             if changed is not None:
                 break
@@ -271,6 +281,7 @@ class Reviews:
         caller: Caller,
         found: Select[Any],
         verb: str,
+        person: str,
         act: Callable[[Case, int], object],
     ) -> Review | None:
         """One change; None when somebody else was quicker."""
@@ -286,7 +297,7 @@ class Reviews:
             caller, f"review.{verb}", row["id"], tenant_id=row["tenant_id"], scope_id=row["scope_id"],
             queue_id=row["queue_id"], correlation_id=row["correlation_id"],
             before=msgspec.json.encode({"state": before}).decode(),
-            after=msgspec.json.encode({"state": case.state, "did": msgspec.to_builtins(case.notes[-1:])}).decode(),
+            after=msgspec.json.encode({"state": case.state, "person": person, "holder": case.holder}).decode(),
         )  # fmt: skip
         if case.over:
             await follow(self._office, transaction, row, case, caller)

@@ -141,7 +141,7 @@ class StreamOutcomes:
             _tell(
                 transaction, "failed", message, attempt=message["attempts"], reason=reason, duration_us=held_ms * 1000
             )  # fmt: skip
-            self._audit(transaction, "message.fail", message, {"job": job_id, "reason": reason})
+            self._audit(transaction, "message.fail", message, {"job": job_id})
             tries = message["attempts"] - message["reclaims"]
             if dead or tries >= queue.max_retries:
                 query = select(messages).where(messages.c.id == message["id"])

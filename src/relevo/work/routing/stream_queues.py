@@ -9,6 +9,9 @@ from relevo.engine.queue import Queue
 from relevo.errors import StreamQueueClosed
 from relevo.wire.keys import QueueKeys
 
+_PAGE = 1_000
+_TEXTS = frozenset({"reason", "error"})
+"""Fields of an event in which somebody's words stand."""
 _WAIT_S = 3.0
 """Whoever waits for Redis here comes again."""
 
@@ -39,6 +42,16 @@ class StreamQueues:
 
     async def last_event_id(self, name: str) -> str:
         return await last_event_id(self._link(name), QueueKeys(name))
+
+    async def forget_reasons(self, name: str, ids: frozenset[str]) -> None:
+        """Removes the events of these jobs (or messages, where `name` is the stream of a work queue) that say why something
+        happened: reasons are written by workers, who write what they like."""
+        link, keys, place = self._link(name), QueueKeys(name), "0-0"
+        while events := await events_after(link, keys, place, _PAGE):
+            told = [event.id for event in events if event.job_id in ids and event.fields.keys() & _TEXTS]
+            if told:
+                await link.call("XDEL", keys.events, *told)
+            place = events[-1].id
 
     async def close(self) -> None:
         queues, self._open = self._open, {}
