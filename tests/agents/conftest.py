@@ -7,15 +7,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 
 from relevo.work.caller import Caller
+from relevo.work.depths import TALLIES
 from relevo.work.message import ClaimedMessage, NewMessage, Published, Settled
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.queues import QueueSettings
 from relevo.work.settling import SettleItem, Verdict
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, messages, metadata
+from relevo.work.store.tables import archive, messages, metadata, tallies
 from relevo.work.trail import steps
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
@@ -110,6 +111,14 @@ async def emptied(url: str) -> None:
             for name in reversed(names):
                 await connection.execute(text(f"DELETE FROM {name}"))  # noqa: S608
     await database.close()
+
+
+async def tallied(office: Office, queue_id: int) -> dict[str, int]:
+    """What all tallies of a queue come to, over all days."""
+    sums = [func.coalesce(func.sum(tallies.c[name]), 0).label(name) for name in TALLIES]
+    async with office.database.connect() as connection:
+        row = (await connection.execute(select(*sums).where(tallies.c.queue_id == queue_id))).mappings().one()
+    return {name: int(row[name]) for name in TALLIES}
 
 
 @pytest.fixture

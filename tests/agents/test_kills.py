@@ -16,8 +16,9 @@ from relevo.agents.runs import Runs
 from relevo.engine.events import QueueEvents
 from relevo.work.faults import AGENT_POINTS
 from relevo.work.office import Office, OfficeSettings
-from relevo.work.store.tables import archive, messages, outbox
-from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
+from relevo.work.past_days import FOLDED_SLOT
+from relevo.work.store.tables import archive, messages, outbox, tallies
+from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied, tallied
 from tests.patience import until
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
@@ -127,6 +128,26 @@ async def test_a_kill_in_the_middle_of_archiving_neither_loses_nor_doubles(
     assert await count(office, archive) == 5
 
 
+async def test_a_kill_in_the_middle_of_adding_up_a_day_neither_loses_nor_doubles(
+    killed_desk: Desk, database_url: str
+) -> None:
+    desk, office = killed_desk, killed_desk.office
+    queue_id = await desk.queue()
+    await desk.publish(5)
+    await desk.settle("complete", await desk.claim(2))
+    async with office.database.begin() as connection:
+        await connection.execute(update(tallies).values(day=tallies.c.day - 2))
+    before = await tallied(office, queue_id)
+    async with serving(database_url, fault="fold.added") as (process, _):
+        assert await process.wait() == -9
+    assert await tallied(office, queue_id) == before
+    await MessageArchiver(office).work()
+    assert await tallied(office, queue_id) == before
+    async with office.database.connect() as connection:
+        slots = select(tallies.c.slot).where(tallies.c.queue_id == queue_id)
+        assert set((await connection.execute(slots)).scalars()) == {FOLDED_SLOT}
+
+
 async def test_a_replay_that_is_killed_goes_on_and_moves_each_once(killed_desk: Desk, database_url: str) -> None:
     desk, office = killed_desk, killed_desk.office
     await desk.queue()
@@ -144,7 +165,7 @@ async def test_a_replay_that_is_killed_goes_on_and_moves_each_once(killed_desk: 
 
 
 def test_every_point_is_walked() -> None:
-    assert set(AGENT_POINTS) == {"relay.sent", "archive.copied", "replay.moved"}
+    assert set(AGENT_POINTS) == {"relay.sent", "archive.copied", "fold.added", "replay.moved"}
 
 
 async def _truth(asked: Awaitable[object]) -> bool:

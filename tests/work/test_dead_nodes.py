@@ -32,7 +32,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(desk: Desk, open_office: OpenOffice) -> None:
     queue = await desk.queue(max_depth=10)
-    node: Office = await open_office(create_tables=False)
+    node: Office = await open_office()
     async with node.database.engine.connect() as dead:
         await dead.execute(select(queues).where(queues.c.id == queue.id).with_for_update())
         async with asyncio.timeout(15):  # less than the patience of who waits: it is not that which ends the wait

@@ -1,4 +1,4 @@
-"""Every five minutes: messages that have been finished for over an hour move to the archive.
+"""Every five minutes: messages that have been finished for over an hour move to the archive; once a day past days are added up.
 
 Reads go on through the same API; claims, settles and the order no longer walk past them. See work/archive.py for why a kill in
 the middle neither loses nor doubles one.
@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from relevo.agents.agent import Batch
 from relevo.agents.window import Window
-from relevo.work import archive
+from relevo.work import archive, past_days
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.office import Office
@@ -19,6 +19,7 @@ from relevo.work.trail import trail_line
 
 AFTER_MS = 3_600_000
 _WHOLE_EVERY_MS = 86_400_000
+_LATE_MS = 600_000
 
 
 class MessageArchiver:
@@ -26,7 +27,7 @@ class MessageArchiver:
 
     name = "message_archiver"
     every_s = 300.0
-    about = "moves messages that finished over an hour ago to the archive"
+    about = "moves messages that finished over an hour ago to the archive, and adds up past days"
 
     def __init__(self, office: Office, *, after_ms: int = AFTER_MS, batch: int = 500) -> None:
         self._office = office
@@ -34,6 +35,7 @@ class MessageArchiver:
         self._batch = batch
         self._caller = Caller.system(self.name)
         self._window = Window(whole_every_ms=_WHOLE_EVERY_MS)
+        self._folded_until = 0
 
     async def work(self) -> Batch:
         closed = await self._close_unheard()
@@ -42,7 +44,18 @@ class MessageArchiver:
         moved = await transact(self._office, lambda each: self._move(each, since, until))
         if moved < self._batch:
             self._window.seen(now)
-        return Batch(moved + closed, more=moved >= self._batch or closed >= self._batch)
+        folded, more_days = await self._fold(now)
+        return Batch(moved + closed + folded, more=moved >= self._batch or closed >= self._batch or more_days)
+
+    async def _fold(self, now: int) -> tuple[int, bool]:
+        """Once a day, and after a start: the tallies of the days before. Not right at midnight, when some still add to them."""
+        today = (now - _LATE_MS) // past_days.DAY_MS
+        if today <= self._folded_until:
+            return 0, False
+        folded, more = await past_days.fold(self._office, before=today)
+        if not more:
+            self._folded_until = today
+        return folded, more
 
     async def _move(self, transaction: ColdTransaction, since: int, until: int) -> int:
         m = messages.c

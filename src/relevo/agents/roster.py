@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from relevo.agents.agent import Agent
+from relevo.agents.audit_exporter import AuditExporter
 from relevo.agents.continuous import Continuous
 from relevo.agents.dead_letter_monitor import DeadLetterMonitor
 from relevo.agents.engine_beat import EngineBeat, agents_queue
@@ -47,6 +48,7 @@ def all_agents(office: Office) -> list[Agent]:
         PriorityAgingWorker(office),
         MessageArchiver(office),
         OutboxRelay(office),
+        AuditExporter(office),
         IndexAuditor(office),
         ReplayRunner(office),
         WebhookCourier(office),

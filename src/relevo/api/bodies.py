@@ -58,6 +58,7 @@ class ScopeIn(_Body):
     events_to_queue: Annotated[list[EventName], Meta(max_length=50)] = []
     """Events that also become messages of the scope's `_events` queue."""
     audit_to_queue: bool = False
+    """Whether audit entries of the scope also become messages of its `_audit` queue."""
 
 
 class ScopeChange(_Body):

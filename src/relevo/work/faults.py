@@ -33,6 +33,7 @@ POINTS = (
 AGENT_POINTS = (
     "relay.sent",  # events are in their streams, and still in the outbox
     "archive.copied",  # messages are in the archive, and still among the live ones
+    "fold.added",  # the tallies of a past day are in their sum, and still there themselves
     "replay.moved",  # dead letters are back in their queues, the replay does not know
 )
 """The same for agents; tests/agents/test_kills.py walks these."""

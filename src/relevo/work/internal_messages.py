@@ -12,7 +12,7 @@ from relevo.work.cold_transaction import ColdTransaction
 from relevo.work.intake import COLUMNS, NewRow, take_in
 from relevo.work.message import NewMessage
 from relevo.work.queues import QueueRecord
-from relevo.work.store.tables import messages
+from relevo.work.store.tables import idempotency, messages
 from relevo.work.transaction import Ready
 
 if TYPE_CHECKING:
@@ -24,14 +24,23 @@ _MOST_BYTES = 16 * 1024 * 1024
 async def post(
     transaction: ColdTransaction, office: Office, caller: Caller, queue: QueueRecord, new: Sequence[NewMessage]
 ) -> int:
-    """Publishes to a system queue. No events and no audit go with it: these messages are events and findings themselves."""
+    """Publishes to a system queue. No events and no audit go with it: these messages are events and findings themselves.
+    One with an idempotency key that is known already fails the transaction: who passes keys has looked."""
     made = take_in(caller, queue, new, mint=office.mint, now=transaction.now, max_body_bytes=_MOST_BYTES)
     rows = [row for row in made if isinstance(row, NewRow)]
     if rows:
         await transaction.connection.execute(
             insert(messages), [dict(zip(COLUMNS, row.values, strict=True)) for row in rows]
         )
+        keyed = [row for row in rows if row.message.idempotency_key is not None]
+        if keyed:
+            await transaction.connection.execute(insert(idempotency), [_remembered(queue, row) for row in keyed])
         transaction.differences.moved(queue.id, None, "pending", len(rows))
         transaction.differences.add(queue.id, "published", len(rows))
         transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
     return len(rows)
+
+
+def _remembered(queue: QueueRecord, row: NewRow) -> dict[str, object]:
+    key = row.message.idempotency_key
+    return {"queue_id": queue.id, "idempotency_key": key, "message_id": row.id, "body_digest": row.digest}
