@@ -13,6 +13,7 @@ from relevo.work.event_feed import EventFeed, FeedEvent
 from relevo.work.office import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Clock, Desk, a_desk
 from tests.api.room import QUEUE, EmptyDatabase, Room, served
+from tests.patience import turn
 from tests.people.conftest import relay
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
@@ -108,8 +109,10 @@ async def test_only_the_queues_and_events_that_were_asked_for_are_told(followed:
 
 async def test_the_end_of_the_server_ends_the_reading_at_once(followed: Room) -> None:
     async with following(followed) as told:
+        await followed.publish()
+        await some(told, 1)  # the reading is under way, and has nothing more to tell
         waiting = asyncio.ensure_future(anext(told, None))
-        await asyncio.sleep(0.1)
+        await turn()
         assert followed.service._http is not None  # pyright: ignore[reportPrivateUsage]
         await asyncio.wait_for(followed.service._http.stop(), 15)  # pyright: ignore[reportPrivateUsage]
         assert await asyncio.wait_for(waiting, 15) is None

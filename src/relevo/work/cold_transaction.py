@@ -96,6 +96,7 @@ async def transact(office: Office, work: Callable[[ColdTransaction], Awaitable[T
                     transaction = ColdTransaction(connection, office.database.dialect, office.now_ms())
                     done = await work(transaction)
                     await transaction.write(COLD_SLOT, linking)
+                    transaction.passed("written")
         except IntegrityError:
             raise  # a name that is taken: the caller knows what it means
         except DBAPIError as error:
@@ -103,6 +104,7 @@ async def transact(office: Office, work: Callable[[ColdTransaction], Awaitable[T
                 raise StoreUnavailable(reason=in_short(error)) from error
             await asyncio.sleep(random.uniform(0.005, 0.02) * 2**tried)
         else:
+            transaction.passed("committed")
             await _tell(office, transaction)
             return done
     raise AssertionError("the last try returns or raises")

@@ -145,6 +145,7 @@ class Erasures:
         and the files hold nothing of it either."""
         count, over = await transact(self._office, lambda each: self._advance(each, erasure_id))
         if over and await self._forgotten_in_streams(erasure_id):
+            fault("erasure.forgotten")
             await self._scrub()
             await transact(self._office, lambda each: self._finish(each, erasure_id))
         return count

@@ -46,10 +46,18 @@ ROUTING_POINTS = (
     "bridge.settled",  # the message knows, the place in the events is not kept
     "bridge.replayed",  # a dead letter is back on its stream queue, its review does not know
 )
-"""The same for routing; tests/routing raises at some of these, no test kills a process there yet."""
+"""The same for routing; tests/routing/test_kills.py walks these."""
 
-TELLING_POINTS = ("erasure.erased",)  # a batch is blank, the erasure does not know
-"""The same for erasures; tests/people/test_erasure.py walks these."""
+PEOPLE_POINTS = (
+    "review.begun",  # what somebody does with a review is about to be written
+    "review.written",  # it is written with all that follows from it, the commit is not
+    "review.committed",  # it is on disk, and nobody knows
+    "webhook.taken",  # a delivery is ours, nothing is sent
+    "webhook.sent",  # the receiver has it, its row does not know
+    "erasure.erased",  # a batch is blank, the erasure does not know
+    "erasure.forgotten",  # Redis holds nothing of it any more, the erasure does not know
+)
+"""The same for reviews, webhooks and erasures; tests/people/test_kills.py walks these."""
 
 _armed: dict[str, Callable[[], None]] = {}
 
@@ -62,7 +70,7 @@ def fault(point: str) -> None:
 
 def arm(point: str, act: Callable[[], None]) -> Callable[[], None]:
     """Has `act` called at a point until the returned function is called."""
-    if point not in POINTS + AGENT_POINTS + ROUTING_POINTS + TELLING_POINTS:
+    if point not in POINTS + AGENT_POINTS + ROUTING_POINTS + PEOPLE_POINTS:
         raise AssertionError(f"there is no fault point {point!r}")
     _armed[point] = act
     return lambda: _armed.pop(point, None) and None

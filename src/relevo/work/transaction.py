@@ -21,7 +21,7 @@ from relevo.work.store.audit_chain import Linking
 from relevo.work.store.port import HeldRow, Rewrite, Row, Session
 from relevo.work.trail import trail_line
 
-Kind = Literal["publish", "claim", "settle"]
+Kind = Literal["publish", "claim", "settle", "review"]
 
 
 class Ready(NamedTuple):

@@ -285,6 +285,7 @@ class Reviews:
         act: Callable[[Case, int], object],
     ) -> Review | None:
         """One change; None when somebody else was quicker."""
+        transaction.begun("review")
         row = (await transaction.connection.execute(found)).mappings().one_or_none()
         if row is None or (row["queue"] is not None and not caller.sees_queue(row["queue"])):
             raise NotFound(what="review", name="?")

@@ -19,6 +19,7 @@ from relevo.errors import NotFound, WrongState
 from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.faults import fault
 from relevo.work.outbox import WorkEvent
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import QueueRecord
@@ -142,6 +143,7 @@ class WebhookDeliveries:
         taken = await self._take(due)
         if taken is None:
             return None
+        fault("webhook.taken")
         delivery, hook = taken
         if self._sender is None:
             self._sender = Sender(self._office.webhooks.guard)
@@ -150,6 +152,7 @@ class WebhookDeliveries:
             hook["url"], delivery["payload"].encode(), secrets_of(hook, now), delivery=due.id,
             event=delivery["event"], now_s=now // 1000,
         )  # fmt: skip
+        fault("webhook.sent")
         again = await transact(self._office, lambda each: self._note(each, due, told))
         attempt = Attempt(due.id, told, again)
         self.attempted.emit(attempt)

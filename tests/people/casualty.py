@@ -1,0 +1,89 @@
+"""A process that runs one errand and is killed in the middle of it (SIGKILL at a fault point), started from a fork server."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from typing import Any, NamedTuple
+
+import msgspec
+
+from relevo.agents.message_router import MessageRouter
+from relevo.agents.stream_bridge import StreamBridge
+from relevo.agents.webhook_courier import WebhookCourier
+from relevo.work.caller import Caller
+from relevo.work.message import NewMessage
+from relevo.work.office import Office, OfficeSettings
+from tests.patience import until
+
+SCOPE = "main"
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.people.casualty", "relevo.work.store.sqlite", "asyncpg", "asyncmy", "aiosqlite"])
+
+
+class Orders(NamedTuple):
+    """What is to be done, where, and at which point to die."""
+
+    settings: OfficeSettings
+    tenant_id: int
+    errand: str
+    given: dict[str, Any]
+    fault: str
+
+
+async def publish(office: Office, caller: Caller, key: str) -> None:
+    await office.messages.publish(caller, SCOPE, "jobs", [NewMessage(body=msgspec.Raw(b"1"), idempotency_key=key)])
+
+
+async def route(office: Office, caller: Caller) -> None:
+    await MessageRouter(office).work()
+
+
+async def bridge(office: Office, caller: Caller) -> None:
+    async def never() -> bool:
+        await StreamBridge(office).work()
+        return False
+
+    await until(never, timeout=80)  # until it dies: what it waits for is done by others
+
+
+async def decide(office: Office, caller: Caller, review_id: str) -> None:
+    answer = {"decision": "approve"}
+    await office.reviews.decide(caller, SCOPE, review_id, "ada", answer, corrected_body={"corrected": True})
+
+
+async def claim_review(office: Office, caller: Caller, review_id: str) -> None:
+    await office.reviews.claim(caller, SCOPE, review_id, "ada")
+
+
+async def deliver(office: Office, caller: Caller) -> None:
+    await WebhookCourier(office).work()
+
+
+async def erase(office: Office, caller: Caller, subject: str) -> None:
+    await office.erasures.start(caller, SCOPE, subject)
+
+
+ERRANDS = {each.__name__: each for each in (publish, route, bridge, decide, claim_review, deliver, erase)}
+
+
+async def _live(orders: Orders) -> None:
+    async with await Office.open(orders.settings) as office:
+        caller = Caller.system("casualty", orders.tenant_id)
+        await ERRANDS[orders.errand](office, caller, **orders.given)  # pyright: ignore[reportCallIssue]
+
+
+def live(orders: Orders) -> None:
+    os.environ["RELEVO_FAULT"] = orders.fault
+    asyncio.run(_live(orders))
+
+
+async def killed(office: Office, tenant_id: int, errand: str, point: str, **given: Any) -> None:
+    """Has a process on the same database run an errand, and die at this point."""
+    process = FORKS.Process(target=live, args=(Orders(office.settings, tenant_id, errand, given, f"{point}:kill"),))
+    process.start()
+    try:
+        await asyncio.to_thread(process.join, 90)
+        assert process.exitcode == -signal.SIGKILL, f"{errand} did not come to {point}"
+    finally:
+        process.kill()
