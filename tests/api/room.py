@@ -12,7 +12,7 @@ import httpx
 
 from relevo.api.service import ServiceSettings, WorkService, prepare
 from relevo.api.settings import ApiSettings
-from relevo.work.caller import Caller
+from relevo.work.caller import ALL_PERMISSIONS, Caller
 from relevo.work.office import Office, OfficeSettings
 
 QUEUE = "/v1/scopes/billing/queues/invoices"
@@ -90,7 +90,7 @@ async def served(
         assert service.office is not None
         tenant = await service.office.tenants.create("acme")
         owner = service.office.tenants.caller(tenant)
-        made = await service.office.keys.create(owner, "first")
+        made = await service.office.keys.create(owner, "first", permissions=ALL_PERMISSIONS)
         headers = {"authorization": f"Bearer {made.secret}"}
         async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=30) as http:
             room = Room(service, owner, made.secret, http)

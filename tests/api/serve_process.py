@@ -14,7 +14,7 @@ RELEVO = (sys.executable, "-m", "relevo")
 
 
 class ServeProcess:
-    """A running `relevo serve`; `url` is where it listens, `key` may do everything in the tenant `main`."""
+    """A running `relevo serve`; `url` is where it listens, `key` the operator's, of the tenant `main`."""
 
     def __init__(self, database_url: str, *options: str, port: int = 0, key: str | None = None) -> None:
         self.database_url = database_url
@@ -59,8 +59,8 @@ class ServeProcess:
 
 
 def first_key(database_url: str) -> str:
-    """Makes the tables, the tenant `main` and a key, as the manual says."""
-    for command in (["db", "upgrade"], ["work", "keys", "first", "main", "--json"]):
+    """Makes the tables, the tenant `main` and its operator's key, as the manual says."""
+    for command in (["db", "upgrade"], ["work", "keys", "first", "main", "--operator", "--json"]):
         done = subprocess.run(
             [*RELEVO, *command, "--database-url", database_url], capture_output=True, text=True, timeout=60, check=False
         )

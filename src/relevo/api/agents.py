@@ -1,4 +1,8 @@
-"""`/v1/agents`: the duties of the installation, how their last runs went, and run-now."""
+"""`/v1/agents`: the duties of the installation, how their last runs went, and run-now.
+
+They work for all tenants, and their runs tell of all of them (how many items, which error, on which machine): they are seen and
+run with the permission `operate`, not with a tenant's own.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,16 @@ from relevo.agents.runs import AgentRun
 from relevo.api.answers import answer
 from relevo.api.auth import Authenticated
 from relevo.api.document import describe
+from relevo.work.caller import Caller
+from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.office import Office
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"])
 
 
 @router.get("", summary="Every agent with its last run", **describe(list[AgentRun]))
 async def list_agents(request: Request, caller: Authenticated) -> Response:
-    caller.require_unlimited("view")
+    caller.require_unlimited("operate")
     roster: Roster = request.app.state.roster
     return answer(await roster.list(), caller.request_id)
 
@@ -26,6 +33,13 @@ async def list_agents(request: Request, caller: Authenticated) -> Response:
 async def run_agent(
     request: Request, caller: Authenticated, agent: Annotated[str, Path(max_length=40, description="name of the agent")]
 ) -> Response:
-    caller.require_unlimited("manage")
+    caller.require_unlimited("operate")
     roster: Roster = request.app.state.roster
+    office: Office = request.app.state.office
+    await roster.get(agent)
+    await transact(office, lambda each: _note(each, caller, agent))
     return answer(await roster.run_now(agent), caller.request_id)
+
+
+async def _note(transaction: ColdTransaction, caller: Caller, agent: str) -> None:
+    transaction.audit(caller, "agent.run", agent)

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from relevo.agents.roster import Roster
 from relevo.api import (
@@ -134,9 +135,16 @@ async def _refused(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return problem_response(problem_of(nowhere(request.url.path), request_id))
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "other methods")
+        allowed = ", ".join(_methods_at(request))
         refusal = MethodNotAllowed(method=request.method, path=request.url.path, allowed=allowed)
         response = problem_response(problem_of(refusal, request_id))
+def _methods_at(request: Request) -> list[str]:
+    """Everything that is answered at this address: the framework tells of one route, and there is one for each method."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    found = [route.methods or set() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted(set().union(*found))
+
+
         response.headers["allow"] = allowed
         return response
     return problem_response(problem(error.status_code, "INVALID_INPUT", str(error.detail), request_id))

@@ -311,7 +311,8 @@ class KeyIn(_Body):
     """An API key to make."""
 
     name: Word
-    permissions: Annotated[list[Permission], Meta(min_length=1, max_length=5)]
+    permissions: Annotated[list[Permission], Meta(min_length=1, max_length=6)]
+    """`operate` reaches the agents of the installation; only a key that has it can give it."""
     scopes: Annotated[list[Slug], Meta(min_length=1, max_length=100)] | None = None
     queues: Annotated[list[AnyQueue], Meta(min_length=1, max_length=100)] | None = None
     expires_at: Moment | None = None

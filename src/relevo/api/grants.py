@@ -15,7 +15,7 @@ from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug, require_id
 from relevo.api.reading import body_of
 from relevo.work.access import Grant, KeyLimits
-from relevo.work.caller import Permission
+from relevo.work.caller import TenantPermission
 from relevo.work.keys import NewKey
 from relevo.work.office import Office
 
@@ -29,7 +29,7 @@ class GrantIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Permissions for a key in this scope, or in one queue of it."""
 
     key_id: MessageId
-    permissions: Annotated[list[Permission], Meta(min_length=1, max_length=5)]
+    permissions: Annotated[list[TenantPermission], Meta(min_length=1, max_length=5)]
     queue: AnyQueue | None = None
 
 

@@ -47,6 +47,11 @@ _BATCH = msgspec.json.Decoder(BatchIn)
 _CLAIM = msgspec.json.Decoder(ClaimIn)
 
 
+_QUEUE = "/v1/scopes/{scope}/queues/{queue}"
+_MESSAGE = "/v1/scopes/{scope}/messages/{message_id}"
+"""In the metrics hot routes are named like all others, by their address in the document."""
+
+
 class _Kind(NamedTuple):
     one: msgspec.json.Decoder[Any]
     many: msgspec.json.Decoder[Any]
@@ -131,14 +136,15 @@ class HotRoutes:
         if parts[4] == "queues":
             last = parts[6]
             if len(parts) == 8:
-                return ("publish_batch", self._publish_batch) if (last, parts[7]) == ("messages", "batch") else None
+                is_batch = (last, parts[7]) == ("messages", "batch")
+                return (f"{_QUEUE}/messages/batch", self._publish_batch) if is_batch else None
             if last == "messages":
-                return "publish", self._publish
+                return f"{_QUEUE}/messages", self._publish
             if last == "claim":
-                return "claim", self._claim
-            return (f"{last}_batch", self._settle_batch) if last in _VERDICTS else None
+                return f"{_QUEUE}/claim", self._claim
+            return (f"{_QUEUE}/{last}", self._settle_batch) if last in _VERDICTS else None
         if parts[4] == "messages" and len(parts) == 7 and parts[6] in _VERDICTS:
-            return parts[6], self._settle
+            return f"{_MESSAGE}/{parts[6]}", self._settle
         return None
 
     # --- publish ----------------------------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def claim(
     label: Labels = None,
     as_json: Json = False,
 ) -> None:
-    """Claim the next messages. Settle them with `complete`, `fail` or `release` before their time is over."""
+    """Claim the next messages. Settle or `extend` them before their time is over."""
     found = target_of(ctx).ask(
         lambda client: client.claim(
             scope, queue, batch_size=batch_size, wait_s=wait, subscription=subscription,
@@ -243,6 +243,20 @@ def release(ctx: typer.Context, scope: Scope, message_id: MessageId, token: Toke
     """Give a claimed message back untouched."""
     made = target_of(ctx).ask(lambda client: client.release(scope, _claimed(message_id, token)))
     _said(made, as_json, f"{made.id} is {made.state}")
+
+
+@app.command()
+def extend(
+    ctx: typer.Context,
+    scope: Scope,
+    message_id: MessageId,
+    token: Token,
+    seconds: Annotated[int, typer.Argument(help="From now.", min=1, max=43_200)],
+    as_json: Json = False,
+) -> None:
+    """Keep a claimed message for longer."""
+    made = target_of(ctx).ask(lambda client: client.extend(scope, _claimed(message_id, token), seconds))
+    _said(made, as_json, f"{made.id} is {made.state} until {when(made.claim_until)}")
 
 
 @app.command()

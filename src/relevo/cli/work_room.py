@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,7 @@ class WorkRoom:
         return f"""
 Work queues, over HTTP:
 
-  export RELEVO_URL={self.url} RELEVO_KEY=$(cat {self.key_file})
+  export RELEVO_URL={self.url} RELEVO_KEY=$(cat {shlex.quote(str(self.key_file))})
   {call} {self.url}/v1/scopes -d '{{"slug": "billing"}}'
   {call} {queue} -d '{{"slug": "invoices"}}'
   {call} {queue}/invoices/messages -d '{{"body": {{"order": 17}}}}'
@@ -94,7 +95,7 @@ or with `relevo work publish billing invoices '{{"order": 18}}'`; {self.url}/ope
         from relevo.work.keys import first_key
 
         assert service.office is not None
-        made = await first_key(service.office.database, TENANT, service.office.now_ms)
+        made = await first_key(service.office.database, TENANT, service.office.now_ms, operator=True)
         part = self.key_file.with_suffix(".part")
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

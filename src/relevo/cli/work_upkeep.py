@@ -10,6 +10,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from relevo.cli.asking import DryRun, Yes, ask
+from relevo.cli.database import opened
 from relevo.cli.screen import Json, console, count, print_json, say, span, table
 from relevo.cli.serve import DEFAULT_DATABASE, DatabaseUrl
 from relevo.cli.server import run
@@ -164,7 +165,7 @@ def agents(
     run_now: Annotated[str | None, typer.Option("--run", help="Run this one now.")] = None,
     as_json: Json = False,
 ) -> None:
-    """The duties of the installation and their last runs."""
+    """The duties of the installation and their last runs; with a key that may `operate`."""
     target = target_of(ctx)
     found = (
         [target.ask(lambda client: client.run_agent(run_now))]
@@ -209,15 +210,16 @@ def create_key(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="What it is for.")],
     may: Annotated[
-        list[str] | None, typer.Option("--may", help="view, publish, consume, review or manage; may be repeated.")
+        list[str] | None,
+        typer.Option("--may", help="view, publish, consume, review, manage or operate; may be repeated."),
     ] = None,
     scope: Annotated[list[str] | None, typer.Option(help="Only this scope; may be repeated.")] = None,
     queue: Annotated[list[str] | None, typer.Option(help="Only this queue; may be repeated.")] = None,
-    expires: Annotated[str | None, typer.Option(help="Days until it ends.")] = None,
+    expires: Annotated[float | None, typer.Option(help="Days until it ends.", min=0.001, max=36_500)] = None,
     as_json: Json = False,
 ) -> None:
     """Make a key. It is shown once."""
-    ends = None if expires is None else int((time.time() + float(expires) * 86_400) * 1000)
+    ends = None if expires is None else int((time.time() + expires * 86_400) * 1000)
     permissions = may or ["view", "publish", "consume"]
     made = target_of(ctx).ask(
         lambda client: client.create_key(name, permissions, scopes=scope, queues=queue, expires_at=ends)
@@ -240,19 +242,18 @@ def revoke_key(
 def first_key(
     tenant: Annotated[str, typer.Argument(help="Slug of the tenant; made when it is not there.")],
     database_url: DatabaseUrl = DEFAULT_DATABASE,
+    operator: Annotated[bool, typer.Option("--operator", help="It also sees and runs the agents.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make a tenant and a key for it, straight in the database: where a new installation begins."""
     from relevo.client import NewKey
     from relevo.work.keys import first_key as make
-    from relevo.work.store.database import Database
+    from relevo.work.store import schema
 
     async def work() -> NewKey:
-        database = Database(database_url)
-        try:
-            made = await make(database, tenant, lambda: time.time_ns() // 1_000_000)
-        finally:
-            await database.close()
+        async with opened(database_url) as database:
+            await schema.require_head(database)
+            made = await make(database, tenant, lambda: time.time_ns() // 1_000_000, operator=operator)
         return msgspec.convert(plain(made), NewKey)
 
     _show_new(run(work()), as_json)

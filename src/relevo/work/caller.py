@@ -8,8 +8,12 @@ import msgspec
 
 from relevo.errors import NotFound, PermissionDenied
 
-Permission = Literal["view", "publish", "consume", "review", "manage"]
-PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
+TenantPermission = Literal["view", "publish", "consume", "review", "manage"]
+Permission = Literal[TenantPermission, "operate"]
+PERMISSIONS: tuple[Permission, ...] = get_args(TenantPermission)
+"""What may be done in a tenant. `operate` is not among them: it reaches the installation, which all tenants share."""
+
+ALL_PERMISSIONS: tuple[Permission, ...] = (*PERMISSIONS, "operate")
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,5 +75,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def system(agent: str, tenant_id: int = 0) -> Caller:
         """An agent of the installation: may do everything, in every tenant."""
         return Caller(
-            tenant_id=tenant_id, actor=f"agent:{agent}", permissions=frozenset(PERMISSIONS), request_id=f"agent-{agent}"
-        )
+            tenant_id=tenant_id, actor=f"agent:{agent}", permissions=frozenset(ALL_PERMISSIONS),
+            request_id=f"agent-{agent}",
+        )  # fmt: skip

@@ -16,7 +16,7 @@ from relevo.errors import InvalidInput, KeyExpired, NotFound, PermissionDenied, 
 from relevo.wire.ids import IdMint
 from relevo.work.access import KeyLimits, Standing, standing_of
 from relevo.work.audit import audit_row
-from relevo.work.caller import PERMISSIONS, Caller, Permission
+from relevo.work.caller import ALL_PERMISSIONS, PERMISSIONS, Caller, Permission
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
@@ -182,7 +182,7 @@ class Keys:
         caller.require("manage")
         now = self._now_ms()
         if not permissions:
-            raise InvalidInput(where="permissions", reason=f"name at least one of {', '.join(PERMISSIONS)}")
+            raise InvalidInput(where="permissions", reason=f"name at least one of {', '.join(ALL_PERMISSIONS)}")
         if expires_at is not None and expires_at <= now:
             raise InvalidInput(where="expires_at", reason="it lies in the past; name a later moment, or none")
         for permission in permissions:
@@ -191,7 +191,7 @@ class Keys:
             raise PermissionDenied(permission="manage")
         key_id = self._mint(now)
         secret = f"{FIRST}{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-        ordered = [permission for permission in PERMISSIONS if permission in permissions]
+        ordered = [permission for permission in ALL_PERMISSIONS if permission in permissions]
         row = {
             "id": key_id,
             "tenant_id": caller.tenant_id,
@@ -283,14 +283,16 @@ class Keys:
         return Page(keys, cursor_at("keys", keys[-1].id) if len(rows) > limit else None)
 
 
-async def first_key(database: Database, tenant: str, now_ms: Callable[[], int]) -> NewKey:
-    """A key that may do everything in a tenant, which is made when it is not there: where a new installation begins."""
+async def first_key(database: Database, tenant: str, now_ms: Callable[[], int], *, operator: bool = False) -> NewKey:
+    """A key that may do everything in a tenant, which is made when it is not there: where a new installation begins. The key
+    of its `operator` also sees and runs the agents, which work for all tenants."""
     tenants_of = Tenants(database, now_ms)
     try:
         found = await tenants_of.get(tenant)
     except NotFound:
         found = await tenants_of.create(tenant)
-    return await Keys(database, now_ms).create(tenants_of.caller(found), "first key")
+    permissions = ALL_PERMISSIONS if operator else PERMISSIONS
+    return await Keys(database, now_ms).create(tenants_of.caller(found), "first key", permissions=permissions)
 
 
 def _mine(caller: Caller, key_id: str) -> ColumnElement[bool]:
@@ -320,7 +322,7 @@ def _key(row: Any) -> ApiKey:
 
 
 def _permissions(text: str) -> list[Permission]:
-    return [word for word in text.split(",") if word in PERMISSIONS]
+    return [word for word in text.split(",") if word in ALL_PERMISSIONS]
 
 
 def _set(text: str | None) -> frozenset[str] | None:

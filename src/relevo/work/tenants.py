@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from relevo.errors import InvalidInput, NotFound, SlugTaken
 from relevo.work.audit import audit_row
-from relevo.work.caller import PERMISSIONS, Caller
+from relevo.work.caller import ALL_PERMISSIONS, Caller
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import tenants
@@ -79,4 +79,4 @@ class Tenants:
     @staticmethod
     def caller(tenant: Tenant, *, actor: str = "cli", request_id: str = "cli") -> Caller:
         """Who owns the installation acts in a tenant without a key: the command line does."""
-        return Caller(tenant_id=tenant.id, actor=actor, permissions=frozenset(PERMISSIONS), request_id=request_id)
+        return Caller(tenant_id=tenant.id, actor=actor, permissions=frozenset(ALL_PERMISSIONS), request_id=request_id)
