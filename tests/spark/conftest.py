@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relevo.pipeline.session import session
+from tests.spark.standalone import StandaloneCluster
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +32,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkSession]:
     )
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of a real cluster's master."""
+    cluster = StandaloneCluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster.master
+    cluster.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

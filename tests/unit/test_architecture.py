@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it
     "logs": {"engine.job_context", "errors"},
     "bench": {"engine", "broker", "wire", "errors"},  # measures the engine, for `relevo bench` and benchmarks/
-    "demo": {"engine", "broker", "wire", "errors"},  # a story about the engine, told by `relevo demo`
+    "demo": {"pipeline", "engine", "broker", "wire", "errors"},  # a story about the engine, told by `relevo demo`
     "testing": {"*"},
     "cli": {"*"},
     "__main__": {"*"},

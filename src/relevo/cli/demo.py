@@ -1,4 +1,4 @@
-"""`relevo demo`: a queue's life in a minute."""
+"""`relevo demo`: a queue's life in a minute, and a report of it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ def demo(
     data: Annotated[
         Path | None, typer.Option(help="Keep the server's data in this folder; without it, it goes with the demo.")
     ] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="The same story in a few seconds.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="The same story with less of everything.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write the report; without it, in the folder for temporary files.")
+    ] = None,
 ) -> None:
-    """Produce, run, retry, delay, schedule, flow, limit, dead-letter, replay, kill: and check that nothing was lost."""
+    """Produce, run, retry, delay, schedule, flow, limit, dead-letter, replay, kill, report: and check that nothing was lost."""
+    page = report or (data or Path(tempfile.mkdtemp(prefix="relevo-report-"))) / "report.html"
     with tempfile.TemporaryDirectory(prefix="relevo-demo-") as folder:
-        story = Story(data or Path(folder), console(), fast=fast)
+        story = Story(data or Path(folder), page.absolute(), console(), fast=fast)
         if not asyncio.run(story.tell()):
             raise typer.Exit(1)

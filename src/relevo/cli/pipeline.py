@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Generator
-from contextlib import contextmanager
+import functools
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -17,13 +19,17 @@ from relevo.cli.asking import DryRun, Yes, ask
 from relevo.cli.instant import instant_ms
 from relevo.cli.pipeline_screen import say_built, say_figures, say_status
 from relevo.cli.screen import Json, console, count, print_json, say
-from relevo.cli.server import server_of
-from relevo.errors import BadArgument
+from relevo.cli.server import run, server_of
+from relevo.errors import BadArgument, SparkFailed
+from relevo.pipeline.session import log_of, require_spark, running, session
+from relevo.wire.keys import QueueKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from relevo.pipeline.jobs.progress import Step
+
+P = ParamSpec("P")
 
 app = typer.Typer(help="The data pipeline: ingest, build, report, archive, replay, load.", no_args_is_help=True)
 
@@ -38,7 +44,19 @@ Objectives = Annotated[
 DEFAULT_LAKE = Path("lake")
 
 
-@app.command()
+def _command(job: Callable[P, None]) -> Callable[P, None]:
+    """A command that first says what to install, where something is missing; its help is there without."""
+
+    @app.command()
+    @functools.wraps(job)
+    def checked(*arguments: P.args, **options: P.kwargs) -> None:
+        require_spark()
+        job(*arguments, **options)
+
+    return checked
+
+
+@_command
 def ingest(
     ctx: typer.Context,
     lake: LakeFolder = DEFAULT_LAKE,
@@ -53,11 +71,15 @@ def ingest(
     as_json: Json = False,
 ) -> None:
     """Take events from Redis into the lake, every one once."""
-    _use_server(ctx)
     from relevo.pipeline.jobs.ingest import Batch, Ingest
     from relevo.pipeline.lake.lake import Lake
 
-    options = {"queues": queues, "maxRowsPerTrigger": str(rows), "failOnDataLoss": "false" if lossy else "true"}
+    options = {
+        **_server(ctx),
+        "queues": queues,
+        "maxRowsPerTrigger": str(rows),
+        "failOnDataLoss": "false" if lossy else "true",
+    }
     with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
         bar.update(task, description="reading events")
 
@@ -67,10 +89,8 @@ def ingest(
                 print_json(asdict(batch), lines=True)
 
         job = Ingest(Lake(lake), spark, taken=taken)
-        try:
-            new = job.follow(options, every_s=every) if follow else job.once(options)
-        except KeyboardInterrupt:
-            new = job.rows
+        with _told_to_stop() if follow else nullcontext() as stop:
+            new = job.once(options) if stop is None else job.follow(options, every_s=every, stop=stop.is_set)
     manifest = Lake(lake).manifest("bronze.events")
     if as_json:
         print_json({"new": new, "events": manifest.rows, "lake": str(lake)})
@@ -78,7 +98,7 @@ def ingest(
         say(f"{count(new)} new events; {count(manifest.rows)} in {lake}")
 
 
-@app.command()
+@_command
 def build(
     lake: LakeFolder = DEFAULT_LAKE,
     objective: Objectives = None,
@@ -109,7 +129,7 @@ def build(
         raise typer.Exit(1)
 
 
-@app.command()
+@_command
 def report(
     lake: LakeFolder = DEFAULT_LAKE,
     to: Annotated[Path, typer.Option("--to", "-o", help="Where to write the page.")] = Path("report.html"),
@@ -130,7 +150,7 @@ def report(
     say(f"the page: {to}")
 
 
-@app.command()
+@_command
 def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
     """Show every table: how new it is, how large, and what is wrong with it."""
     from relevo.pipeline.jobs.status import status as look
@@ -145,7 +165,7 @@ def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+@_command
 def refresh(
     ctx: typer.Context,
     lake: LakeFolder = DEFAULT_LAKE,
@@ -156,7 +176,7 @@ def refresh(
     as_json: Json = False,
 ) -> None:
     """Ingest, build and report in one go: Spark starts once."""
-    _use_server(ctx)
+    options = {**_server(ctx), "queues": queues}
     from relevo.pipeline.jobs.build import build as run_build
     from relevo.pipeline.jobs.ingest import Ingest
     from relevo.pipeline.jobs.report import report as write
@@ -167,7 +187,7 @@ def refresh(
     aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
     with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
         bar.update(task, description="reading events")
-        new = Ingest(where, spark, taken=lambda batch: bar.update(task, advance=batch.rows)).once({"queues": queues})
+        new = Ingest(where, spark, taken=lambda batch: bar.update(task, advance=batch.rows)).once(options)
         built = run_build(where, spark, objectives=aims, tell=lambda step: bar.update(task, description=step.table))
     if to is not None:
         write(where, to)
@@ -180,7 +200,7 @@ def refresh(
         raise typer.Exit(1)
 
 
-@app.command()
+@_command
 def archive(
     database: Annotated[str, typer.Option(envvar="RELEVO_DATABASE_URL", help="The database of the work queues.")],
     lake: LakeFolder = DEFAULT_LAKE,
@@ -220,9 +240,14 @@ async def _archive(url: str, lake: Path, before_ms: int, batch: int, dry_run: bo
         say(
             f"archived {count(done.messages)} messages; copied {count(done.audit)} audit entries, which stay in the database"
         )
+        if done.erased.erasures:
+            gone = done.erased.messages + done.erased.reviews + done.erased.events
+            say(
+                f"erased what {count(gone)} rows of the lake said; `relevo pipeline build` renews what was made of them"
+            )
 
 
-@app.command()
+@_command
 def replay(
     ctx: typer.Context,
     queue: Annotated[str, typer.Argument(help="The queue whose dead letters are meant.")],
@@ -237,22 +262,24 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Send dead letters back that SQL picks, changed by SQL on the way."""
-    _use_server(ctx)
     from relevo.pipeline.jobs.replay import replay as run_replay
 
-    changes = dict(_assignment(text) for text in change or ())
+    meant: dict[str, Any] = {
+        "where": where,
+        "change": dict(_assignment(text) for text in change or ()),
+        "to": to,
+        "options": _server(ctx),
+    }
     with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
         bar.update(task, description="looking at dead letters")
-        done = run_replay(spark, queue, where=where, change=changes, to=to, dry_run=True)
+        done = run_replay(spark, queue, dry_run=True, **meant)
         if not dry_run and done.chosen:
             if not yes:
                 bar.stop()
                 ask(f"replay {count(done.chosen)} of {count(done.letters)} dead letters of {queue}?")
                 bar.start()
             bar.update(task, description="sending", total=done.chosen)
-            done = run_replay(
-                spark, queue, where=where, change=changes, to=to, told=lambda at, _: bar.update(task, completed=at)
-            )
+            done = run_replay(spark, queue, told=lambda at, _: bar.update(task, completed=at), **meant)
     if as_json:
         print_json(asdict(done))
         return
@@ -263,7 +290,7 @@ def replay(
         say(f"  {letter['job_id']}  {letter['name'] or '-'}  {letter['data']}", "dim")
 
 
-@app.command()
+@_command
 def load(
     ctx: typer.Context,
     queue: Annotated[str, typer.Argument(help="Where the jobs go.")],
@@ -279,15 +306,15 @@ def load(
     as_json: Json = False,
 ) -> None:
     """Make a job of every row. A load that was cut short goes on where it stopped when it is run again."""
-    _use_server(ctx)
     from relevo.pipeline.jobs import load as job
 
+    options = _server(ctx)
     with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
         rows = job.table(spark, path, kind)
         rows = rows if sql is None else job.query(spark, rows, sql)
         bar.update(task, description=f"loading {path.name}")
         write_id = None if again else job.write_id_of(path, queue, sql)
-        done = job.load(rows, queue, name=name, write_id=write_id, dry_run=dry_run)
+        done = job.load(rows, queue, name=name, write_id=write_id, dry_run=dry_run, options=options)
     if as_json:
         print_json(asdict(done))
         return
@@ -301,13 +328,33 @@ def load(
 
 @contextmanager
 def _session(master: str | None) -> Generator[SparkSession]:
-    from relevo.pipeline.session import session
+    """A session for this command; one that runs in this process already is used, and left running."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
+    from relevo.pipeline.cause import cause_of
+
+    ours = running() is None
     spark = session(master, app="relevo pipeline")
     try:
         yield spark
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(reason=cause_of(error), log=log_of(spark)) from error
     finally:
-        spark.stop()
+        if ours:
+            spark.stop()
+
+
+@contextmanager
+def _told_to_stop() -> Generator[threading.Event]:
+    """Is set by Ctrl-C or SIGTERM: an exception in the middle of a talk with the JVM would leave both confused."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -319,13 +366,21 @@ def _bar(label: str, *, quiet: bool, total: int | None = None) -> Generator[tupl
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console(stderr=True), disable=quiet, transient=True) as bar:
+    screen = console(stderr=True)
+    with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal, transient=True) as bar:
         yield bar, bar.add_task(label, total=total)
 
 
-def _use_server(ctx: typer.Context) -> None:
-    """The address goes to Spark through the environment: an option would show its password in plans."""
-    os.environ["RELEVO_REDIS_URL"] = server_of(ctx).url
+def _server(ctx: typer.Context) -> dict[str, str]:
+    """The server as an option of our data source. It is asked first: when it is away, nobody waits for Spark to hear so."""
+    server = server_of(ctx)
+
+    async def greet() -> None:
+        async with server.link(QueueKeys("relevo")):
+            pass
+
+    run(greet())
+    return {"url": server.url}
 
 
 def _assignment(text: str) -> tuple[str, str]:

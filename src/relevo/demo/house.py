@@ -34,8 +34,12 @@ _LOOK_S = 0.15
 class House:
     """Everything the acts use."""
 
-    def __init__(self, folder: Path, stage: Stage, tally: Tally) -> None:
+    def __init__(self, folder: Path, page: Path, stage: Stage, tally: Tally) -> None:
         self.folder = folder
+        self.page = page
+        """Where the report goes; it stays when the folder does not."""
+        self.epilogue = ""
+        """What is said after the sum."""
         self.stage = stage
         self.tally = tally
         self.ids: dict[str, list[str]] = {PARCELS: [], LETTERS: [], NIGHT: []}

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from relevo.demo.tally import Tally
 
-_NEWS = 7
+_NEWS = 5
 _MARKS = {"ahead": ("·", "dim"), "now": ("▶", "bold cyan"), "done": ("✓", "green"), "failed": ("✗", "bold red")}
 
 
@@ -130,7 +130,7 @@ class Stage(logging.Handler):
 
     # --- the end -------------------------------------------------------------------------------------------------------
 
-    def summary(self, tally: Tally, seconds: float) -> None:
+    def summary(self, tally: Tally, seconds: float, epilogue: str = "") -> None:
         made = Table(box=ROUNDED, title="does it add up?", title_justify="left", header_style="bold")
         made.add_column("promise")
         made.add_column("expected", justify="right")
@@ -144,3 +144,5 @@ class Stage(logging.Handler):
             self.console.print(f"Every number adds up ({seconds:.0f} s).", style="bold green")
         else:
             self.console.print("The numbers do not add up: this is a bug, please report it.", style="bold red")
+        if epilogue:
+            self.console.print(epilogue, markup=False, highlight=False, soft_wrap=True)

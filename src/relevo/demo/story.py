@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from relevo.demo import acts, plans
+from relevo.demo import acts, plans, record
 from relevo.demo.house import LETTERS, NIGHT, PARCELS, House
 from relevo.demo.size import FAST, SLOW
 from relevo.demo.stage import Scene, Stage
@@ -33,18 +33,19 @@ ACTS = {
     "replay": acts.replay,
     "worker dies": acts.lose_a_worker,
     "server dies": acts.lose_the_server,
+    "report": record.report,  # the last: it is about all others
 }
 
 
 class Story:
     """One telling. `tell` answers whether all numbers added up."""
 
-    def __init__(self, folder: Path, console: Console, *, fast: bool = False) -> None:
+    def __init__(self, folder: Path, page: Path, console: Console, *, fast: bool = False) -> None:
         self.tally = Tally()
         self._size = FAST if fast else SLOW
         self._scenes = [Scene(title, inspect.cleandoc(act.__doc__ or "")) for title, act in ACTS.items()]
         self._stage = Stage(console, self._scenes, [PARCELS, LETTERS, NIGHT])
-        self._house = House(folder, self._stage, self.tally)
+        self._house = House(folder, page, self._stage, self.tally)
 
     async def tell(self) -> bool:
         started = time.monotonic()
@@ -52,7 +53,7 @@ class Story:
             async with self._house.open():
                 await self._play()
                 await self._check_empty()
-        self._stage.summary(self.tally, time.monotonic() - started)
+        self._stage.summary(self.tally, time.monotonic() - started, self._house.epilogue)
         return self.tally.holds
 
     async def _play(self) -> None:

@@ -32,6 +32,7 @@ from relevo.errors.people import (
 from relevo.errors.pipeline import (
     ArchiveMismatch,
     DataLost,
+    FileDamaged,
     IngestFailed,
     JavaMissing,
     LakeChanged,
@@ -39,6 +40,8 @@ from relevo.errors.pipeline import (
     NoLake,
     RefreshFailed,
     RowsChanged,
+    SparkFailed,
+    SparkNotStarted,
     TableBroken,
 )
 from relevo.errors.stream_queues import (
@@ -169,6 +172,7 @@ __all__ = [
     "EventsTrimmed",
     "EventsUnavailable",
     "ExpressionFailed",
+    "FileDamaged",
     "IdempotencyConflict",
     "IngestFailed",
     "InvalidInput",
@@ -221,6 +225,8 @@ __all__ = [
     "ServiceEnded",
     "ServiceUnreachable",
     "SlugTaken",
+    "SparkFailed",
+    "SparkNotStarted",
     "StoreOutdated",
     "StoreUnavailable",
     "StoryStuck",

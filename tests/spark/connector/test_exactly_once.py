@@ -1,4 +1,4 @@
-"""The driver killed with SIGKILL at any moment: every event once in the table, every row once in the queue."""
+"""The driver killed with SIGKILL at any moment: every event once in the table and in the lake, every row once in the queue."""
 
 import os
 import random
@@ -8,10 +8,12 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from relevo.pipeline.lake.lake import Lake
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import decode_payload
@@ -33,7 +35,7 @@ def killed_rounds(spark: SparkSession, server: Server, queue: str, folder: Path,
         try:
             assert driver.stdout.readline() == "running\n", (folder / "spark.log").read_text()[-3000:]
             if round_ < rounds:
-                time.sleep(random.uniform(0.5, 6))
+                time.sleep(random.uniform(0.5, 6))  # any moment will do, and any must: there is none to wait for
             else:
                 assert driver.stdout.readline() == "done\n", (folder / "spark.log").read_text()[-3000:]
         finally:
@@ -42,6 +44,8 @@ def killed_rounds(spark: SparkSession, server: Server, queue: str, folder: Path,
             driver.stdout.close()
     found = [row["_id"] for row in spark.read.parquet(str(folder / "table")).select("_id").collect()]
     assert Counter(found) == Counter(ids)
+    bronze: Any = Lake(folder / "lake").arrow("bronze.events", columns=["_id"])
+    assert Counter(bronze["_id"].to_pylist()) == Counter(ids)
     assert Counter(fed(server, f"{queue}-next")) == Counter(ids)
 
 

@@ -13,17 +13,10 @@ from pyspark.sql import SparkSession
 from relevo import Queue, UnrecoverableError
 from relevo.errors import BadArgument, IngestFailed
 from relevo.pipeline.jobs import load as loading
+from relevo.pipeline.jobs.build import build
 from relevo.pipeline.jobs.ingest import Batch, Ingest
 from relevo.pipeline.jobs.replay import replay
-from relevo.pipeline.lake.bronze.events import clean
-from relevo.pipeline.lake.gold.objectives import DEFAULT
-from relevo.pipeline.lake.gold.throughput import throughput
 from relevo.pipeline.lake.lake import Lake
-from relevo.pipeline.lake.silver.attempts import attempts
-from relevo.pipeline.lake.silver.homes import gathered, housed
-from relevo.pipeline.lake.silver.jobs import jobs
-from relevo.pipeline.lake.silver.partials import counts
-from relevo.pipeline.lake.silver.runs import runs
 from relevo.wire.keys import QueueKeys
 from tests.interop.side import Side
 from tests.servers.server import Server
@@ -86,20 +79,29 @@ async def test_events_of_real_workers_of_both_libraries_give_the_numbers_of_a_pl
 
     rows = sorted(taken(lake), key=lambda row: tuple(map(int, row["_id"].split("-"))))
     ours = plain.jobs_of([row for row in rows if row["e"] != "drained"])
-    bronze = lake.read(spark, "bronze.events")
-    assert bronze is not None
-    told = runs(gathered(housed(clean(bronze), None), 1)).cache()
-    silver = Counter((row["queue"], row["job"], row["outcome"], row["attempts"]) for row in jobs(told).collect())
+    built = await asyncio.to_thread(build, lake, spark)
+    assert built.broken == ()
+    silver = Counter(
+        (row["queue"], row["job"], row["outcome"], row["attempts"]) for row in lake.arrow("silver.jobs").to_pylist()
+    )
     assert silver == Counter((job.queue, job.id, job.outcome, len(job.runs)) for job in ours)
-    assert Counter(key[2] for key in silver) == {"done": 38, "dead": 2}
-    gold = throughput(counts(attempts(told), jobs(told), DEFAULT)).collect()
-    sums: Counter[str] = Counter()
-    for counted in plain.minutes_of(ours).values():
-        sums.update(counted)
-    assert {name: sum(row[name] for row in gold) for name in ("in", "done", "failed", "retried", "dead")} == {
-        name: sums[name] for name in ("in", "done", "failed", "retried", "dead")
+    assert Counter((key[0], key[2]) for key in silver) == {
+        (queue, outcome): number for queue in names.values() for outcome, number in (("done", 19), ("dead", 1))
     }
-    told.unpersist()
+    counted = ("in", "started", "done", "failed", "retried", "dead")
+    gold = {
+        (round(row["minute"].timestamp() * 1000), row["queue"], row["name"]): Counter(
+            {name: row[name] for name in counted if row[name]}
+        )
+        for row in lake.arrow("gold.throughput").to_pylist()
+    }
+    assert {place: counts for place, counts in gold.items() if counts} == plain.minutes_of(ours)
+    failures: list[Row] = lake.arrow("gold.failures").to_pylist()
+    for queue in names.values():
+        assert {row["reason"] for row in failures if row["queue"] == queue} >= {
+            "bad template <n>",
+            "no route to <address>",
+        }
 
 
 def test_every_event_is_taken_once_also_when_a_batch_comes_again_or_the_checkpoint_is_lost(

@@ -8,7 +8,7 @@ A batch goes in four steps, and a kill between any two loses and doubles nothing
 4. the note is taken away.
 
 A run that finds a note goes on at step 2. Audit rows and finished reviews are copied and stay: the one are the record, the
-others belong to the messages' own room.
+others belong to the messages' own room. What work queues have erased is erased in the lake at the end of every run.
 """
 
 # pyarrow comes without types.
@@ -28,6 +28,7 @@ from sqlalchemy import BigInteger, Integer, SmallInteger, Table, and_, delete, o
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import ArchiveMismatch
+from relevo.pipeline.jobs.erasure import Erased, Erasure
 from relevo.pipeline.lake.instants import DAY_MS
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.manifest import Manifest
@@ -50,6 +51,7 @@ class Archived:
     audit: int
     reviews: int
     seconds: float
+    erased: Erased
 
 
 Told = Callable[[str, int], None]
@@ -78,7 +80,7 @@ class Archive:
             return int(found.scalar_one())
 
     async def run(self, older_than_ms: int, *, batch: int = BATCH, told: Told = _untold) -> Archived:
-        """Takes all that was archived before `older_than_ms`, and copies all audit rows up to then."""
+        """Takes all that was archived before `older_than_ms`, copies all audit rows up to then, and carries erasures out."""
         began = time.monotonic()
         messages = await self._finish()
         while True:
@@ -94,7 +96,9 @@ class Archive:
             told(MESSAGES, messages)
         copied = await self._copy_audit(older_than_ms, batch, told)
         reviewed = await self._copy_reviews(older_than_ms, batch, told)
-        return Archived(messages, copied, reviewed, time.monotonic() - began)
+        # After all else: no row is in both places now, and what came to the lake meanwhile is reached too.
+        erased = await Erasure(self._lake, self._database).run()
+        return Archived(messages, copied, reviewed, time.monotonic() - began, erased)
 
     # --- messages ------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relevo.errors import IngestFailed
+from relevo.pipeline.cause import cause_of
 from relevo.pipeline.lake.instants import part_of
 from relevo.pipeline.lake.lake import Lake
 
@@ -86,7 +87,7 @@ class Ingest:
             while stop is not None and not query.awaitTermination(1) and not stop():
                 pass
         except StreamingQueryException as error:
-            raise IngestFailed(reason=_cause(error)) from error
+            raise IngestFailed(reason=cause_of(error)) from error
         finally:
             query.stop()
         return self.rows
@@ -97,13 +98,17 @@ class Ingest:
         base = lake.manifest(TABLE)
         # Spark gives a query its id together with its checkpoint: another checkpoint counts its batches anew.
         query = json.loads((self._checkpoint / "metadata").read_text())["id"]
-        if base.notes.get("query") == query and number <= base.notes.get("batch", -1):
+        same, last = base.notes.get("query") == query, base.notes.get("batch", -1)
+        if same and number <= last:
             return  # its rows are visible already; only Spark's own note of it was lost
         marks: Marks = base.notes.get("marks", {})
-        new = rows.where(_after(marks)) if marks else rows
+        # A batch begins where the one before it ended: where our batches began at the beginning, nothing comes again. After a
+        # checkpoint was lost they begin there once more, and what was taken may come in any number of them.
+        own = not marks or (same and number == last + 1 and base.notes.get("own", False))
+        new = rows if own else rows.where(_after(marks))
         staged = lake.stage(TABLE, new, part_of(F.coalesce(F.unix_millis("_ts"), F.lit(0)), "day"))
         ends = {**marks, **_ends(lake.staged_arrow(staged, ["_stream", "_id"]))} if staged.rows else marks
-        notes = {"query": query, "batch": number, "marks": ends}
+        notes = {"query": query, "batch": number, "marks": ends, "own": own}
         total = lake.commit(staged, instead=False, notes=notes, base=base).rows
         self.rows += staged.rows
         self._taken(Batch(number, staged.rows, total, time.monotonic() - began))
@@ -136,10 +141,3 @@ def _ends(rows: Any) -> Marks:
         last = table.filter(pc.and_(pc.equal(table["_stream"], row["_stream"]), pc.equal(table["ms"], row["ms_max"])))
         ends[row["_stream"]] = [row["ms_max"], max(int(text.partition("-")[2]) for text in last["_id"].to_pylist())]
     return ends
-
-
-def _cause(error: BaseException) -> str:
-    """The last line of what a task said: Spark wraps it in pages of stack traces."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("relevo.errors", "redis."))]
-    return (told[-1] if told else lines[0]) if lines else type(error).__name__

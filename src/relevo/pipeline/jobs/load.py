@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relevo.errors import BadArgument
+from relevo.pipeline.session import activated
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 JOB_COLUMNS = ("name", "data", "delay", "job_id", "retry")
@@ -81,8 +82,7 @@ def load(
     number = jobs.count()
     if not dry_run and number:
         given = {**(options or {}), "queue": queue, **({"writeId": write_id} if write_id else {})}
-        # A writer looks its source up in the session of its thread: this makes it ours, whichever thread we are called on.
-        rows.sparkSession.createDataFrame([], "nothing int")  # pyright: ignore[reportUnknownMemberType]
+        activated(rows.sparkSession)
         jobs.write.format("relevo").options(**given).mode("append").save()
     return Loaded(number, 0 if dry_run else number, sample)
 

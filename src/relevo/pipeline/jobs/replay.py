@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from relevo.errors import BadArgument
 from relevo.pipeline.connector.connection import Directory
 from relevo.pipeline.connector.options import SourceOptions
+from relevo.pipeline.session import activated
 from relevo.wire.keys import QueueKeys
 
 _COLUMNS = ("name", "data")
@@ -101,8 +102,7 @@ def replay(
             # The letter's own entry makes the id: the same letter sent by a second run is known by it.
             once = F.concat(F.lit(f"replay:{queue}:"), F.col("_id"))
             rows = picked.select("name", "data", "retry", once.alias("job_id"))
-            # A writer looks its source up in the session of its thread: this makes it ours, whichever thread we are called on.
-            spark.createDataFrame([], "nothing int")  # pyright: ignore[reportUnknownMemberType]
+            activated(spark)
             known = {"queue": to or queue, "idWindowSeconds": str(REMEMBERED_S), **given}
             rows.write.format("relevo").options(**known).mode("append").save()
             _delete(queue, [row["_id"] for row in picked.select("_id").toLocalIterator()], given, told, number)

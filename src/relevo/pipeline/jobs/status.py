@@ -41,9 +41,7 @@ def status(lake: Lake) -> list[TableStatus]:
             found.append(TableStatus(spec.name, spec.holds, 0, 0, 0, 0, 0, 0, broken=(str(error),), inner=spec.inner))
             continue
         complaint = lake.complaint(spec.name)
-        behind = tuple(
-            source for source, version in manifest.built_from.items() if lake.manifest(source).changed(version)
-        )
+        behind = tuple(source for source, version in manifest.built_from.items() if _changed(lake, source, version))
         found.append(
             TableStatus(
                 spec.name, spec.holds, manifest.version, manifest.written_at_ms, manifest.rows, manifest.bytes,
@@ -52,3 +50,11 @@ def status(lake: Lake) -> list[TableStatus]:
             )
         )  # fmt: skip
     return found
+
+
+def _changed(lake: Lake, table: str, since: int) -> bool:
+    """A table of a newer relevo has changed, as far as one can tell."""
+    try:
+        return bool(lake.manifest(table).changed(since))
+    except LakeTooNew:
+        return True

@@ -11,7 +11,8 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relevo.errors import NoLake, TableBroken
+from relevo.errors import FileDamaged, NoLake, TableBroken
 from relevo.pipeline.lake.instants import part_key
 from relevo.pipeline.lake.manifest import DataFile, Manifest, Manifests
 from relevo.pipeline.lake.tables import BY_NAME, TableSpec
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KEEP_VERSIONS = 3
+ERASED_AT = "erased_at_ms"
+"""The note of bronze.messages that says when something was last erased: older versions of any table are not kept."""
 _PART = "_part"
+
+Row = dict[str, Any]
 
 
 @dataclass
@@ -67,7 +72,7 @@ class Lake:
         return BY_NAME[table]
 
     def exists(self) -> bool:
-        return any(self.manifest(name).version for name in BY_NAME)
+        return any(self._manifests(spec).versions() for spec in BY_NAME.values())
 
     def must_exist(self) -> None:
         if not self.exists():
@@ -86,29 +91,27 @@ class Lake:
         from pyspark.sql.types import StructType
 
         folder = self._folder(BY_NAME[table])
-        schema = pq.read_schema(folder / paths[-1]).metadata or {}
+        with _naming(table, folder / paths[-1]):
+            schema = pq.read_schema(folder / paths[-1]).metadata or {}
         told = schema.get(b"org.apache.spark.sql.parquet.row.metadata")
         reader = spark.read if told is None else spark.read.schema(StructType.fromJson(json.loads(told)))
         return reader.parquet(*(str(folder / path) for path in paths))
 
     def arrow(self, table: str, keys: Iterable[str] | None = None, columns: list[str] | None = None) -> Any:
         """The table without a JVM; None when it has no rows."""
-        spec = BY_NAME[table]
         files = self.manifest(table).files(None if keys is None else set(keys))
-        folder = self._folder(spec)
-        parts = [pq.read_table(folder / file.path, columns=columns, partitioning=None) for file in files if file.rows]
+        parts = [self.arrow_file(table, file.path, columns) for file in files if file.rows]
         return pa.concat_tables(parts, promote_options="default") if parts else None
 
     def staged_arrow(self, staged: Staged, columns: list[str]) -> Any:
         """Some columns of what is staged, without a JVM."""
-        folder = self._folder(staged.spec)
-        return pa.concat_tables(
-            [pq.read_table(folder / path, columns=columns, partitioning=None) for path in staged.paths]
-        )
+        return pa.concat_tables([self.arrow_file(staged.spec.name, path, columns) for path in staged.paths])
 
-    def arrow_file(self, table: str, path: str) -> Any:
+    def arrow_file(self, table: str, path: str, columns: list[str] | None = None) -> Any:
         """One file of a table, as its manifest names it."""
-        return pq.read_table(self._folder(BY_NAME[table]) / path, partitioning=None)
+        file = self._folder(BY_NAME[table]) / path
+        with _naming(table, file):
+            return pq.read_table(file, columns=columns, partitioning=None)
 
     # --- writing -------------------------------------------------------------------------------------------------------
 
@@ -184,13 +187,62 @@ class Lake:
         new = replace(base, version=base.version + 1, partitions=partitions, notes={**base.notes, **notes})
         return self._manifests(BY_NAME[table]).write(new)
 
+    def rewrite(
+        self, table: str, columns: list[str], which: Callable[[Any], list[bool]], change: Callable[[Row], Row]
+    ) -> int:
+        """Changes rows where they are, in a version of its own; returns how many. `which` picks them by some columns.
+
+        The files that held them are deleted at once, with the versions that name them. The new ones came when the old ones
+        did, so nobody takes their rows for new; their partitions have changed, so what is made of these is made again.
+        """
+        manifests = self._manifests(BY_NAME[table])
+        old = manifests.newest()
+        partitions = dict(old.partitions)
+        gone: list[str] = []
+        changed = 0
+        for key, partition in old.partitions.items():
+            files: list[DataFile] = []
+            for file in partition.files:
+                picked = which(self.arrow_file(table, file.path, columns))
+                if any(picked):
+                    gone.append(file.path)
+                    changed += sum(picked)
+                    file = replace(file, **self._changed_file(table, file.path, picked, change))
+                files.append(file)
+            if files != list(partition.files):
+                partitions[key] = replace(partition, files=tuple(files), changed_in=old.version + 1)
+        if gone:
+            manifests.write(replace(old, version=old.version + 1, partitions=partitions))
+            manifests.forget(keep=1)
+            for path in gone:
+                (self._folder(BY_NAME[table]) / path).unlink(missing_ok=True)
+        return changed
+
+    def _changed_file(
+        self, table: str, path: str, picked: list[bool], change: Callable[[Row], Row]
+    ) -> dict[str, str | int]:
+        """Writes a file with the picked rows changed beside the old one."""
+        rows = self.arrow_file(table, path)
+        new = pa.Table.from_pylist([change(row) for row in rows.filter(pa.array(picked)).to_pylist()], rows.schema)
+        whole = pa.concat_tables([rows.filter(pa.array([not one for one in picked])), new])
+        folder = self._folder(BY_NAME[table])
+        # Spark reads the times of its files only as it wrote them.
+        footer = pq.read_metadata(folder / path).schema
+        int96 = any(footer.column(number).physical_type == "INT96" for number in range(len(footer)))
+        name = f"{path.partition('/')[0]}/{uuid.uuid4().hex[:16]}-0000.parquet"
+        pq.write_table(whole, folder / name, compression="zstd", use_deprecated_int96_timestamps=int96)
+        return {"path": name, "bytes": (folder / name).stat().st_size}
+
     # --- upkeep --------------------------------------------------------------------------------------------------------
 
     def vacuum(self, table: str, *, keep: int = KEEP_VERSIONS, grace_s: float = 3600.0) -> int:
-        """Deletes files no kept version names, once they are old enough that no write in progress can mean them."""
+        """Deletes files no kept version names, once they are old enough that no write in progress can mean them. Versions from
+        before the last erasure are not kept: they may hold what was erased."""
         spec = BY_NAME[table]
         folder = self._folder(spec)
-        named = self._manifests(spec).forget(keep=keep)
+        named = self._manifests(spec).forget(
+            keep=keep, since_ms=self.manifest("bronze.messages").notes.get(ERASED_AT, 0)
+        )
         before = time.time() - grace_s
         gone = 0
         for file in folder.rglob("*"):
@@ -264,3 +316,12 @@ class Lake:
 
     def _folder(self, spec: TableSpec) -> Path:
         return self.root.joinpath(*spec.name.split("."))
+
+
+@contextmanager
+def _naming(table: str, file: Path) -> Generator[None]:
+    """A file that is there in name only is told by its name: disks fail, and people tidy up."""
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid) as error:
+        raise FileDamaged(file=str(file), table=table, reason=str(error).partition("\n")[0]) from error

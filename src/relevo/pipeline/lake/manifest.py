@@ -144,11 +144,13 @@ class Manifests:
             draft.unlink()
         return stamped
 
-    def forget(self, *, keep: int) -> set[str]:
-        """Deletes all but the newest `keep` versions, and returns the files that the kept ones name."""
+    def forget(self, *, keep: int, since_ms: int = 0) -> set[str]:
+        """Deletes all but the newest `keep` versions, of these all but the newest that are older than `since_ms`, and returns
+        the files that the kept ones name."""
         numbers = self.versions()
-        kept = [self.read(number) for number in numbers[-keep:]]
-        for number in numbers[:-keep]:
+        newest = [self.read(number) for number in numbers[-keep:]]
+        kept = [manifest for manifest in newest[:-1] if manifest.written_at_ms >= since_ms] + newest[-1:]
+        for number in set(numbers) - {manifest.version for manifest in kept}:
             self._path(number).unlink(missing_ok=True)
         return {file.path for manifest in kept for file in manifest.files()}
 
