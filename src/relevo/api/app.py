@@ -129,6 +129,13 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return problem_response(problem_of(InvalidInput(where=where, reason=first["msg"]), request.state.request_id))
 
 
+def _methods_at(request: Request) -> list[str]:
+    """Everything that is answered at this address: the framework tells of one route, and there is one for each method."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    found = [route.methods or set() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted(set().union(*found))
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     request_id: str = request.state.request_id
@@ -138,13 +145,6 @@ async def _refused(request: Request, error: Exception) -> Response:
         allowed = ", ".join(_methods_at(request))
         refusal = MethodNotAllowed(method=request.method, path=request.url.path, allowed=allowed)
         response = problem_response(problem_of(refusal, request_id))
-def _methods_at(request: Request) -> list[str]:
-    """Everything that is answered at this address: the framework tells of one route, and there is one for each method."""
-    routes = [route for route in request.app.routes if isinstance(route, Route)]
-    found = [route.methods or set() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    return sorted(set().union(*found))
-
-
         response.headers["allow"] = allowed
         return response
     return problem_response(problem(error.status_code, "INVALID_INPUT", str(error.detail), request_id))
