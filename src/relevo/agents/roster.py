@@ -16,6 +16,7 @@ from typing import Self
 
 from relevo.agents.agent import Agent
 from relevo.agents.audit_exporter import AuditExporter
+from relevo.agents.audit_watch import AuditWatch
 from relevo.agents.continuous import Continuous
 from relevo.agents.dead_letter_monitor import DeadLetterMonitor
 from relevo.agents.engine_beat import EngineBeat, agents_queue
@@ -49,6 +50,7 @@ def all_agents(office: Office) -> list[Agent]:
         MessageArchiver(office),
         OutboxRelay(office),
         AuditExporter(office),
+        AuditWatch(office),
         IndexAuditor(office),
         ReplayRunner(office),
         WebhookCourier(office),

@@ -6,7 +6,7 @@ database, not for a tenant's key.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -66,15 +66,14 @@ class AuditIntegrity:
     ) -> Verdict:
         """Walks all entries, also while others write. `known` are heads that were noted elsewhere; `told` hears how many
         entries were walked."""
-        heads = await self.heads()
-        verifier = Verifier(heads, known=known)
-        async for page in self._pages():
-            for row in page:
-                verifier.add(_entry(row))
-            told(verifier.entries)
-        findings = verifier.finish(await self.heads())
-        cut = sum(head.cut_no for head in heads)
-        return Verdict(entries=verifier.entries, chains=len(heads), cut=cut, findings=findings)
+        walk = await self.walk(known=known)
+        while await walk.step():
+            told(walk.entries)
+        return await walk.end()
+
+    async def walk(self, *, known: Mapping[str, tuple[int, str]] | None = None) -> AuditWalk:
+        """A walk to be done in steps, by whoever has something else to do in between."""
+        return AuditWalk(self, await self.heads(), known)
 
     async def cut(self, caller: Caller, before_ms: int, *, told: Callable[[int], None] = lambda _: None) -> int:
         """Removes the entries from before a moment, and returns how many. Each chain loses a piece at its beginning and says
@@ -84,8 +83,9 @@ class AuditIntegrity:
         if before_ms >= now:
             raise InvalidInput(where="before", reason="it lies in the future; name a moment that has passed")
         await self._tell_again(caller, now)
-        removed, kept = 0, set[str]()
-        async for page in self._pages():
+        removed, kept, last = 0, set[str](), -1
+        while page := await self.page(last):
+            last = page[-1]["id"]
             old: dict[str, list[Any]] = {}
             for row in page:
                 if row["chain"] is None:
@@ -119,17 +119,42 @@ class AuditIntegrity:
             async with audited(self._database) as change:
                 _tell(change, caller, now, cuts)
 
-    async def _pages(self) -> AsyncGenerator[Sequence[Any]]:
+    async def page(self, after: int) -> Sequence[Any]:
+        """The next entries behind an id, with their links."""
         columns = [audit.c[name] for name in ("id", "chain", "chain_no", "hash", *COLUMNS)]
-        last = -1
-        while True:
-            query = select(*columns).where(audit.c.id > last).order_by(audit.c.id).limit(PAGE)
-            async with self._database.connect() as connection:
-                page = (await connection.execute(query)).mappings().all()
-            if not page:
-                return
-            yield page
-            last = page[-1]["id"]
+        query = select(*columns).where(audit.c.id > after).order_by(audit.c.id).limit(PAGE)
+        async with self._database.connect() as connection:
+            return (await connection.execute(query)).mappings().all()
+
+
+class AuditWalk:
+    """One walk through all entries, page by page."""
+
+    def __init__(
+        self, integrity: AuditIntegrity, heads: Sequence[Head], known: Mapping[str, tuple[int, str]] | None
+    ) -> None:
+        self._integrity = integrity
+        self._heads = heads
+        self._verifier = Verifier(heads, known=known)
+        self._last = -1
+
+    @property
+    def entries(self) -> int:
+        return self._verifier.entries
+
+    async def step(self) -> bool:
+        """Verifies the next page; false when there is none."""
+        page = await self._integrity.page(self._last)
+        for row in page:
+            self._verifier.add(_entry(row))
+        if page:
+            self._last = page[-1]["id"]
+        return bool(page)
+
+    async def end(self) -> Verdict:
+        findings = self._verifier.finish(await self._integrity.heads())
+        cut = sum(head.cut_no for head in self._heads)
+        return Verdict(entries=self.entries, chains=len(self._heads), cut=cut, findings=findings)
 
 
 def _tell(change: Audited, caller: Caller, now: int, cuts: _Cuts) -> None:
