@@ -4,7 +4,7 @@ import os
 import signal
 import uuid
 from collections.abc import AsyncGenerator, Generator, Mapping
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +19,9 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.sentinel import Sentinel
 from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server
 from tests.servers.tls import TlsRedis
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 S = TypeVar("S", bound=Server)
 D = TypeVar("D", bound=DatabaseServer)
@@ -134,6 +137,22 @@ def postgres(request: pytest.FixtureRequest) -> PostgresServer:
 def mariadb(request: pytest.FixtureRequest) -> MariaDbServer:
     """The run's MariaDB, started when a test first asks for it; tests share its one database, or `create` their own."""
     return _shared_database(request, MariaDbServer)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator["Browser"]:
+    """A real Chromium for the tests of a module that look at pages."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.servers.chromium import ARGUMENTS, provide_chromium
+
+    program = provide_chromium()
+    if isinstance(program, ServerUnavailable):
+        pytest.skip(f"chromium{_NOT_HAD}{program}")  # said in red at the end of the run
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

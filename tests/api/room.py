@@ -12,6 +12,7 @@ import httpx
 
 from relevo.api.service import ServiceSettings, WorkService, prepare
 from relevo.api.settings import ApiSettings
+from relevo.console.app import make_console
 from relevo.work.caller import ALL_PERMISSIONS, Caller
 from relevo.work.office import Office, OfficeSettings
 
@@ -84,7 +85,7 @@ async def served(
         office=OfficeSettings(database_url=database_url, redis_url=redis_url, **office), api=api, port=0, agents=agents,
         upgrade=True,
     )  # fmt: skip
-    service = WorkService(settings)
+    service = WorkService(settings, console=make_console)
     try:
         await service.start()
         assert service.office is not None

@@ -20,13 +20,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "agents": {"work", "engine", "broker", "wire", "errors"},
     "api": {"agents", "work", "engine", "broker", "wire", "errors"},
     "client": {"errors"},  # talks HTTP: needs nothing of what it talks to
-    "console": {"api", "work", "engine", "broker", "wire", "errors"},
+    "console": {"work", "wire", "errors"},  # pages for people: beside the HTTP API, not on top of it
     "pipeline": {"work.store", "broker.address", "wire", "errors"},  # the same URLs as the engine, sockets of its own
     "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra
     "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it
     "logs": {"engine.job_context", "errors"},
     "bench": {"engine", "broker", "wire", "errors"},  # measures the engine, for `relevo bench` and benchmarks/
-    "demo": {"pipeline", "engine", "broker", "wire", "errors"},  # a story about the engine, told by `relevo demo`
+    # A story told by `relevo demo`, about all three rooms.
+    "demo": {"api", "client", "work", "pipeline", "engine", "broker", "wire", "errors"},
     "testing": {"*"},
     "cli": {"*"},
     "__main__": {"*"},

@@ -50,8 +50,15 @@ Every answer is `{"data": …, "meta": {"request_id": …}}`; every error a prob
 Times are milliseconds since 1970; requests may also write them as RFC 3339."""
 
 
-def make_app(office: Office, roster: Roster, settings: ApiSettings | None = None, *, version: str = "0") -> HotRoutes:
-    """The application as a server runs it."""
+def make_app(
+    office: Office,
+    roster: Roster,
+    settings: ApiSettings | None = None,
+    *,
+    version: str = "0",
+    console: Asgi | None = None,
+) -> HotRoutes:
+    """The application as a server runs it; `console` are the pages below /console."""
     settings = settings or ApiSettings()
     app = FastAPI(
         title="relevo work queues", version=version, description=ABOUT, docs_url=None, redoc_url=None,
@@ -66,6 +73,8 @@ def make_app(office: Office, roster: Roster, settings: ApiSettings | None = None
         *(rules, reviews, patterns, schemas, trusts),
     ):
         app.include_router(room.router)
+    if console is not None:
+        app.mount("/console", console)
     app.openapi = lambda: openapi_of(app)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)

@@ -25,6 +25,7 @@ from relevo.errors import (
     ReviewChanged,
     ReviewHeld,
     ReviewOver,
+    SchemaInvalid,
     StreamQueueClosed,
     WrongState,
 )
@@ -208,7 +209,7 @@ async def comment_review(act: Acting) -> Response:
 
 @router.post(
     "/reviews/{review_id}/decide", summary="Answer a review",
-    **describe(Review, body=DecisionIn, problems=(*_CHANGES, BadDecision)),
+    **describe(Review, body=DecisionIn, problems=(*_CHANGES, BadDecision, SchemaInvalid)),
 )  # fmt: skip
 async def decide_review(act: Acting) -> Response:
     body = await body_of(act.request, _DECISION)

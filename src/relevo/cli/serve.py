@@ -98,6 +98,7 @@ def serve(
 
     from relevo.api.service import ServiceSettings, WorkService, is_loopback
     from relevo.api.settings import ApiSettings
+    from relevo.console.app import make_console
     from relevo.work.office import OfficeSettings
 
     settings = ServiceSettings(
@@ -112,7 +113,9 @@ def serve(
         host=host, port=port, agents=agents, upgrade=upgrade, shared_port=member, version=version(),
     )  # fmt: skip
     announce = None if member else _say_where
-    raise typer.Exit(run_loop(_until_told(WorkService(settings), announce, ends_with_stdin=member)))
+    raise typer.Exit(
+        run_loop(_until_told(WorkService(settings, console=make_console), announce, ends_with_stdin=member))
+    )
 
 
 def agents(
@@ -198,7 +201,7 @@ def _log() -> None:
 
 
 def _say_where(url: str) -> None:
-    say(f"work queues on {url}  (Ctrl-C ends them; {url}/openapi.json says what they do)")
+    say(f"work queues on {url}  (Ctrl-C ends them; {url}/console is for people, {url}/openapi.json says what they do)")
     sys.stdout.flush()
 
 

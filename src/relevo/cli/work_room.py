@@ -79,11 +79,12 @@ or with `relevo work publish billing invoices '{{"order": 18}}'`; {self.url}/ope
 
     async def _started(self, port: int) -> WorkService:
         from relevo.api.service import ServiceSettings, WorkService
+        from relevo.console.app import make_console
         from relevo.work.office import OfficeSettings
 
         database = f"sqlite:///{(self._folder / 'work.db').resolve()}"
         office = OfficeSettings(database_url=database, redis_url=self._server.server.url)
-        service = WorkService(ServiceSettings(office=office, port=port, version=version()))
+        service = WorkService(ServiceSettings(office=office, port=port, version=version()), console=make_console)
         try:
             await service.start()
         except BaseException:

@@ -167,3 +167,10 @@ class EventsUnavailable(WorkError):
 
     code = "EVENTS_UNAVAILABLE"
     status = 503
+
+
+class ForeignForm(WorkError):
+    """This form was not made by a page of this session, so nothing was done: load the page again and send it from there."""
+
+    code = "FOREIGN_FORM"
+    status = 403

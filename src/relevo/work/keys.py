@@ -128,9 +128,20 @@ class Keys:
         if not asking.cancelled():
             asking.exception()  # whoever waits gets it; if nobody does any more, that is no news
 
+    async def recognise_digest(self, key_id: str, digest: str, request_id: str) -> tuple[Caller, Standing]:
+        """As `recognise`, for one who came with a key earlier, of whose secret only the digest was kept."""
+        known = await self._read(key_id, digest)
+        return known.caller(request_id), known.standing or _ORDINARY
+
     async def _look_up(self, key: bytes) -> _Known:
         """Remembers a key that is good; raises for any other."""
-        key_id = _id_in(key)
+        known = await self._read(_id_in(key), hashlib.sha256(key).hexdigest())
+        if len(self._known) >= _MOST_CACHED:
+            self._known.clear()
+        self._known[key] = known
+        return known
+
+    async def _read(self, key_id: str, digest: str) -> _Known:
         limits = [column for column in key_limits.columns if column.name != "key_id"]
         query = (
             select(api_keys, tenants.c.state.label("tenant_state"), *limits)
@@ -141,21 +152,18 @@ class Keys:
         now = self._now_ms()
         async with self._database.connect() as connection:
             row = (await connection.execute(query)).mappings().one_or_none()
-            if row is None or not _fits(key, row, now) or row["tenant_state"] != "active":
+            if row is None or not _fits(digest, row, now) or row["tenant_state"] != "active":
                 raise Unauthenticated
             standing = await standing_of(connection, key_id, row)
         ended = row["revoked_at"] if row["revoked_at"] is not None else row["expires_at"]
         if ended is not None and now >= ended:
             raise KeyExpired(key=key_id, at=ended)
-        if len(self._known) >= _MOST_CACHED:
-            self._known.clear()
-        known = self._known[key] = _Known(
+        self._used[key_id] = now
+        return _Known(
             row["tenant_id"], f"key:{key_id}", frozenset(_permissions(row["permissions"])), _set(row["scope_slugs"]),
-            _set(row["queue_slugs"]), row["expires_at"], _good_until(key, row, now),
+            _set(row["queue_slugs"]), row["expires_at"], _good_until(digest, row, now),
             None if standing == _ORDINARY else standing, row["name"],
         )  # fmt: skip
-        self._used[key_id] = now
-        return known
 
     async def note_uses(self) -> int:
         """Writes when keys were last used: now and then, not with every request."""
@@ -333,17 +341,16 @@ def _list(slugs: Sequence[str] | None) -> str | None:
     return None if slugs is None else msgspec.json.encode(sorted(set(slugs))).decode()
 
 
-def _fits(key: bytes, row: Any, now: int) -> bool:
+def _fits(digest: str, row: Any, now: int) -> bool:
     """Whether this is the key's secret, or for a while after a rotation its old one."""
-    digest = hashlib.sha256(key).hexdigest()
     previous = row["previous_digest"] or ""
     old = hmac.compare_digest(digest, previous) and row["previous_until"] is not None and now < row["previous_until"]
     return hmac.compare_digest(digest, str(row["digest"])) or old
 
 
-def _good_until(key: bytes, row: Any, now: int) -> int:
+def _good_until(digest: str, row: Any, now: int) -> int:
     """How long it may be remembered: an old secret not beyond its end."""
-    if hmac.compare_digest(hashlib.sha256(key).hexdigest(), str(row["digest"])):
+    if hmac.compare_digest(digest, str(row["digest"])):
         return now + CACHED_MS
     return min(now + CACHED_MS, row["previous_until"])
 

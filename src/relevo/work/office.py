@@ -19,6 +19,7 @@ from relevo.work.audit_integrity import AuditIntegrity
 from relevo.work.caller import Caller
 from relevo.work.chunks import ChunkStreams
 from relevo.work.claims import Claims
+from relevo.work.console_sessions import ConsoleSessions
 from relevo.work.dead_letters import DeadLetters
 from relevo.work.deliveries import Deliveries
 from relevo.work.erasure import Erasures
@@ -134,6 +135,7 @@ class Office:
         self.dry_runs = DryRuns(self)
         self.admission = Admission(self)
         self.access = Access(self)
+        self.console_sessions = ConsoleSessions(self)
         self.rate_limits = RateLimits(settings.redis_url)
         self.chunk_streams = ChunkStreams(self)
         self.webhooks = Webhooks(self)

@@ -1,18 +1,15 @@
 """The report: its numbers are gold's, it needs nothing but itself, and a browser shows it in light and dark. No Spark here."""
 
-from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from relevo.pipeline.jobs.report import report
 from relevo.pipeline.lake.lake import Lake
-from tests.servers.binary import ServerUnavailable
-from tests.servers.chromium import ARGUMENTS, provide_chromium
 
 START = datetime(2026, 11, 15, 8, tzinfo=UTC)
 DAY = 20_772  # 2026-11-15
@@ -58,17 +55,6 @@ def gold(folder: Path) -> Lake:
 
 def put(lake: Lake, table: str, rows: list[dict[str, Any]], part: int = DAY) -> None:
     lake.commit(lake.stage_arrow(table, {part: pa.Table.from_pylist(rows)}), instead=True)  # pyright: ignore[reportUnknownMemberType]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    program = provide_chromium()
-    if isinstance(program, ServerUnavailable):
-        pytest.skip(f"chromium could not be had: {program}")  # said in red at the end of the run
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

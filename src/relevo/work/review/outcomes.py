@@ -119,6 +119,9 @@ async def _follow_dead_letter(
     back: dict[str, Any] = {"state": "dead", "updated_at": now}
     if case.state == "decided" and case.corrected_body is not None:
         body = msgspec.json.encode(case.corrected_body)
+        bound = await office.schemas.checker_of(message["origin_queue_id"] or 0)
+        if bound is not None:  # what could not be published does not get in by a correction either
+            bound[2].check(body, bound[0], bound[1])
         back |= {"body": body.decode(), "body_digest": hashlib.sha256(body).hexdigest()}
         line = trail_line(now, "corrected", case.votes[-1].person)
         back["trail"] = m.trail + line

@@ -170,29 +170,46 @@ class ReviewSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Traceback (most recent call last):
         relevo.errors.people.BadDecision: This is no answer: decision='maybe' is not one of approve, reject.
         """
+        for fault in self.faults(given).values():
+            raise BadDecision(reason=fault)
+        field = self.decision.field
+        answer: dict[str, Any] = {field: given[field]}
+        for each in self.asked(given[field]):
+            value = given.get(each.field, each.default)
+            if value is not None and value != "":
+                answer[each.field] = value
+        if given.get("comment"):
+            answer["comment"] = str(given["comment"])[:MAX_TEXT]
+        return answer
+
+    def asked(self, chosen: Any) -> list[Input]:
+        """The fields that go with a decision."""
+        return [each for each in self.input if not each.only_for or chosen in each.only_for]
+
+    def faults(self, given: Mapping[str, Any]) -> dict[str, str]:
+        """What is wrong with an answer, by field; a form shows each where it belongs.
+
+        >>> ReviewSpec(input=[Input(field="amount", kind="number", required=True)]).faults({"decision": "approve"})
+        {'amount': 'amount is needed'}
+        """
         field = self.decision.field
         chosen = given.get(field)
         values = [option.value for option in self.decision.options]
         if chosen not in values:
-            raise BadDecision(reason=f"{field}={chosen!r} is not one of {', '.join(values)}")
-        answer: dict[str, Any] = {field: chosen}
-        asked = [each for each in self.input if not each.only_for or chosen in each.only_for]
+            return {field: f"{field}={chosen!r} is not one of {', '.join(values)}"}
+        asked = self.asked(chosen)
         unknown = sorted(set(given) - {field, "comment", *(each.field for each in asked)})
         if unknown:
-            raise BadDecision(reason=f"{', '.join(unknown)} is not asked for with the decision {chosen!r}")
+            return {unknown[0]: f"{', '.join(unknown)} is not asked for with the decision {chosen!r}"}
+        found: dict[str, str] = {}
         for each in asked:
             value = given.get(each.field, each.default)
             if value is None or value == "":
                 if each.required:
-                    raise BadDecision(reason=f"{each.field} is needed")
-                continue
-            problem = _misfit(each, value)
-            if problem:
-                raise BadDecision(reason=f"{each.field} {problem}")
-            answer[each.field] = value
-        if given.get("comment"):
-            answer["comment"] = str(given["comment"])[:MAX_TEXT]
-        return answer
+                    found[each.field] = f"{each.field} is needed"
+            elif problem := _misfit(each, value):
+                found[each.field] = f"{each.field} {problem}"
+        return found
 
 
 def _misfit(asked: Input, value: Any) -> str | None:

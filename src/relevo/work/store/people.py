@@ -214,3 +214,14 @@ stream_watches = table(
     Column("created_by", String(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
+
+console_sessions = table(
+    "console_sessions",  # who is logged in at the console
+    Column("digest", exact(64), primary_key=True),  # of the token, which only the browser has
+    Column("key_id", exact(26), ForeignKey(api_keys.c.id), nullable=False),
+    Column("key_digest", exact(64), nullable=False),  # of the secret they came with: a rotation ends the session
+    Column("person", String(200), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Index("ix_relevo_console_sessions_expiry", "expires_at"),
+)

@@ -1,0 +1,63 @@
+"""Dead letters of a scope, and the click that has a person look at one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import RedirectResponse, Response
+
+from relevo.console.door import Visit
+from relevo.console.inbox import scopes_of
+from relevo.console.page import HEADERS
+from relevo.console.posted import posted
+from relevo.errors import NotFound, PermissionDenied, ReplayLoop, WrongState
+from relevo.wire.ids import minted_ms
+from relevo.work.dead_letters import DeadLetterFilter
+
+if TYPE_CHECKING:
+    from relevo.console.app import Console
+
+_PAGE = 50
+
+
+async def choose_scope(console: Console, visit: Visit) -> Response:
+    """The first scope's, or the one that was chosen."""
+    scopes = await scopes_of(console, visit)
+    wanted = visit.request.query_params.get("scope")
+    if wanted in scopes or (wanted is None and scopes):
+        return RedirectResponse(f"/console/scopes/{wanted or scopes[0]}/dead-letters", 303, headers=HEADERS)
+    return console.pages.show(
+        "dead_letters", visit=visit, letters=[], next_cursor=None, scopes=scopes, scope=None, reason="", error=None,
+        tab="dead-letters",
+    )  # fmt: skip
+
+
+async def show_dead_letters(console: Console, visit: Visit) -> Response:
+    return await _page(console, visit)
+
+
+async def send_to_review(console: Console, visit: Visit) -> Response:
+    await posted(visit.request, visit.token)
+    scope, message_id = visit.request.path_params["scope"], visit.request.path_params["message"]
+    if minted_ms(message_id) is None:
+        raise NotFound(what="message", name=message_id[:100])
+    try:
+        review = await console.office.reviews.open_for_dead_letter(
+            visit.session.caller(scope, "review"), scope, message_id
+        )
+    except (ReplayLoop, WrongState, PermissionDenied) as error:
+        return await _page(console, visit, error=" ".join(str(error).split()), status=error.status)
+    return RedirectResponse(f"/console/scopes/{scope}/reviews/{review.id}?done=sent", 303, headers=HEADERS)
+
+
+async def _page(console: Console, visit: Visit, *, error: str | None = None, status: int = 200) -> Response:
+    scope, asked = visit.request.path_params["scope"], visit.request.query_params
+    reason = asked.get("reason", "").strip()[:200]
+    page = await console.office.dead_letters.list(
+        visit.session.caller(scope), scope, DeadLetterFilter(reason=reason or None), limit=_PAGE,
+        cursor=asked.get("cursor") or None,
+    )  # fmt: skip
+    return console.pages.show(
+        "dead_letters", status=status, visit=visit, letters=page.items, next_cursor=page.next_cursor,
+        scopes=await scopes_of(console, visit), scope=scope, reason=reason, error=error, tab="dead-letters",
+    )  # fmt: skip

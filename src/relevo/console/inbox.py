@@ -1,0 +1,46 @@
+"""The inbox: what waits for people, in one scope or in all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast, get_args
+
+from starlette.responses import Response
+
+from relevo.console.door import Visit
+from relevo.errors import PermissionDenied
+from relevo.work.review.case import CaseState
+
+if TYPE_CHECKING:
+    from relevo.console.app import Console
+
+STATES: tuple[str, ...] = get_args(CaseState)
+_PAGE = 50
+DONE = {
+    "decided": "Your decision is recorded.",
+    "released": "The review waits for somebody else now.",
+}
+
+
+async def show_inbox(console: Console, visit: Visit) -> Response:
+    asked = visit.request.query_params
+    scope, state = asked.get("scope") or None, asked.get("state") or None
+    mine = asked.get("mine") == "1"
+    if state not in STATES:
+        state = None
+    page = await console.office.reviews.inbox(
+        visit.session.caller(scope), scope, state=cast("CaseState | None", state),
+        person=visit.person if mine else None, limit=_PAGE, cursor=asked.get("cursor") or None,
+    )  # fmt: skip
+    return console.pages.show(
+        "inbox", visit=visit, reviews=page.items, next_cursor=page.next_cursor, scopes=await scopes_of(console, visit),
+        scope=scope, state=state, states=STATES, mine=mine, notice=DONE.get(asked.get("done", "")), tab="reviews",
+    )  # fmt: skip
+
+
+async def scopes_of(console: Console, visit: Visit) -> list[str]:
+    """The scopes to choose from."""
+    try:
+        found = await console.office.scopes.list(visit.session.caller(), limit=200)
+    except PermissionDenied:
+        return []
+    return [scope.slug for scope in found.items]

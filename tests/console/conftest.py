@@ -1,0 +1,23 @@
+"""Fixtures of the console's tests: one served process and one browser for a module, a scope for each test."""
+
+from collections.abc import Generator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.api.serve_process import ServeProcess, sqlite_in
+from tests.console.desk import ConsoleDesk
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServeProcess]:
+    started = ServeProcess(sqlite_in(tmp_path_factory.mktemp("console")))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def desk(serve: ServeProcess, browser: Browser) -> Generator[ConsoleDesk]:
+    opened = ConsoleDesk(serve, browser)
+    yield opened
+    opened.close()
