@@ -13,9 +13,10 @@ from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
-from relevo.engine.flush import SCRIPTS, Burial, Desk, Done, Flush, Outcomes, Parking
+from relevo.engine.flush import SCRIPTS, Desk, Flush
 from relevo.engine.lanes import DISPATCH_LANES, RELEASE_GONE, LaneKeeper
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.outcomes import Burial, Done, Outcomes, Parking
 from relevo.wire.dead import DeadLetterFields, Reason
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope

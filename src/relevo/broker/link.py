@@ -154,12 +154,17 @@ class Link:
         if transport is None or transport.closed:
             transport = await self.ready()
         replies = await send(transport, data, count)
+        await self.turned(replies, transport)
+        return replies
+
+    async def turned(self, replies: list[Reply], transport: Transport) -> None:
+        """Turns to where the replies say that the commands should go, if they do, and raises `Redirected`. For those who
+        submit to the transport themselves."""
         if ReplyError in map(type, replies):  # hundreds of replies a flush, and hardly ever one of these
             for reply in replies:
                 if reply.__class__ is ReplyError and self.elsewhere(reply, transport):
                     await self.recover(reply)
                     raise Redirected(address=transport.node, reason=str(reply)) from reply
-        return replies
 
     async def close(self) -> None:
         self._closed = True

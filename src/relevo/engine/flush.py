@@ -12,16 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-import msgspec
-
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, ReplyError, command, pack
 from relevo.broker.scripts import script
-from relevo.engine.delivery import Delivery, Holdings
-from relevo.engine.events import EventLog
+from relevo.engine.delivery import Holdings
+from relevo.engine.events import EventLog, Telling
 from relevo.engine.frame import Frame
 from relevo.engine.lanes import WINDOW as LANE_WINDOW
-from relevo.wire.dead import DeadLetterFields
+from relevo.engine.outcomes import Burial, Done, Outcomes, Parking, Retry
 from relevo.wire.keys import QueueKeys
 from relevo.wire.notes import Notes
 
@@ -40,72 +38,7 @@ _SCRIPT_BATCH = 256
 _FRAME_ARGUMENTS = 4000
 
 
-# Structs without the collector's attention, as `Delivery` is: one of these is made for every run.
-class Done(msgspec.Struct, eq=False, gc=False):
-    """A job that ran to its end; `result` is empty when nothing is to be stored."""
-
-    delivery: Delivery
-    result: bytes
-    cancelled: bool = False
-    by_script: bool = False
-    """A full server refused the plain commands: it still lets a script free an entry and then write."""
-
-
-class Retry(msgspec.Struct, eq=False, gc=False):
-    """A job that failed and runs again after `wait_ms`."""
-
-    delivery: Delivery
-    wait_ms: int
-    member: bytes
-
-
-class Burial(msgspec.Struct, eq=False, gc=False):
-    """A job that will not run again."""
-
-    delivery: Delivery
-    letter: DeadLetterFields
-    attempt: int
-
-
-class Parking(msgspec.Struct, eq=False, gc=False):
-    """A job that was told to come back after `wait_ms`; the run does not count."""
-
-    delivery: Delivery
-    wait_ms: int
-    member: bytes
-
-
 Item = TypeVar("Item", Done, Retry, Burial, Parking, Frame, "Done | Burial")
-
-
-@dataclass(slots=True)
-class Outcomes:
-    """What has been handed in since the last flush."""
-
-    done: list[Done] = field(default_factory=list[Done])
-    retries: list[Retry] = field(default_factory=list[Retry])
-    burials: list[Burial] = field(default_factory=list[Burial])
-    parkings: list[Parking] = field(default_factory=list[Parking])
-    frames: list[Frame] = field(default_factory=list[Frame])
-    events: list[bytes] = field(default_factory=list[bytes])
-
-    def __bool__(self) -> bool:
-        return bool(self.done or self.events or self.retries or self.burials or self.parkings or self.frames)
-
-    def deliveries(self) -> list[Delivery]:
-        return [item.delivery for item in (*self.done, *self.retries, *self.burials, *self.parkings, *self.frames)]
-
-    def put(self, item: Done | Retry | Burial | Parking | Frame) -> None:
-        if isinstance(item, Frame):
-            self.frames.append(item)
-        elif isinstance(item, Done):
-            self.done.append(item)
-        elif isinstance(item, Retry):
-            self.retries.append(item)
-        elif isinstance(item, Burial):
-            self.burials.append(item)
-        else:
-            self.parkings.append(item)
 
 
 @dataclass(slots=True)
@@ -150,6 +83,8 @@ class Flush:
         """Events that are true only now that Redis has answered."""
         self.kept: list[Done | Retry | Burial | Parking | Frame] = []
         """What a full server refused: to be tried again."""
+        self.count = 0
+        """How many replies it will have."""
         self._desk = desk
         self._parts: list[bytes] = []
         self._readers: list[Callable[[Reply], None]] = []
@@ -158,10 +93,6 @@ class Flush:
     @property
     def data(self) -> bytes:
         return b"".join(self._parts)
-
-    @property
-    def count(self) -> int:
-        return len(self._parts)
 
     def read(self, replies: list[Reply]) -> None:
         for take, reply in zip(self._readers, replies, strict=False):  # nobody needs the answers to events
@@ -189,7 +120,8 @@ class Flush:
         if outcomes.frames:
             self._pack_frames(outcomes.frames, now)
         # Behind the settles: whoever hears "completed" finds the job gone and its result there.
-        self._parts.extend(outcomes.events)
+        if outcomes.events:
+            self._tell(outcomes.events)
 
     def _pack_rest(self, outcomes: Outcomes, now: float) -> None:
         trusted = self._desk.holdings.trusted
@@ -205,6 +137,22 @@ class Flush:
     def _add(self, packed: bytes, take: Callable[[Reply], None]) -> None:
         self._parts.append(packed)
         self._readers.append(take)
+        self.count += 1
+
+    def _tell(self, events: list[bytes | Telling]) -> None:
+        """In the order they happened; what was told in a row is packed in a row."""
+        row: list[Telling] = []
+        for event in events:
+            if isinstance(event, Telling):
+                row.append(event)
+                continue
+            if row:
+                self._parts.append(self._desk.log.packed(row))
+                row = []
+            self._parts.append(event)
+        if row:
+            self._parts.append(self._desk.log.packed(row))
+        self.count += len(events)
 
     # --- finished ------------------------------------------------------------------------------------------------------
 

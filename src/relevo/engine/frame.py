@@ -13,7 +13,8 @@ from relevo.engine.delivery import Delivery
 from relevo.wire.frame import FramedJob
 
 if TYPE_CHECKING:
-    from relevo.engine.flush import Burial, Done, Parking, Retry
+    from relevo.engine.events import Telling
+    from relevo.engine.outcomes import Burial, Done, Parking, Retry
 
 
 class Frame:
@@ -34,7 +35,7 @@ class Frame:
         self.burials: list[Burial] = []
         self.back: list[Delivery] = []
         """Jobs that did not run here: they go on as entries of their own."""
-        self.events: list[bytes] = []
+        self.events: list[bytes | Telling] = []
         """What may be said once the frame is settled."""
 
     def arguments(self) -> list[Argument]:

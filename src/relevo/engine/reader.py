@@ -61,6 +61,14 @@ class Demand(NamedTuple):
         return wanted if wanted >= (most // 2 if self.waiting else 1) else 0
 
 
+class _Asked(NamedTuple):
+    """A read under way."""
+
+    wanted: int
+    sent_at: float
+    answer: asyncio.Future[list[Reply]]
+
+
 class Reader:
     """Reads for one consumer of one group. `deliver` takes what can run; what cannot goes to the dead letters here."""
 
@@ -112,6 +120,7 @@ class Reader:
         self._had_work = False
         self._reclaim_due = 0.0
         self._recheck = True
+        self._asked: _Asked | None = None
         self._task: asyncio.Task[None] | None = None
         self.paused = False
 
@@ -152,12 +161,18 @@ class Reader:
             # `leave`, which looks into the group and not at what we know.
             await self._link.close()
             self._task.cancel()
+            if self._asked is not None:
+                self._asked.answer.cancel()
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         failures = 0
-        while not self._stopping:
+        while not self._stopping or self._asked is not None:
             try:
+                if self._asked is not None:
+                    await self._answered(self._asked)
+                    failures, self.trouble = 0, None
+                    continue
                 await self._link.ready()
                 if self._recheck:
                     await self._join()
@@ -165,13 +180,11 @@ class Reader:
                     self.trouble = None  # it can read, and is told not to
                     await self._wait_for_room()
                     continue
-                # Entries that carry many jobs are asked for by their jobs, a few thousand at once.
-                each = self._jobs_an_entry
-                wanted = self._demand().wanted(int((self._count or _MOST_AT_ONCE) * min(each, 8)))
+                wanted = self._wanted()
                 if wanted == 0:
                     await self._wait_for_room()
                     continue
-                await self._read(max(1, int(wanted / each)))
+                await self._read(wanted)
                 failures, self.trouble = 0, None
             except (RelevoError, OSError) as error:
                 if self._stopping:
@@ -220,10 +233,20 @@ class Reader:
         self._recheck = False
         self.joined.emit(None)
 
+    def _wanted(self, coming: int = 0) -> int:
+        """How many entries to ask for now, when `coming` have just arrived."""
+        if self._settler.behind:
+            return 0
+        # Entries that carry many jobs are asked for by their jobs, a few thousand at once.
+        each, demand = self._jobs_an_entry, self._demand()
+        if coming:
+            demand = demand._replace(waiting=demand.waiting + int(coming * each))
+        wanted = demand.wanted(int((self._count or _MOST_AT_ONCE) * min(each, 8)))
+        return max(1, int(wanted / each)) if wanted else 0
+
     async def _read(self, wanted: int) -> None:
         sent_at = time.monotonic()
-        claim = self._link.capabilities.read_claim
-        if not claim and sent_at >= self._reclaim_due:
+        if not self._link.capabilities.read_claim and sent_at >= self._reclaim_due:
             self._reclaim_due = sent_at + min(1.0, self._holdings.idle_s / 2)
             found: Reply = await self._link.run(
                 RECLAIM, [self._keys.stream], self._group, self._consumer, self._idle_ms, wanted
@@ -236,7 +259,11 @@ class Reader:
                 return
         if self._stopping or self.paused:  # nobody would wake this read any more
             return
-        block = self._block_ms
+        await self._answered(self._ask(wanted))
+
+    def _ask(self, wanted: int) -> _Asked:
+        sent_at, block = time.monotonic(), self._block_ms
+        claim = self._link.capabilities.read_claim
         if not claim:
             block = max(1, min(block, int((self._reclaim_due - sent_at) * 1000)))
         options = (b"CLAIM", self._idle_ms) if claim else ()
@@ -244,8 +271,12 @@ class Reader:
             b"XREADGROUP", b"GROUP", self._group, self._consumer, b"COUNT", wanted, b"BLOCK", block, *options,
             b"STREAMS", self._keys.stream, b">",
         )  # fmt: skip
+        return _Asked(wanted, sent_at, asyncio.ensure_future(self._link.send(packed + self._ask_for_notes, 2)))
+
+    async def _answered(self, asked: _Asked) -> None:
+        self._asked = None
         try:
-            reply, noted = await self._link.send(packed + self._ask_for_notes, 2)
+            reply, noted = await asked.answer
         except ConnectionLost:
             if not self._stopping:
                 raise
@@ -253,13 +284,26 @@ class Reader:
         self.last_read = time.monotonic()
         reply = self._link.checked(reply, "XREADGROUP")
         if reply:
-            await self._take(reply[0][1], sent_at, noted)
+            entries = reply[0][1]
+            if noted == 0 and len(entries) == asked.wanted:
+                self._ask_ahead(len(entries))
+            await self._take(entries, asked.sent_at, noted)
             self._had_work = True
         elif self._had_work and not self.paused:  # a read that a pause cut short says nothing about the stream
             self._had_work = False
             self.drained.emit(None)
             if self._log.enabled:
                 self._settler.event(self._log.drained())
+
+    def _ask_ahead(self, coming: int) -> None:
+        """Sends the next read before what came is looked at, so that the server works while we do. Not while jobs have notes:
+        those are asked for on this connection, and would wait behind a read that blocks."""
+        reclaims = not self._link.capabilities.read_claim and time.monotonic() >= self._reclaim_due
+        if reclaims or self._stopping or self.paused:
+            return
+        wanted = self._wanted(coming)
+        if wanted:
+            self._asked = self._ask(wanted)
 
     # --- what came -----------------------------------------------------------------------------------------------------
 

@@ -1,24 +1,46 @@
 """Settles what ran: acks, results, retries, dead letters and events of one flush leave in one write (flush.py).
 
-Whatever is handed in while a flush is under way leaves with the next one, so batches grow with the load by themselves.
-Every settle may be repeated, since the entry's own removal is the gate: a flush whose answer was lost is sent again.
+Whatever is handed in while a flush is under way leaves with the next one, so batches grow with the load by themselves. A full
+one does not wait for the answer: the server has the next flush when it is done with the last, and is never waited for while
+it waits for us. Every settle may be repeated, since the entry's own removal is the gate: flushes whose answers were lost are
+sent again, in the same order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 
+from relevo.broker.resp import Reply
+from relevo.broker.transport import Outcome, Transport
 from relevo.engine.admission import Admission
 from relevo.engine.delivery import Delivery
-from relevo.engine.flush import Burial, Desk, Done, Flush, Outcomes, Parking, Retry, Settlement
+from relevo.engine.events import Telling
+from relevo.engine.flush import Desk, Flush, Settlement
 from relevo.engine.frame import Frame
 from relevo.engine.loop import Signal
-from relevo.errors import RelevoError
+from relevo.engine.outcomes import FULL, Burial, Done, Outcomes, Parking, Retry
+from relevo.errors import ConnectionLost, RelevoError
 from relevo.wire.dead import DeadLetterFields
 
 log = logging.getLogger("relevo.settler")
+
+_IN_FLIGHT = 2
+_BEHIND = 4
+
+
+class _Sent:
+    """A flush on its way."""
+
+    __slots__ = ("answer", "flush", "outcomes", "transport")
+
+    def __init__(self, outcomes: Outcomes, flush: Flush, transport: Transport) -> None:
+        self.outcomes = outcomes
+        self.flush = flush
+        self.transport = transport
+        self.answer: Outcome | None = None
 
 
 class Settler:
@@ -30,17 +52,27 @@ class Settler:
         self.admission: Admission | None = None
         self._desk = desk
         self._outcomes = Outcomes()
+        self._full: deque[Outcomes] = deque()
+        """What waits to leave, oldest first; more is handed in to `_outcomes` meanwhile."""
+        self._under_way: deque[_Sent] = deque()
         self._work = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def behind(self) -> bool:
+        """Whether the server takes jobs back more slowly than we run them: to read more would only pile them up here."""
+        return len(self._full) >= _BEHIND
 
     # --- handed in by the runner and the reader ------------------------------------------------------------------------
 
     def done(self, delivery: Delivery, result: bytes, *, cancelled: bool = False) -> None:
         frame = delivery.frame
         if frame is None:
-            self._outcomes.done.append(Done(delivery, result, cancelled))
-            self._work.set()
+            done = self._outcomes.done
+            done.append(Done(delivery, result, cancelled))
+            if not self._under_way or len(done) == FULL:  # otherwise the next answer takes it along
+                self._work.set()
             return
         frame.done += 1
         if result:
@@ -71,10 +103,11 @@ class Settler:
         delivery.frame.back.append(delivery)
         self._came_to_its_end(delivery.frame)
 
-    def event(self, packed: bytes, frame: Frame | None = None) -> None:
+    def event(self, event: bytes | Telling, frame: Frame | None = None) -> None:
         """What is said of a job's end waits for the frame it came in, if it came in one."""
-        (self._outcomes if frame is None else frame).events.append(packed)
-        self._work.set()
+        (self._outcomes if frame is None else frame).events.append(event)
+        if not self._under_way:
+            self._work.set()
 
     def _came_to_its_end(self, frame: Frame | None) -> None:
         if frame is not None:
@@ -103,39 +136,78 @@ class Settler:
         return not late
 
     async def _run(self) -> None:
-        while True:
+        pause = 0.05
+        while not (self._stopping and not self._left()):
             await self._work.wait()
             self._work.clear()
-            while self._outcomes:
-                outcomes, self._outcomes = self._outcomes, Outcomes()
-                await self._write(outcomes)
-            if self._stopping:
-                return
-
-    async def _write(self, outcomes: Outcomes) -> None:
-        """Sends until Redis answers. What is trusted is judged anew each time: an outage costs leases."""
-        pause = 0.05
-        while True:
             try:
-                await self._desk.link.ready()
-                flush = Flush(self._desk, outcomes)
-                replies = await self._desk.link.send(flush.data, flush.count)
-                break
+                await self._write()
+                pause = 0.05
             except (RelevoError, OSError) as error:
                 log.debug("flush of queue %s not answered yet: %s", self._desk.keys.queue, error)
+                self._take_back()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)
+
+    def _left(self) -> bool:
+        return bool(self._outcomes or self._full or self._under_way)
+
+    async def _write(self) -> None:
+        """Sends what may leave and takes what was answered, until there is nothing to do but to wait."""
+        await self._send()
+        while self._under_way and (answer := self._under_way[0].answer) is not None:
+            sent = self._under_way[0]
+            if isinstance(answer, ConnectionLost):
+                raise answer
+            await self._desk.link.turned(answer, sent.transport)
+            self._under_way.popleft()
+            await self._answered(sent, answer)
+            await self._send()
+
+    async def _send(self) -> None:
+        while len(self._under_way) < _IN_FLIGHT and (self._full or self._outcomes):
+            if not self._full:
+                if self._under_way and not self._outcomes.full:
+                    return  # a small one waits for more, until the last is answered
+                self._set_aside()
+            transport = await self._desk.link.ready()
+            # What is trusted is judged when it leaves, and anew each time: an outage costs leases.
+            sent = _Sent(self._full[0], Flush(self._desk, self._full[0]), transport)
+            self._under_way.append(sent)
+            self._full.popleft()
+            transport.submit(sent.flush.data, sent.flush.count, lambda answer, sent=sent: self._hear(sent, answer))
+        if self._outcomes.full:
+            self._set_aside()
+
+    def _set_aside(self) -> None:
+        self._full.append(self._outcomes)
+        self._outcomes = Outcomes()
+
+    def _hear(self, sent: _Sent, answer: Outcome) -> None:
+        sent.answer = answer
+        self._work.set()
+
+    def _take_back(self) -> None:
+        """Nobody can tell how far a lost flush came: it, and those behind it, leave again in their order."""
+        while self._under_way:
+            self._full.appendleft(self._under_way.pop().outcomes)
+        self._work.set()
+
+    async def _answered(self, sent: _Sent, replies: list[Reply]) -> None:
+        flush = sent.flush
         flush.read(replies)
-        settled = outcomes.deliveries()
+        settled = sent.outcomes.deliveries()
         for delivery in settled:
             self._desk.holdings.pop(delivery.entry_id, None)
         if settled and self.admission is not None and self.admission.at_once:
-            self._outcomes.events.append(self.admission.freed([delivery.entry_id for delivery in settled]))
-        self._outcomes.events.extend(flush.follow_ups)
+            self.event(self.admission.freed([delivery.entry_id for delivery in settled]))
+        for event in flush.follow_ups:
+            self.event(event)
         self.on_freed()
         self.settled.emit(flush.settlement)
         if flush.kept:
             for item in flush.kept:
                 self._desk.holdings.hold(item.delivery)
                 self._outcomes.put(item)
+            self._work.set()
             await asyncio.sleep(0.25)

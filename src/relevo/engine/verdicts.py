@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from time import time_ns
 from typing import NamedTuple
 
 from relevo.engine.delivery import Delivery
-from relevo.engine.events import EventLog
+from relevo.engine.events import EventLog, Telling
 from relevo.engine.loop import Signal
 from relevo.engine.settler import Settler
 from relevo.errors import NotEncodable, RateLimited, UnrecoverableError
@@ -45,14 +46,11 @@ class Verdicts:
 
     def started(self, delivery: Delivery) -> None:
         if self.tells:
-            envelope = delivery.envelope
-            self.settler.event(self._log.active(envelope.id, delivery.name, envelope.attempt + 1))
+            self.settler.event(Telling(delivery, time_ns()))
 
     def done(self, delivery: Delivery, result: bytes, duration: float) -> None:
         if self.tells:
-            envelope = delivery.envelope
-            packed = self._log.completed(envelope.id, delivery.name, envelope.attempt + 1, int(duration * 1e6))
-            self.settler.event(packed, delivery.frame)
+            self.settler.event(Telling(delivery, time_ns(), int(duration * 1e6)), delivery.frame)
         self.settler.done(delivery, result)
         if self.outcomes.listened:
             self._tell("ok", delivery, duration)

@@ -2,13 +2,16 @@
 
 import pytest
 
-from relevo.broker.resp import command
+from relevo.broker.resp import Argument, command
 from relevo.engine import events
-from relevo.engine.events import EventLog
+from relevo.engine.delivery import Delivery
+from relevo.engine.events import EventLog, Telling
+from relevo.wire.envelope import Envelope
 from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys
 
 KEYS = QueueKeys("größe")
+NOW_NS = 1_700_000_000_123_999_999
 TEXTS = ["", "a", "send", "größe", "\U0001f98a", "a\r\nb", "$5", "\x00", "x" * 3000]
 
 
@@ -17,14 +20,32 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     class Clock:
         @staticmethod
         def time_ns() -> int:
-            return 1_700_000_000_123_999_999
+            return NOW_NS
 
     monkeypatch.setattr(events, "time", Clock)
 
 
-def by_the_wire(event: str, job_id: str, name: str, extras: dict[str, int | str], cap: int = 100_000) -> bytes:
-    fields = EventFields(event, job_id, 1_700_000_000_123, name, extras).encode()
-    return command("XADD", KEYS.events, "MAXLEN", "~", cap, "*", *fields)
+def by_the_wire(
+    event: str,
+    job_id: str,
+    name: str,
+    extras: dict[str, int | str],
+    cap: int | None = 100_000,
+    ms: int = NOW_NS // 10**6,
+) -> bytes:
+    fields = EventFields(event, job_id, ms, name, extras).encode()
+    trim: tuple[Argument, ...] = () if cap is None else ("MAXLEN", "~", cap)
+    return command("XADD", KEYS.events, *trim, "*", *fields)
+
+
+def began(job_id: str, name: str, attempt: int = 1, at_ns: int = NOW_NS) -> Telling:
+    return Telling(Delivery(b"1-1", Envelope(job_id, b"", 0, attempt - 1), name, 0, 0.0), at_ns)
+
+
+def ended(job_id: str, name: str, took_us: int, attempt: int = 1) -> Telling:
+    telling = began(job_id, name, attempt)
+    telling.took_us = took_us
+    return telling
 
 
 @pytest.mark.parametrize("job_id", ["01J9", *TEXTS])
@@ -32,9 +53,21 @@ def by_the_wire(event: str, job_id: str, name: str, extras: dict[str, int | str]
 def test_ids_and_names_of_any_text_are_packed_as_the_wire_says(job_id: str, name: str) -> None:
     log = EventLog(KEYS)
     for _ in range(2):  # the second time from the log's own memory
-        assert log.active(job_id, name, 1) == by_the_wire("active", job_id, name, {"attempt": 1})
+        assert log.packed([began(job_id, name)]) == by_the_wire("active", job_id, name, {"attempt": 1})
         completed = by_the_wire("completed", job_id, name, {"attempt": 12, "duration_us": 0})
-        assert log.completed(job_id, name, 12, 0) == completed
+        assert log.packed([ended(job_id, name, 0, attempt=12)]) == completed
+
+
+def test_a_row_of_events_is_packed_in_order_and_trims_the_stream_once() -> None:
+    row = [began("a", "n"), ended("a", "n", 7), began("b", "", at_ns=2 * 10**15), ended("a", "n", 123_456)]
+    assert EventLog(KEYS).packed(row) == b"".join(
+        (
+            by_the_wire("active", "a", "n", {"attempt": 1}),
+            by_the_wire("completed", "a", "n", {"attempt": 1, "duration_us": 7}, cap=None),
+            by_the_wire("active", "b", "", {"attempt": 1}, cap=None, ms=2 * 10**9),
+            by_the_wire("completed", "a", "n", {"attempt": 1, "duration_us": 123_456}, cap=None),
+        )
+    )
 
 
 @pytest.mark.parametrize("reason", [*TEXTS, "\ud800 alone"])
@@ -60,5 +93,6 @@ def test_every_event_is_packed_as_the_wire_says() -> None:
 def test_names_made_up_for_every_job_do_not_fill_the_memory() -> None:
     log = EventLog(KEYS)
     for number in range(3000):
-        assert log.active("a", f"name-{number}", 1) == by_the_wire("active", "a", f"name-{number}", {"attempt": 1})
+        name = f"name-{number}"
+        assert log.packed([began("a", name)]) == by_the_wire("active", "a", name, {"attempt": 1})
     assert len(log._frames) <= 1001  # pyright: ignore[reportPrivateUsage]
