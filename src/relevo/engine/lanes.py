@@ -119,13 +119,14 @@ class LaneKeeper(Loop):
     """Lets lanes go that had to wait, keeps the stream filled up to its window, and frees places that nobody will free."""
 
     def __init__(self, link: Link, keys: QueueKeys, group: str, holder: str, *, every: float = 0.05) -> None:
-        super().__init__("lanes", every=every)
+        super().__init__("lanes", every=every * 5)
         self.dispatched: Signal[int] = Signal()
         self.freed: Signal[int] = Signal()
         self.lock = Lock(link, keys.lanes_lock, holder)
         self._link = link
         self._keys = keys
         self._group = group
+        self._busy_s = every
         self._audit_due = 0.0
         self._suspects: set[str] = set()
 
@@ -148,8 +149,8 @@ class LaneKeeper(Loop):
         if moved >= WINDOW:
             return AGAIN
         if lanes or wait_ms >= 0:
-            return self.every if wait_ms < 0 else min(self.every, max(wait_ms, 1) / 1000)
-        return self.every * 5  # no lane waits for us; adds and settles dispatch by themselves
+            return self._busy_s if wait_ms < 0 else min(self._busy_s, max(wait_ms, 1) / 1000)
+        return None  # no lane waits for us; adds and settles dispatch by themselves
 
     async def finish(self) -> None:
         await self.lock.release_lock()

@@ -76,14 +76,21 @@ class Signal(Generic[T]):
             stop()
 
 
+REST_S = 2.0
+"""How long a duty rests that someone will wake; shorter than the locks that duties hold would last."""
+
+
 class Loop:
     """A duty that ticks every `every` seconds until stopped. Subclasses write `tick`, which returns the seconds to wait
-    before the next one (None for `every`, AGAIN for none). A failing tick is logged and tried again: a duty never dies."""
+    before the next one (AGAIN for none; None when it found nothing: for `every`, or longer while it `rests`). A failing tick
+    is logged and tried again: a duty never dies."""
 
     def __init__(self, name: str, *, every: float) -> None:
         self.name = name
         self.every = every
         self.failed: Signal[Exception] = Signal()
+        self.rests: Callable[[], bool] = lambda: False
+        """Whether someone else looks out for what this duty would find (lookout.py)."""
         self._wake = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -130,7 +137,9 @@ class Loop:
                 failures = min(failures + 1, 10)
                 log.exception("%s failed; trying again in %.1f s", self.name, pause)
                 self.failed.emit(error)
-            await self._sleep(self.every if pause is None else pause)
+            if pause is None:
+                pause = max(self.every, REST_S) if self.rests() else self.every
+            await self._sleep(pause)
         try:
             await self.finish()
         except (RelevoError, OSError) as error:

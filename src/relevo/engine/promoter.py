@@ -69,7 +69,7 @@ class Promoter(Loop):
         self.promoted.emit(PromoterTick(reply[0], reply[1], reply[2]))
         if reply[0] == self._batch:
             return AGAIN
-        return self.every if reply[3] < 0 else min(self.every, max(reply[3], 1) / 1000)
+        return None if reply[3] < 0 else min(self.every, max(reply[3], 1) / 1000)
 
     def wake_in(self, ms: int) -> None:
         """Told of a job that will be due: the leader need not wait for its next tick to learn of it."""

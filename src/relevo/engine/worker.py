@@ -26,6 +26,7 @@ from relevo.engine.handlers import AnyHandler, as_handler, lifespan_of
 from relevo.engine.lanes import DISPATCH_LANES, RELEASE_GONE, LaneKeeper
 from relevo.engine.lease import RENEW, LeaseKeeper
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.lookout import Post
 from relevo.engine.loop import Loop, Signal
 from relevo.engine.membership import HAND_BACK, LEAVE, Membership
 from relevo.engine.pause import PauseWatch
@@ -243,12 +244,14 @@ class Worker:
         self.lane_keeper = LaneKeeper(control, keys, settings.group, settings.consumer)
         self.cancel_watch = CancelWatch(control, keys, self.runner)
         duties: list[Loop] = [self.pausing, self.lane_keeper, self.cancel_watch]
+        restful = list(duties)
         if settings.delayed_enabled:
             self.promoter = Promoter(
                 control, keys, settings.consumer,
                 every=settings.promote_every_ms / 1000, dlq_cap=settings.dlq_cap, events=settings.events_enabled,
             )  # fmt: skip
             duties.append(self.promoter)
+            restful.append(self.promoter)
             self.settler.settled.listen(self._promote_soon)
         if settings.run_scheduler:
             self.scheduler = ScheduleLoop(control, keys, f"s-{uuid.uuid4()}", every=settings.scheduler_tick_s)
@@ -262,6 +265,7 @@ class Worker:
         if settings.job_timeout_s is not None:
             self.timeouts = TimeoutSweep(self.runner, timeout_s=settings.job_timeout_s)
             duties.append(self.timeouts)
+        self.post = Post(self._address, keys, restful, plain=settings.plain_transport)
         return duties
 
     def _link(self, purpose: str, scripts: Iterable[Script], *, patience: float = 15.0) -> Link:
@@ -390,10 +394,12 @@ class Worker:
                     self.admission.start()
                 for duty in self.duties:
                     duty.start()
+                self.post.begin()
                 await self._closing_signal.wait()
                 await self._leave()
         finally:
             restore()
+            await self.post.end()
             await asyncio.gather(*(link.close() for link in (self._read_link, self._settle_link, self._control_link)))
 
     def _signalled(self, name: str) -> None:
