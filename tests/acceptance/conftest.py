@@ -50,6 +50,20 @@ def relevo(*arguments: str, stdin: str = "", url: str | None = None) -> Said:
     return Said(done.returncode, done.stdout, done.stderr)
 
 
+def shell_environment(folder: Path, redis_url: str | None = None) -> dict[str, str]:
+    """The environment of a reader's terminal: `relevo` and `python` are on the PATH, and no address is set but this one."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, arguments in (("relevo", "-m relevo"), ("python", "")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
+        program.chmod(0o755)
+    clean = {name: value for name, value in os.environ.items() if name != "RELEVO_REDIS_URL"}
+    if redis_url is not None:
+        clean["RELEVO_REDIS_URL"] = redis_url
+    return {**clean, "PATH": f"{programs}:{os.environ['PATH']}"}
+
+
 class Cli(Protocol):
     """`cli("inspect", "emails")`: the commands on the server of this test, in this process (a start costs half a second)."""
 
@@ -79,3 +93,11 @@ def work_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Se
     monkeypatch.setenv("RELEVO_KEY", served.key)
     yield served
     served.close()
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServeProcess]:
+    """One `relevo serve` for all tests of `relevo work`: each of them has a scope of its own."""
+    process = ServeProcess(sqlite_in(tmp_path_factory.mktemp("work")))
+    yield process
+    process.close()

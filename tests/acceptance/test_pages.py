@@ -1,10 +1,8 @@
 """Every example of the README and of docs/ runs, and prints what the page says it prints."""
 
 import inspect
-import os
 import re
 import subprocess
-import sys
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from relevo import Queue, Worker
 from relevo.wire.keys import QueueKeys
+from tests.acceptance.conftest import shell_environment
 from tests.acceptance.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL, Block, blocks_of, pages
 from tests.api.serve_process import ServeProcess
 from tests.servers.server import Server
@@ -50,7 +49,7 @@ def test_every_shell_example_of_a_page_runs_in_order(
     page: Path, valkey: Server, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     work_url = _work_url(page, request)
-    environment = _environment(valkey.url, tmp_path)
+    environment = shell_environment(tmp_path, valkey.url)
     for block in blocks_of(page):
         if block.language == "sh" and not block.marked_not_run:
             script = block.text.replace(WRITTEN_URL, valkey.url).replace(WRITTEN_WORK_URL, work_url)
@@ -134,14 +133,3 @@ def _run_python(block: Block, namespace: dict[str, object], url: str, work_url: 
     # Empty lines before it: a traceback then shows the page's own line numbers.
     source = "\n" * block.line + block.text.replace(WRITTEN_URL, url).replace(WRITTEN_WORK_URL, work_url)
     exec(compile(source, str(block.page), "exec", dont_inherit=True), namespace)  # noqa: S102 - our own pages
-
-
-def _environment(url: str, folder: Path) -> dict[str, str]:
-    """`relevo` and `python` as a reader would have them on the PATH."""
-    programs = folder / "bin"
-    programs.mkdir()
-    for name, arguments in (("relevo", "-m relevo"), ("python", "")):
-        program = programs / name
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
-        program.chmod(0o755)
-    return {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "RELEVO_REDIS_URL": url}

@@ -1,5 +1,6 @@
 """`relevo up`: starts, says where everything is, keeps its data, and stops when told to."""
 
+import json
 import os
 import re
 import shlex
@@ -9,21 +10,23 @@ import subprocess
 import textwrap
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
-from tests.acceptance.conftest import COMMAND, relevo
+from tests.acceptance.conftest import COMMAND, relevo, shell_environment
+from tests.acceptance.page import ROOT, WRITTEN_WORK_URL, blocks_of
 from tests.servers.process import free_port
 
 
 class Platform:
     """A running `relevo up`."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path | str, *options: str, cwd: Path | None = None) -> None:
         self.process = subprocess.Popen(
             [*COMMAND, "up", "--data", str(folder), *options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
         )  # fmt: skip
         assert self.process.stdout is not None
         said: list[str] = []
@@ -50,8 +53,8 @@ Start = Callable[..., Platform]
 def up(tmp_path: Path) -> Generator[Start]:
     started: list[Platform] = []
 
-    def start(*options: str) -> Platform:
-        started.append(Platform(tmp_path / "data", *options))
+    def start(*options: str, folder: Path | str = tmp_path / "data", cwd: Path | None = None) -> Platform:
+        started.append(Platform(folder, *options, cwd=cwd))
         return started[-1]
 
     yield start
@@ -103,6 +106,40 @@ def test_the_worker_it_suggests_runs_the_job_it_suggests(up: Start, tmp_path: Pa
         assert worker.wait(40) == 0
 
 
+def test_the_first_steps_it_prints_work_as_printed(up: Start, tmp_path: Path) -> None:
+    platform = up("--port", str(free_port()), "--work-port", str(free_port()), folder=tmp_path / "my data")
+    printed = platform.said.partition("Work queues, over HTTP:\n")[2]
+    script, _, rest = printed.partition("or with ")
+    done = _bash(f"{script}\n{rest.split('`')[1]}\n", tmp_path)
+    (scope, queue, message, claimed), command = _answers(done.stdout)
+    assert (scope["slug"], queue["slug"], message["state"]) == ("billing", "invoices", "pending")
+    assert [(each["id"], each["body"]) for each in claimed] == [(message["id"], {"order": 17})]
+    assert command.endswith(" pending\n")
+
+
+def test_the_first_steps_of_the_readme_work_as_printed(up: Start, tmp_path: Path) -> None:
+    platform = up("--port", str(free_port()), "--work-port", str(free_port()), folder="data", cwd=tmp_path)
+    (block,) = [block for block in blocks_of(ROOT / "README.md") if "curl" in block.text]
+    found = re.search(r"http://127\.0\.0\.1:\d+", platform.said)
+    assert found is not None
+    done = _bash(block.text.replace(WRITTEN_WORK_URL, found[0]), tmp_path, RELEVO_URL=found[0])
+    (scope, queue, _, claimed), table = _answers(done.stdout)
+    assert (scope["slug"], queue["slug"], claimed[0]["body"]) == ("billing", "invoices", {"order": 17})
+    assert "queues of billing" in table
+
+
+def test_the_key_of_the_first_start_is_for_its_owner_only_and_stays(up: Start, tmp_path: Path) -> None:
+    ports = ("--port", str(free_port()), "--work-port", str(free_port()))
+    first = up(*ports)
+    file = tmp_path / "data" / "work.key"
+    key = file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert key.strip() not in first.said
+    first.end(signal.SIGTERM)
+    assert "made at the first start" in up(*ports).said
+    assert file.read_text() == key
+
+
 def test_another_port_is_chosen_when_its_own_is_taken(up: Start) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -134,6 +171,26 @@ def test_an_unknown_fsync_is_refused_before_anything_starts(tmp_path: Path) -> N
     said = relevo("up", "--data", str(tmp_path / "data"), "--fsync", "sometimes")
     assert said.code == 2
     assert not (tmp_path / "data").exists()
+
+
+def _answers(said: str) -> tuple[list[Any], str]:
+    """What the server answered to one curl after another, and what was printed after that: curl ends no line."""
+    found: list[Any] = []
+    while said.startswith("{"):
+        answer, end = json.JSONDecoder().raw_decode(said)
+        found.append(answer["data"])
+        said = said[end:]
+    return found, said
+
+
+def _bash(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs what was printed as a reader does who pastes it: every line as it stands, and none may fail."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=50, cwd=folder,
+        env={**shell_environment(folder), **environment}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 def _ping(url: str) -> None:

@@ -68,6 +68,18 @@ def test_an_address_nobody_knows_is_refused_without_its_password() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["serve", "agents"])
+def test_a_database_that_does_not_answer_is_one_line_without_its_password(command: str) -> None:
+    url = "postgresql://me:hunter2@127.0.0.1:1/db"
+    done = subprocess.run(
+        [*RELEVO, command, "--database-url", url], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 1
+    assert "The database does not answer" in done.stderr
+    assert "hunter2" not in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.timeout(180)
 async def test_several_processes_share_a_port_and_what_dies_is_started_again(postgres: PostgresServer) -> None:
     postgres.create("several")

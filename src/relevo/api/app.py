@@ -135,7 +135,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return problem_response(problem_of(InvalidInput(where=where, reason=first["msg"]), request.state.request_id))
+    given = first.get("input")
+    reason = f"{given[:100]!r}: {first['msg']}" if isinstance(given, str) else first["msg"]
+    return problem_response(problem_of(InvalidInput(where=where, reason=reason), request.state.request_id))
 
 
 def _methods_at(request: Request) -> list[str]:

@@ -15,6 +15,8 @@ T = TypeVar("T")
 Receive = Callable[[], Awaitable[Any]]
 
 _PLACE = re.compile(r"^(?P<reason>.*?)(?: - at `(?P<place>.*)`)?$", re.DOTALL)
+_SHOWN = 100
+_LOOKED_INTO = 65_536
 
 
 class ClientGone(Exception):
@@ -63,9 +65,31 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     except msgspec.ValidationError as error:
         found = _PLACE.match(str(error))
         assert found is not None
-        raise InvalidInput(where=found["place"] or "body", reason=found["reason"]) from None
+        place = found["place"] or "body"
+        raise InvalidInput(where=place, reason=f"{_value_at(place, body)}{found['reason']}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedBody(reason=str(error)[:200]) from None
+
+
+def _value_at(place: str, body: bytes) -> str:
+    """What was sent there, for a message that names it; nothing when it is long, or no plain value.
+
+    >>> _value_at("$.messages[1].tier", b'{"messages": [1, {"tier": "urgent"}]}')
+    "'urgent': "
+    """
+    if len(body) > _LOOKED_INTO:
+        return ""
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):  # what comes after that place is no JSON
+        return ""
+    for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", place):
+        try:
+            found = found[name] if name else found[int(number)]
+        except (KeyError, IndexError, TypeError):
+            return ""
+    shown = repr(found) if isinstance(found, str | int | float) else ""
+    return f"{shown}: " if 0 < len(shown) <= _SHOWN else ""
 
 
 async def body_of(request: Request, decoder: msgspec.json.Decoder[T], *, optional: bool = False) -> T:

@@ -1,0 +1,65 @@
+"""`relevo work …` as a user types it, on a `relevo serve` that runs."""
+
+from __future__ import annotations
+
+import uuid
+
+from typer.testing import CliRunner
+
+from relevo.cli import app
+from tests.acceptance.conftest import Said
+from tests.api.serve_process import ServeProcess
+
+
+def call(*arguments: str, stdin: str = "") -> Said:
+    """Runs a command in this process: a start of Python for each would cost half a second."""
+    done = CliRunner().invoke(app, arguments, input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Said(done.exit_code, done.stdout, done.stderr)
+
+
+class WorkDesk:
+    """The commands of one test, `desk("publish", desk.scope, "invoices", "{}")`, with a scope of its own and a queue in it."""
+
+    def __init__(self, served: ServeProcess) -> None:
+        self.served = served
+        self.scope = f"s{uuid.uuid4().hex[:10]}"
+        self.done("create-scope", self.scope)
+        self.done("create-queue", self.scope, "invoices")
+
+    def __call__(self, *arguments: str, stdin: str = "", key: str | None = None) -> Said:
+        return call("work", "--url", self.served.url, "--key", key or self.served.key, *arguments, stdin=stdin)
+
+    def done(self, *arguments: str, stdin: str = "") -> Said:
+        """As a call, and it has to go well."""
+        said = self(*arguments, stdin=stdin)
+        assert said.code == 0, said.err
+        return said
+
+    def published(self, body: str = '{"order": 17}', *options: str) -> str:
+        return self.done("publish", self.scope, "invoices", body, *options, "--json").data["id"]
+
+    def claimed(self) -> tuple[str, str]:
+        """Id and token of the next message."""
+        (message,) = self.done("claim", self.scope, "invoices", "--json").data
+        return message["id"], message["claim_token"]
+
+    def held(self) -> tuple[str, str]:
+        """Id and token of a message that was just published and claimed."""
+        message_id = self.published()
+        held = self.claimed()
+        assert held[0] == message_id
+        return held
+
+    def dead(self, reason: str = "no such customer") -> str:
+        """Id of a dead letter."""
+        message_id, token = self.held()
+        self.done("fail", self.scope, message_id, token, reason, "--dead")
+        return message_id
+
+    def shown(self, message_id: str) -> dict[str, object]:
+        return self.done("show", self.scope, message_id, "--json").data
+
+    def state(self, message_id: str) -> object:
+        return self.shown(message_id)["state"]
