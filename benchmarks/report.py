@@ -8,6 +8,7 @@ from benchmarks import chart
 from benchmarks.case import CASES
 from benchmarks.goals import outcomes
 from benchmarks.points import Points
+from benchmarks.reasons import FLAT, not_flat, standing_in_the_way
 from benchmarks.roster import BASE
 from benchmarks.tally import Tally
 
@@ -74,7 +75,9 @@ def goals_section(tally: Tally) -> str:
         verdict = {True: "met", False: "**not met**", None: ""}[met]
         rows.append(f"| {goal.title} | {goal.rival} | {goal.times:g} | {shown} | {verdict} |")
     head = ["## Goals", "", "| goal, as a ratio in this run | against | wanted | reached | |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *rows, ""])
+    unmet = list(standing_in_the_way(tally))
+    why = ["", "What stands in the way of those that are not met:", "", *unmet] if unmet else []
+    return "\n".join([*head, *rows, *why, ""])
 
 
 def numbers_section(tally: Tally) -> str:
@@ -121,6 +124,10 @@ def growth_section(points: Points) -> str:
         for point, dearer in zip(each, Points.dearer(each), strict=True):
             numbers = f"{point.process_us:,.1f} | {point.server_us:,.1f} | {point.rate:,.0f} | {dearer:.2f}"
             parts.append(f"| {line} | {point.size:,} | {what} | {numbers} |")
+    steep = list(not_flat(points))
+    parts += (
+        ["", f"What is more than {FLAT:g} times as dear as at its smallest size, and why:", "", *steep] if steep else []
+    )
     return "\n".join([*parts, ""])
 
 

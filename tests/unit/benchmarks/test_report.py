@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from benchmarks import chart, report
+from benchmarks import chart, reasons, report
+from benchmarks.goals import GOALS
+from benchmarks.growth import SIZES
 from benchmarks.machine import describe
 from benchmarks.points import Point, Points
 from benchmarks.tally import Tally
@@ -54,6 +56,36 @@ def test_growth_is_told_against_the_smallest_size(tmp_path: Path) -> None:
     page = written(tmp_path)
     assert "| waiting | 10 | a job drained | 2.0 | 2.0 | 1,000 | 1.00 |" in page
     assert "| waiting | 100 | a job drained | 4.0 | 4.0 | 1,000 | 2.00 |" in page
+
+
+def test_a_goal_that_was_not_met_says_how_far_it_is_and_what_the_profile_shows(tmp_path: Path) -> None:
+    slow = Tally(
+        versions=TALLY.versions,
+        numbers={
+            "relevo": {"drain": [50_000.0], "cpu": [0.5], "cpu_server": [1.0]},
+            "chasquimq": {"drain": [10_000.0]},
+        },
+    )
+    slow.save(tmp_path / "run.json")
+    page = report.write(tmp_path / "run.json", tmp_path / "none.json", into=tmp_path).read_text()
+    assert (
+        "- **drain, events off, like for like**: 62% of the goal. A job took 5.0 µs of our process and 10.0 µs of Redis: "
+        in page
+    )
+    assert "our process was busy 25% of the time, Redis 50%. A job costs Redis one XREADGROUP" in page
+
+
+def test_goals_that_were_met_need_no_excuse(tmp_path: Path) -> None:
+    assert "stands in the way" not in written(tmp_path)
+
+
+def test_growth_that_is_not_flat_says_why(tmp_path: Path) -> None:
+    assert "- **waiting**, a job drained: 2.0 times as dear at 100. Redis' memory grows" in written(tmp_path)
+
+
+def test_every_goal_and_every_line_of_growth_has_its_reason() -> None:
+    assert {goal.case for goal in GOALS} <= reasons.BY_CASE.keys()
+    assert reasons.BY_LINE.keys() == SIZES.keys()
 
 
 def test_a_page_without_growth_has_no_such_section(tmp_path: Path) -> None:
