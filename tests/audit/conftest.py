@@ -14,7 +14,7 @@ from relevo.work.audit_verifier import Finding
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains
-from tests.agents.conftest import STORES, Clock, Desk, a_desk
+from tests.agents.conftest import STORES, Clock, Desk, a_desk, emptied
 
 _written: dict[str, str] = {}
 """Databases with an audit, by store: made once a process, because that takes longer than the tests."""
@@ -46,7 +46,13 @@ def store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
-    return own_database(request, store, tmp_path)
+    """The run's own PostgreSQL and MariaDB; `desk` empties them."""
+    if store == "sqlite":
+        return f"sqlite:///{tmp_path}/work.db"
+    server: Any = request.getfixturevalue(store)
+    if store == "postgres":
+        return f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
+    return f"mariadb://root@127.0.0.1:{server.port}/relevo"
 
 
 @pytest.fixture
@@ -56,6 +62,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def desk(database_url: str, clock: Clock) -> AsyncGenerator[Desk]:
+    await emptied(database_url)
     async with open_office(database_url, clock) as office:
         made = await a_desk(office, clock)
         await made.queue()

@@ -1,11 +1,14 @@
 """Entries from before there were chains become the first one, as they are."""
 
+from pathlib import Path
+
 import pytest
 from sqlalchemy import text
 
 from relevo.work.audit_integrity import AuditIntegrity
 from relevo.work.store import schema
 from relevo.work.store.database import Database
+from tests.audit.conftest import own_database
 
 _ROW = (
     "INSERT INTO relevo_audit (tenant_id, at, actor, action, target, request_id, {after}) "
@@ -14,8 +17,10 @@ _ROW = (
 
 
 @pytest.mark.parametrize("count", [0, 3, 1_001])
-async def test_an_upgrade_links_the_entries_there_are(database_url: str, count: int) -> None:
-    database = Database(database_url)
+async def test_an_upgrade_links_the_entries_there_are(
+    request: pytest.FixtureRequest, store: str, tmp_path: Path, count: int
+) -> None:
+    database = Database(own_database(request, store, tmp_path))
     await schema.upgrade(database, "0004")
     after = "`after`" if database.dialect == "mariadb" else '"after"'
     async with database.begin() as connection:

@@ -72,6 +72,23 @@ async def test_a_key_that_does_not_act_for_people_names_none(room: Room) -> None
     assert await room.problem("POST", place, headers={"relevo-person": "ada"}) == (403, "PERMISSION_DENIED")
 
 
+async def test_a_key_that_acts_for_people_names_the_one_who_acts(room: Room) -> None:
+    await room.do("POST", f"{QUEUE}/messages", {"body": {}, "hitl_spec": {"title": "?"}})
+    (review,) = await room.do("GET", f"{SCOPE}/reviews")
+    place = f"{SCOPE}/reviews/{review['id']}"
+    made = await room.do("POST", "/v1/keys", {"name": "front desk", "permissions": ["view", "review"]})
+    await room.do("PUT", f"/v1/keys/{made['key']['id']}/limits", {"acts_for_people": True})
+    ada, eve = ({"relevo-person": name} for name in ("ada", "eve"))
+    assert (await room.do("POST", f"{place}/claim", key=made["secret"], headers=ada))["holder"] == "ada"
+    assert await room.problem("POST", f"{place}/claim", key=made["secret"], headers=eve) == (409, "REVIEW_HELD")
+    assert await room.problem("POST", f"{place}/claim", key=made["secret"], headers={"relevo-person": "a" * 201}) == (
+        422,
+        "INVALID_INPUT",
+    )
+    (entry,) = await room.do("GET", "/v1/audit", params={"action": "review.claim"})
+    assert (entry["actor"], entry["after"]["person"]) == (f"key:{made['key']['id']}", "ada")
+
+
 async def test_a_specification_that_cannot_be_is_refused(room: Room) -> None:
     asked = {"body": {}, "hitl_spec": {"quorum": 0}}
     assert await room.problem("POST", f"{QUEUE}/messages", asked) == (422, "BAD_REVIEW_SPEC")
