@@ -61,7 +61,7 @@ class SourceOptions:
     max_rows: int | None = None
     fail_on_data_loss: bool = True
     rows_per_partition: int = 250_000
-    page_rows: int = 1500
+    page_rows: int = 2500
 
     def key(self, queue: str) -> str:
         """The Redis key that is read for one queue, or for a glob of them.
@@ -90,7 +90,7 @@ class SourceOptions:
             max_rows=given.number("maxRowsPerTrigger"),
             fail_on_data_loss=given.one_of("failOnDataLoss", ("true", "false")) == "true",
             rows_per_partition=given.number("rowsPerPartition") or 250_000,
-            page_rows=given.number("pageRows") or 1500,
+            page_rows=given.number("pageRows") or 2500,
         )
         return replace(
             source,

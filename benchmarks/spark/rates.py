@@ -1,0 +1,100 @@
+"""How many rows a second: raw reading, batch and streaming ingest, our own bulk add, and the sink; in interleaved rounds."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.spark.streams import RawReaders, bulk_add, drop, fill
+from benchmarks.work.numbers import Numbers
+from tests.spark.footprint import cpu_s
+
+QUEUE = "bench"
+RAW, BATCH, STREAMING, BULK, SINK = CASES = ("raw reading", "batch ingest", "streaming ingest", "bulk add", "sink")
+PROGRAMS = ("Redis", "Python", "JVM")
+ROWS_A_TRIGGER = 500_000
+
+
+class Rates:
+    """The cases; each does one round and tells how many rows it moved in how many seconds."""
+
+    def __init__(self, url: str, spark: Any, folder: Path, *, events: int, jobs: int) -> None:
+        self._url = url
+        self._spark = spark
+        self._folder = folder
+        self._events = events
+        self._jobs = jobs
+        self._number = 0
+        fill(url, QUEUE, events)
+        self._raw = RawReaders(url, QUEUE)
+
+    def run(self, numbers: Numbers, rounds: int, tell: Callable[[str], None]) -> None:
+        cases: dict[str, Callable[[], tuple[int, float]]] = {
+            RAW: self._raw_reading,
+            BATCH: self._batch_ingest,
+            STREAMING: self._streaming_ingest,
+            BULK: self._bulk_add,
+            SINK: self._sink,
+        }
+        for number in range(rounds + 1):  # the first is for the JVM, which compiles what it meets often
+            for name, case in cases.items():
+                before = cpu_s()
+                rows, seconds = case()
+                after = cpu_s()
+                tell(f"round {number or 'to get warm'}: {name}, {rows / seconds:,.0f} rows a second")
+                if number:
+                    numbers.note(name, "rate", rows / seconds)
+                    for program in PROGRAMS:
+                        spent = after.get(program, 0.0) - before.get(program, 0.0)
+                        numbers.note(name, f"{program} µs", spent / rows * 1e6)
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _raw_reading(self) -> tuple[int, float]:
+        began = time.perf_counter()
+        assert self._raw.read() == self._events
+        return self._events, time.perf_counter() - began
+
+    def _batch_ingest(self) -> tuple[int, float]:
+        table, began = self._place("table"), time.perf_counter()
+        self._spark.read.format("relevo").options(url=self._url, queues=QUEUE).load().write.parquet(table)
+        return self._checked(table, time.perf_counter() - began)
+
+    def _streaming_ingest(self) -> tuple[int, float]:
+        table, checkpoint = self._place("table"), self._place("checkpoint")
+        options = {"url": self._url, "queues": QUEUE, "maxRowsPerTrigger": str(ROWS_A_TRIGGER)}
+        began = time.perf_counter()
+        rows = self._spark.readStream.format("relevo").options(**options).load()
+        writing = rows.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+        writing.trigger(availableNow=True).start(table).awaitTermination()
+        return self._checked(table, time.perf_counter() - began)
+
+    def _bulk_add(self) -> tuple[int, float]:
+        return self._jobs, bulk_add(self._url, "added", self._jobs)
+
+    def _sink(self) -> tuple[int, float]:
+        self._number += 1
+        queue = f"sink-{self._number}"
+        rows = self._spark.range(0, self._jobs, 1, 2)
+        rows = rows.selectExpr("'mail' as name", """concat('{"to":"user-', id, '","n":', id, '}') as data""").cache()
+        rows.count()
+        writer = rows.write.format("relevo").options(url=self._url, queue=queue, maxStreamLen="100000000")
+        began = time.perf_counter()
+        writer.mode("append").save()
+        took = time.perf_counter() - began
+        rows.unpersist()
+        drop(self._url, queue, self._jobs)
+        return self._jobs, took
+
+    def _checked(self, table: str, seconds: float) -> tuple[int, float]:
+        assert self._spark.read.parquet(table).count() == self._events
+        shutil.rmtree(table)
+        return self._events, seconds
+
+    def _place(self, name: str) -> str:
+        self._number += 1
+        return str(self._folder / f"{name}-{self._number}")

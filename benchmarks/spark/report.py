@@ -1,0 +1,105 @@
+"""The report: benchmarks/spark_report.md, written from the JSON file of a run and from the remarks beside it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from benchmarks.spark.goals import GB, lake, outcomes, sizes
+from benchmarks.spark.rates import BATCH, CASES, PROGRAMS, STREAMING
+from benchmarks.work.goals import Outcome
+from benchmarks.work.numbers import Numbers
+from benchmarks.work.report import shown
+
+PAGE = Path(__file__).parents[1] / "spark_report.md"
+_REMARKS = Path(__file__).with_name("remarks.toml")
+
+_INTRODUCTION = """# The data pipeline, beside plain processes
+
+Written by `python -m benchmarks.spark_ingest report` from the numbers in [results](results/spark.json); `make bench-spark`
+makes new ones. Ratios within one run count: absolute figures belong to one machine on one day.
+
+Redis, the driver, its JVM and the Python workers share the same cores (`local[2]`), as they do on a small machine.
+
+- **raw reading**: two processes, each with a socket and hiredis, read half of a stream of events and keep nothing.
+- **batch ingest**: `spark.read.format("relevo")` to Parquet. **streaming ingest**: the same stream, `availableNow`, 500k rows a
+  trigger, the start of the query included.
+- **bulk add**: `Queue.add_bulk` of 10k jobs at a time, one process. **sink**: `df.write.format("relevo")` of as many rows.
+- **build**: bronze to silver to gold of events spread over two days and four queues, all expectations checked, sums compared
+  with what is known of the events; then 1 % new events, and built again.
+"""
+
+
+def write(numbers: Numbers, page: Path = PAGE) -> None:
+    parts = [_INTRODUCTION, _run(numbers), _goals(numbers), _rates(numbers), _builds(numbers)]
+    page.write_text("\n".join(part for part in parts if part))
+
+
+def _run(numbers: Numbers) -> str:
+    rounds = len(numbers.all[BATCH]["rate"]) if BATCH in numbers.all else 0
+    spreads = [f"{case} {numbers.spread(case, 'rate') or 0:.0%}" for case in CASES if case in numbers.all]
+    told = f"Rounds lie apart, as a share of their median: {', '.join(spreads)}." if spreads else ""
+    head = f"{rounds} interleaved rounds after one to get warm, medians; {numbers.seconds / 60:.0f} minutes in all, at"
+    lines = [f"| {name} | {value} |" for name, value in numbers.facts.items()]
+    return "\n".join(["## The run", "", f"{head} {numbers.measured_at}. {told}", "", "| | |", "|---|---|", *lines, ""])
+
+
+def _goals(numbers: Numbers) -> str:
+    remarks: dict[str, str] = tomllib.loads(_REMARKS.read_text())
+    lines = ["## Goals", "", "| goal | wanted | reached | |", "|---|---|---|---|"]
+    unmet: list[str] = []
+    for goal in outcomes(numbers):
+        lines.append(f"| {goal.title} | {_wanted(goal)} | {_reached(goal)} | {_verdict(goal)} |")
+        if goal.met is False and goal.name in remarks:
+            unmet.append(f"- **{goal.title}**: {' '.join(remarks[goal.name].split())}")
+    return "\n".join([*lines, "", *(["What stands in the way of those not met:", "", *unmet, ""] if unmet else [])])
+
+
+def _wanted(goal: Outcome) -> str:
+    return f"{'≤' if goal.less_is_better else '≥'} {goal.wanted:g}"
+
+
+def _reached(goal: Outcome) -> str:
+    return "not measured" if goal.reached is None else f"{goal.reached:.2f}"
+
+
+def _verdict(goal: Outcome) -> str:
+    if goal.reached is None:
+        return ""
+    how_far = goal.wanted / goal.reached if goal.less_is_better else goal.reached / goal.wanted
+    return "met" if goal.met else f"**not met**, {how_far:.0%} of the way"
+
+
+def _rates(numbers: Numbers) -> str:
+    if BATCH not in numbers.all:
+        return ""
+    lines = ["## Rows a second, and what a row costs", "", f"| | rows a second | {' | '.join(PROGRAMS)} | cores busy |"]
+    lines.append("|---" * (len(PROGRAMS) + 3) + "|")
+    for case in CASES:
+        rate = numbers.median(case, "rate") or 0.0
+        costs = [numbers.median(case, f"{program} µs") or 0.0 for program in PROGRAMS]
+        cells = [f"{cost:.2f} µs" for cost in costs]
+        lines.append(f"| {case} | {shown(rate)} | {' | '.join(cells)} | {sum(costs) * rate / 1e6:.1f} |")
+    wall = numbers.median(STREAMING, "planning s")
+    told = "" if wall is None else f"Of a streaming run {wall:.1f} s are planning and logs, not rows."
+    return "\n".join([*lines, "", told, ""])
+
+
+def _builds(numbers: Numbers) -> str:
+    built = sizes(numbers)
+    if not built:
+        return ""
+    lines = [
+        "## Builds",
+        "",
+        "| events | build | an event | refresh | share | most memory |",
+        "|---|---|---|---|---|---|",
+    ]
+    for size in built:
+        who = lake(size)
+        found = {case: numbers.median(who, case) or 0.0 for case in numbers.all[who]}
+        lines.append(
+            f"| {size:,} | {found['build s']:.1f} s | {found['µs an event']:.1f} µs | {found['refresh s']:.1f} s "
+            f"| {found['refresh share']:.0%} | {found['peak bytes'] / GB:.2f} GB |"
+        )
+    return "\n".join([*lines, ""])
