@@ -1,4 +1,4 @@
-"""Every hour: walks the audit and verifies its hash chains; what was changed by hand is told in the log and in `_integrity`."""
+"""Once a day: walks the audit and verifies its hash chains; what was changed by hand is told in the log and in `_integrity`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AuditWatch:
     """Verifies a few pages at a time. A walk that its process does not survive begins anew elsewhere."""
 
     name = "audit_watch"
-    every_s = 3600.0
+    every_s = 86_400.0
     about = "verifies the hash chains of the audit"
 
     def __init__(self, office: Office, *, pages: int = 5) -> None:

@@ -33,8 +33,9 @@ LINKED = (*COLUMNS, "chain", "chain_no", "hash")
 HEAD = ("chain", "began_after", "last_no", "last_hash")
 """The columns of a new head."""
 
-NAMED_HEADS = 50
-"""Chains that a new one names; the names of chains are ULIDs, so these are the youngest."""
+NAMED_HEADS = 10
+"""Chains that a new one names; the names of chains are ULIDs, so these are the youngest. Each start of a process begins a few
+chains, so more of them would fill the table with names."""
 
 Value = int | str | None
 _encode = msgspec.json.Encoder().encode
