@@ -44,6 +44,11 @@ class Transport(Protocol):
 
 async def send(transport: Transport, data: bytes, count: int) -> list[Reply]:
     """`submit` for coroutines: the replies, or `ConnectionLost`."""
+    return await sent(transport, data, count)
+
+
+def sent(transport: Transport, data: bytes, count: int) -> asyncio.Future[list[Reply]]:
+    """`send` that is on its way when this returns, whoever waits for the replies and when."""
     future: asyncio.Future[list[Reply]] = asyncio.get_running_loop().create_future()
 
     def done(outcome: Outcome) -> None:
@@ -55,7 +60,7 @@ async def send(transport: Transport, data: bytes, count: int) -> list[Reply]:
             future.set_result(outcome)
 
     transport.submit(data, count, done)
-    return await future
+    return future
 
 
 class _Batch:

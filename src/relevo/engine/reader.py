@@ -15,6 +15,7 @@ from typing import NamedTuple
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, command, pairs
 from relevo.broker.scripts import script
+from relevo.broker.transport import Transport, sent
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
 from relevo.engine.frame import unpacked
@@ -66,6 +67,7 @@ class _Asked(NamedTuple):
 
     wanted: int
     sent_at: float
+    transport: Transport
     answer: asyncio.Future[list[Reply]]
 
 
@@ -257,11 +259,12 @@ class Reader:
                 await self._take(found, sent_at)
                 self._had_work = True
                 return
+        transport = await self._link.ready()
         if self._stopping or self.paused:  # nobody would wake this read any more
             return
-        await self._answered(self._ask(wanted))
+        await self._answered(self._ask(wanted, transport))
 
-    def _ask(self, wanted: int) -> _Asked:
+    def _ask(self, wanted: int, transport: Transport) -> _Asked:
         sent_at, block = time.monotonic(), self._block_ms
         claim = self._link.capabilities.read_claim
         if not claim:
@@ -271,16 +274,18 @@ class Reader:
             b"XREADGROUP", b"GROUP", self._group, self._consumer, b"COUNT", wanted, b"BLOCK", block, *options,
             b"STREAMS", self._keys.stream, b">",
         )  # fmt: skip
-        return _Asked(wanted, sent_at, asyncio.ensure_future(self._link.send(packed + self._ask_for_notes, 2)))
+        return _Asked(wanted, sent_at, transport, sent(transport, packed + self._ask_for_notes, 2))
 
     async def _answered(self, asked: _Asked) -> None:
         self._asked = None
         try:
-            reply, noted = await asked.answer
+            replies = await asked.answer
+            await self._link.turned(replies, asked.transport)
         except ConnectionLost:
             if not self._stopping:
                 raise
             return
+        reply, noted = replies
         self.last_read = time.monotonic()
         reply = self._link.checked(reply, "XREADGROUP")
         if reply:
@@ -301,9 +306,9 @@ class Reader:
         reclaims = not self._link.capabilities.read_claim and time.monotonic() >= self._reclaim_due
         if reclaims or self._stopping or self.paused:
             return
-        wanted = self._wanted(coming)
-        if wanted:
-            self._asked = self._ask(wanted)
+        wanted, transport = self._wanted(coming), self._link.open_transport
+        if wanted and transport is not None:
+            self._asked = self._ask(wanted, transport)
 
     # --- what came -----------------------------------------------------------------------------------------------------
 
