@@ -13,7 +13,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work servers install clean
+.PHONY: help demo up test check format reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work bench-spark servers install clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench-growth: servers ## what a job costs as things grow (10 minutes)
 
 bench-work: servers ## work queues over HTTP beside procrastinate, pgqueuer and oban (15 minutes on a quiet machine), and writes benchmarks/work_report.md
 	$(BIN)/python -m benchmarks.work_queues
+
+bench-spark: servers ## the data pipeline on Spark beside plain processes (10 minutes on a quiet machine)
+	$(BIN)/python -m benchmarks.spark_ingest
 
 servers: $(READY) ## get the servers the tests run on
 	@$(BIN)/python -m tests.servers.install

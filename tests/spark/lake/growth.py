@@ -1,9 +1,16 @@
-"""One lake of a given size: how long its build takes, and its refresh after one more hundredth; and whether both are right."""
+"""One lake of a given size: how long its build takes, and its refresh after one more hundredth; and whether both are right.
+
+`python -m tests.spark.lake.growth <folder> <events> ...` does it in a process of its own, with the session that users get, so
+that its memory is the memory of a driver and its executors and of nothing else. A line of JSON for each size.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
+import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +21,7 @@ from pyspark.sql import functions as F
 from relevo.pipeline.jobs.build import Built, build
 from relevo.pipeline.lake.instants import part_of
 from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.session import session
 from tests.spark.footprint import Peak
 from tests.spark.lake.volumes import Volume
 
@@ -75,3 +83,17 @@ def _must_add_up(lake: Lake, *volumes: Volume) -> None:
     jobs, dead = sum(each.jobs for each in volumes), sum(each.dying for each in volumes)
     failed = sum(each.failing for each in volumes)
     assert found == {"in": jobs, "done": jobs - dead, "failed": failed, "dead": dead}
+
+
+def main(folder: Path, sizes: list[int]) -> None:
+    spark = session("local[2]", log=folder / "spark.log")
+    grown(spark, folder / "warm", 100_000)  # the JVM compiles what it meets often
+    for size in sizes:
+        sys.stdout.write(json.dumps(asdict(grown(spark, folder / "lake", size))) + "\n")
+        sys.stdout.flush()
+        shutil.rmtree(folder / "lake")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), [int(size) for size in sys.argv[2:]])
