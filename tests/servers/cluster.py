@@ -1,6 +1,7 @@
 """A Redis Cluster of three masters on loopback, put together by our own code."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import redis.asyncio
 from redis.crc import key_slot
@@ -63,6 +64,9 @@ class RedisCluster(Server):
         """The master that holds `key`; a queue lives on one, because its keys share a hash tag."""
         slot = key_slot(key.encode() if isinstance(key, str) else key)
         return self._nodes[min(number for number in range(3) if slot < (number + 1) * SLOTS // 3)]
+
+    def call_at(self, key: str | bytes, command: str, *arguments: str | bytes | int) -> Any:
+        return self.process_of(key).call(command, key, *arguments)
 
     def client(self) -> Client:
         """A cluster client: the same commands, sent to the master that holds the key."""

@@ -1,6 +1,7 @@
 """What every test server offers, whatever its kind: start, stop, kill, pause, restart, a URL, and a client."""
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -97,6 +98,15 @@ class Server(ABC):
         for process in self.processes:
             answer = process.call(*command)
         return answer
+
+    def call_at(self, key: str | bytes, command: str, *arguments: str | bytes | int) -> Any:
+        """One command about `key`, at the process that holds it."""
+        return self.call(command, key, *arguments)
+
+    def client_names(self) -> list[str]:
+        """What those who are connected call themselves, at every process."""
+        listed = [bytes(process.call("CLIENT", "LIST")).decode() for process in self.processes]
+        return [name for each in listed for name in re.findall(r" name=(\S*)", each)]
 
     def flush(self) -> None:
         """Empties it, scripts too."""

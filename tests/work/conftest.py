@@ -14,6 +14,8 @@ from tests.work.desk import SCOPE, Clock, Desk
 STORES = ("sqlite", "postgres", "mariadb")
 PATHS = ("index", "sql", "alone")
 LANES = tuple(f"{store}-{path}" for store in STORES for path in PATHS)
+INDEXED = (*(f"{store}-index" for store in STORES), "sqlite-cluster")
+"""Where claims go by the index: on every database, and once with the index on a Redis Cluster, each queue in a slot of its own."""
 
 
 class Lane(NamedTuple):
@@ -41,8 +43,9 @@ def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> 
 def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Lane:
     """Every store and claim path in turn; a test that needs one only says so with `parametrize(..., indirect=True)`."""
     store, path = cast("str", request.param).split("-")
-    redis: Server | None = None if path == "alone" else request.getfixturevalue("redis86")
-    return Lane(database_url(request, store, tmp_path), redis, "index" if path == "index" else "sql")
+    server = {"alone": None, "cluster": "cluster"}.get(path, "redis86")
+    redis: Server | None = None if server is None else request.getfixturevalue(server)
+    return Lane(database_url(request, store, tmp_path), redis, "index" if path in ("index", "cluster") else "sql")
 
 
 @pytest.fixture

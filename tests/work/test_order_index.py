@@ -13,11 +13,10 @@ from relevo.work.office import Office
 from tests.conftest import Launch
 from tests.patience import turn, until
 from tests.servers.server import Redis86, Server
-from tests.work.conftest import STORES, Lane, OpenOffice
+from tests.work.conftest import INDEXED, Lane, OpenOffice
 from tests.work.desk import Desk, new, number
 
-INDEXED = pytest.mark.parametrize("lane", [f"{store}-index" for store in STORES], indirect=True)
-pytestmark = INDEXED
+pytestmark = pytest.mark.parametrize("lane", INDEXED, indirect=True)
 
 KEYS = ("order", "building", "taken", "builder")
 
@@ -57,7 +56,7 @@ async def test_what_is_published_later_joins_the_index(desk: Desk, lane: Lane) -
     await desk.ids(new(0))
     await built(desk, queue.id)
     await desk.ids(new(1, priority_score=5), new(2))
-    members = redis_of(lane).call("ZRANGE", key(desk, queue.id, "order"), 0, -2, "WITHSCORES")
+    members = redis_of(lane).call_at(key(desk, queue.id, "order"), "ZRANGE", 0, -2, "WITHSCORES")
     assert [float(score) for score in members[1::2]] == [-2005.0, -2000.0, -2000.0]
 
 
@@ -76,7 +75,7 @@ async def test_claims_follow_the_index(desk: Desk, lane: Lane) -> None:
     queue = await desk.queue()
     first, second = await desk.ids(new(0), new(1))
     await built(desk, queue.id)
-    redis_of(lane).call("ZADD", key(desk, queue.id, "order"), 1, second, 2, first)
+    redis_of(lane).call_at(key(desk, queue.id, "order"), "ZADD", 1, second, 2, first)
     assert [number(each) for each in await desk.claim(1)] == [1]
 
 
@@ -85,7 +84,7 @@ async def test_a_member_whose_row_is_claimed_is_dropped(desk: Desk, lane: Lane) 
     (message_id,) = await desk.ids(new(0))
     await built(desk, queue.id)
     await desk.claim()
-    redis_of(lane).call("ZADD", key(desk, queue.id, "order"), 1, message_id)
+    redis_of(lane).call_at(key(desk, queue.id, "order"), "ZADD", 1, message_id)
     assert await desk.claim(5) == []
     assert await desk.office.order.size(queue.id) == 0
 
@@ -94,7 +93,7 @@ async def test_a_member_that_got_lost_is_still_claimed(desk: Desk, lane: Lane) -
     queue = await desk.queue()
     first, *_ = await desk.ids(*(new(n) for n in range(3)))
     await built(desk, queue.id)
-    redis_of(lane).call("ZREM", key(desk, queue.id, "order"), first)
+    redis_of(lane).call_at(key(desk, queue.id, "order"), "ZREM", first)
     assert [number(each) for each in await desk.claim(3)] == [0, 1, 2]
 
 
@@ -105,7 +104,7 @@ async def test_what_a_dead_process_took_goes_back(desk: Desk, lane: Lane) -> Non
     taken = await desk.office.order.take(queue.id, 1)  # and never heard of again
     assert taken is not None
     assert taken.ids == [first]
-    redis_of(lane).call("ZADD", key(desk, queue.id, "taken"), "XX", 1, taken.members[0])  # long ago
+    redis_of(lane).call_at(key(desk, queue.id, "taken"), "ZADD", "XX", 1, taken.members[0])  # long ago
     assert [number(each) for each in await desk.claim(1)] == [0]
 
 
@@ -114,7 +113,7 @@ async def test_an_index_of_an_earlier_run_of_the_server_is_not_trusted(desk: Des
     queue = await desk.queue()
     await desk.ids(new(0), new(1))
     order = key(desk, queue.id, "order")
-    redis_of(lane).call("ZADD", order, 5, "01J9ZZZZZZZZZZZZZZZZZZZZZZ", "inf", "~another-run")
+    redis_of(lane).call_at(order, "ZADD", 5, "01J9ZZZZZZZZZZZZZZZZZZZZZZ", "inf", "~another-run")
     assert [number(each) for each in await desk.claim(2)] == [0, 1]
     await built(desk, queue.id)
     # It may have been built while those two were being claimed; built after that, it knows nothing of them either.
@@ -122,32 +121,60 @@ async def test_an_index_of_an_earlier_run_of_the_server_is_not_trusted(desk: Des
     assert await desk.office.order.size(queue.id) == 0
 
 
-async def work_off(desk: Desk, meddle: Callable[[], Awaitable[None]]) -> None:
+class Steps:
+    """What publishers and workers do is counted: a moment to meddle at is so many steps away, whatever time that takes."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._more = asyncio.Condition()
+
+    async def take(self) -> None:
+        async with self._more:
+            self._taken += 1
+            self._more.notify_all()
+
+    async def some(self, most: int) -> None:
+        """Up to `most` steps from now, and then a little into the next."""
+        wanted = self._taken + random.randint(0, most)
+        async with self._more:
+            await self._more.wait_for(lambda: self._taken >= wanted)
+        for _ in range(random.randrange(1, 20)):
+            await turn()
+
+
+Meddle = Callable[[Steps], Awaitable[None]]
+
+
+async def work_off(desk: Desk, meddle: Meddle) -> None:
     """300 messages of random priority on one queue, published and worked off while `meddle` goes on: all are completed, once,
     and each claim is in order."""
     await desk.queue(ordering="priority")
     draw = random.Random(3)
     published: list[str] = []
     done: list[str] = []
+    steps = Steps()
 
     async def publisher() -> None:
         for _ in range(30):
             batch = [new(n, priority_score=draw.randrange(1000)) for n in range(10)]
             published.extend(await desk.ids(*batch))
+            await steps.take()
 
     async def worker() -> None:
         while len(done) < 300:
             claimed: list[ClaimedMessage] = await desk.claim(7, wait_s=0.5)
+            await steps.take()
             places = [(-each.priority_score, each.id) for each in claimed]
             assert places == sorted(places)
             if claimed:
                 settled = await desk.settle("complete", *claimed)
                 assert all(each.state == "completed" for each in settled), settled
                 done.extend(each.id for each in settled)
+                await steps.take()
 
     async def meddler() -> None:
         while True:
-            await meddle()
+            await meddle(steps)
 
     meddling = asyncio.create_task(meddler())
     await asyncio.gather(publisher(), *(worker() for _ in range(3)))
@@ -158,19 +185,20 @@ async def work_off(desk: Desk, meddle: Callable[[], Awaitable[None]]) -> None:
 
 
 async def test_everything_deleted_at_any_moment_loses_and_doubles_nothing(desk: Desk, lane: Lane) -> None:
-    async def meddle() -> None:
+    async def meddle(steps: Steps) -> None:
         redis_of(lane).call("FLUSHALL")
-        await asyncio.sleep(random.random() * 0.02)  # moments, not waits: any will do
+        await steps.some(3)
 
     await work_off(desk, meddle)
 
 
 @pytest.mark.parametrize("name", KEYS)
 async def test_one_key_deleted_at_any_moment_loses_and_doubles_nothing(desk: Desk, lane: Lane, name: str) -> None:
-    async def meddle() -> None:
-        for found in redis_of(lane).call("KEYS", f"rw:*:{name}"):
-            redis_of(lane).call("DEL", found)
-        await asyncio.sleep(random.random() * 0.02)
+    async def meddle(steps: Steps) -> None:
+        for process in redis_of(lane).processes:
+            for found in process.call("KEYS", f"rw:*:{name}"):
+                process.call("DEL", found)
+        await steps.some(3)
 
     await work_off(desk, meddle)
 
@@ -178,7 +206,7 @@ async def test_one_key_deleted_at_any_moment_loses_and_doubles_nothing(desk: Des
 async def test_rebuilding_all_the_time_loses_and_doubles_nothing(desk: Desk, open_office: OpenOffice) -> None:
     other = await open_office()
 
-    async def meddle() -> None:
+    async def meddle(_: Steps) -> None:
         queue = await desk.office.queues.lookup(desk.caller, "main", "jobs")
         await asyncio.gather(desk.office.order.rebuild(queue.id), other.order.rebuild(queue.id))
         await turn()
@@ -204,10 +232,10 @@ async def test_a_rebuild_that_died_is_begun_again_by_another(desk: Desk, lane: L
     queue = await desk.queue()
     await desk.ids(new(0))
     keys = desk.office.order.keys(queue.id)
-    redis_of(lane).call("SET", keys.builder, "the dead", "PX", 60_000)
+    redis_of(lane).call_at(keys.builder, "SET", "the dead", "PX", 60_000)
     other = await open_office()
     assert not await other.order.rebuild(queue.id)
-    redis_of(lane).call("PEXPIRE", keys.builder, 50)  # nobody is left to make it longer
+    redis_of(lane).call_at(keys.builder, "PEXPIRE", 50)  # nobody is left to make it longer
     other.order.want(queue.id)
     await other.order.builder.built.wait_for(lambda done: done == queue.id)
     assert await desk.office.order.size(queue.id) == 1
@@ -264,10 +292,9 @@ async def test_redis_coming_and_going_loses_and_doubles_nothing(
 ) -> None:
     at = desk.at(await office_with(open_office, own_redis))
 
-    async def meddle() -> None:
-        await asyncio.to_thread(own_redis.kill)
-        await asyncio.sleep(random.random() * 0.2)
-        await asyncio.to_thread(own_redis.restart)
-        await asyncio.sleep(random.random() * 0.3)
+    async def meddle(steps: Steps) -> None:
+        for fate in (own_redis.kill, own_redis.restart):  # work goes on with it and without it
+            await asyncio.to_thread(fate)
+            await steps.some(25)
 
     await work_off(at, meddle)
