@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from relevo.cli import app
 from tests.api.serve_process import ServeProcess, sqlite_in
+from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 from tests.spark.conftest import spark  # noqa: F401  # pyright: ignore[reportUnusedImport] - pages share it
 
@@ -73,20 +74,31 @@ class Cli(Protocol):
 @pytest.fixture
 def cli(request: pytest.FixtureRequest) -> Cli:
     server: Server = request.getfixturevalue("server" if "server" in request.fixturenames else "valkey")
+    return lambda *arguments, stdin="": called(server, *arguments, stdin=stdin)
 
-    def call(*arguments: str, stdin: str = "") -> Said:
-        done = CliRunner().invoke(app, ["--redis-url", server.url, *arguments], input=stdin)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return Said(done.exit_code, done.stdout, done.stderr)
 
-    return call
+def called(server: Server, *arguments: str, stdin: str = "") -> Said:
+    """One call of the command line, in this process."""
+    done = CliRunner().invoke(app, ["--redis-url", server.url, *arguments], input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Said(done.exit_code, done.stdout, done.stderr)
 
 
 @pytest.fixture
-def work_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[ServeProcess]:
-    """`relevo serve` with a key where the pages say it is: in the environment, and in data/work.key of the test's folder."""
-    served = ServeProcess(sqlite_in(tmp_path))
+def work_queues(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key_leaks: KeyLeaks
+) -> Generator[ServeProcess]:
+    """`relevo serve` with a key where the pages say it is: in the environment, and in data/work.key of the test's folder. For
+    a page that needs one, beside a Redis and with the stream queue `letters`."""
+    options: tuple[str, ...] = ()
+    page: Any = getattr(request.node, "callspec", None) and request.node.callspec.params.get("page")
+    if isinstance(page, Path) and any(
+        each in page.read_text() for each in ("--stream-queue letters", "client.events(")
+    ):
+        key_leaks.allow("rw:*")
+        options = ("--redis-url", request.getfixturevalue("valkey").url, "--stream-queue", "letters")
+    served = ServeProcess(sqlite_in(tmp_path), *options)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "work.key").write_text(served.key + "\n")
     monkeypatch.setenv("RELEVO_URL", served.url)

@@ -27,7 +27,11 @@ from relevo.cli import (
     upkeep,
     watch,
     work,
+    work_reviews,
+    work_rules,
+    work_schemas,
     work_upkeep,
+    work_webhooks,
     worker,
 )
 from relevo.cli.commands import Commands
@@ -74,7 +78,8 @@ app.command("agents")(serve.agents)
 app.add_typer(db.app, name="db")
 app.add_typer(audit.app, name="audit")
 app.add_typer(work.app, name="work")
-assert work_upkeep.app is work.app  # its commands join the same group
+for more in (work_upkeep, work_rules, work_reviews, work_schemas, work_webhooks):
+    assert more.app is work.app  # their commands join the same group
 app.command("add")(add.add)
 app.command("inspect")(inspect.inspect)
 app.command("watch")(watch.watch)

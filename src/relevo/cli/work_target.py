@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -68,6 +69,12 @@ def json_given(text: str, what: str) -> Any:
     except ValueError as error:
         remedy = "Write JSON: a number, text in double quotes, [lists] or {objects}."
         raise BadArgument(argument=what, value=text[:100], reason=str(error), remedy=remedy) from error
+
+
+def json_file(file: Path) -> Any:
+    """What a file says, or stdin when it is called `-`."""
+    text = sys.stdin.read() if str(file) == "-" else file.read_text()
+    return json_given(text, str(file))
 
 
 def labels_given(labels: list[str] | None) -> dict[str, str]:

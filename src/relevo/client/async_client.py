@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, Self, TypeVar
-
-import httpx
+from typing import Any, Literal
 
 from relevo.client import calls
+from relevo.client.async_access import AsyncAccess
+from relevo.client.async_bodies import AsyncBodies
+from relevo.client.async_reviews import AsyncReviews
+from relevo.client.async_routing import AsyncRouting
+from relevo.client.async_sender import AsyncSender
+from relevo.client.async_telling import AsyncTelling
 from relevo.client.consumer import Consumer, Handler
-from relevo.client.request import Call, may_retry, pause_s, problem_in, unreachable
 from relevo.client.types import (
     Agent,
-    ApiKey,
     AuditEntry,
     BatchOutcome,
     Claimed,
     DeadLetter,
     Message,
-    NewKey,
     Page,
     Published,
     Queue,
@@ -30,80 +29,18 @@ from relevo.client.types import (
     Settled,
     Step,
     Subscription,
+    Trace,
     UsageRow,
 )
-from relevo.errors import Unauthenticated
 
-T = TypeVar("T")
 Tier = Literal["background", "low", "normal", "high", "critical"]
 
-DEFAULT_URL = "http://127.0.0.1:6391"
 
+class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTelling, AsyncSender):
+    """Work queues over HTTP: scopes, queues and messages here; rules, reviews, schemas, keys and webhooks in the files beside.
 
-class AsyncClient:
-    """Work queues over HTTP.
-
-    What may be sent twice is sent again when a connection breaks, for `retry_s` seconds: everything that reads, every
-    publish (it always carries an idempotency key), complete, fail and extend. Errors are the classes of `relevo.errors` whose
-    `code` the server named. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
+    How calls are sent, and sent again: see `AsyncSender`. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
     """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        key: str | None = None,
-        timeout_s: float = 30.0,
-        retry_s: float = 30.0,
-        connections: int = 100,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self.url = (url or os.environ.get("RELEVO_URL") or DEFAULT_URL).rstrip("/")
-        self._key = key or os.environ.get("RELEVO_KEY")
-        if not self._key:
-            raise Unauthenticated
-        self._timeout_s = timeout_s
-        self._retry_s = retry_s
-        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
-        self._http = httpx.AsyncClient(
-            base_url=self.url, headers=headers, limits=limits, timeout=timeout_s, transport=transport
-        )
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"  # never the key
-
-    async def close(self) -> None:
-        await self._http.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def send(self, call: Call[T]) -> T:
-        """Sends one call, again where that is safe, and reads its answer."""
-        attempt, waited = 0, 0.0
-        while True:
-            error: Exception | None = None
-            response: httpx.Response | None = None
-            try:
-                response = await self._http.request(
-                    call.method, call.path, content=call.content(), params=call.params(),
-                    timeout=self._timeout_s + call.waits_s,
-                )  # fmt: skip
-            except httpx.TransportError as broken:
-                error = broken
-            pause = pause_s(attempt)
-            if not may_retry(call, error, response) or waited + pause > self._retry_s:
-                break
-            await asyncio.sleep(pause)
-            waited, attempt = waited + pause, attempt + 1
-        if response is None:
-            assert error is not None
-            raise unreachable(self.url, error) from error
-        return call.read(response)
 
     # --- scopes and queues ------------------------------------------------------------------------------------------
 
@@ -163,13 +100,16 @@ class AsyncClient:
         parent_id: str | None = None,
         source_type: str | None = None,
         source_id: str | None = None,
+        hitl_spec: Mapping[str, Any] | None = None,
     ) -> Published:
-        """Publishes; when this returns, the message is on disk. The same `idempotency_key` publishes once."""
+        """Publishes; when this returns, the message is on disk. The same `idempotency_key` publishes once. With a `hitl_spec`
+        it waits for a person's decision."""
         options = {
             "message_type": message_type, "priority_tier": priority_tier, "priority_score": priority_score,
             "labels": labels, "ttl_seconds": ttl_seconds, "deadline": deadline, "delay_seconds": delay_seconds,
             "visible_at": visible_at, "idempotency_key": idempotency_key, "correlation_id": correlation_id,
             "causation_id": causation_id, "parent_id": parent_id, "source_type": source_type, "source_id": source_id,
+            "hitl_spec": hitl_spec,
         }  # fmt: skip
         return await self.send(calls.publish(scope, queue, body, options))
 
@@ -324,24 +264,6 @@ class AsyncClient:
 
     # --- the installation -------------------------------------------------------------------------------------------
 
-    async def keys(self, *, limit: int = 100, cursor: str | None = None) -> Page[ApiKey]:
-        return await self.send(calls.keys(limit, cursor))
-
-    async def create_key(
-        self,
-        name: str,
-        permissions: Iterable[str],
-        *,
-        scopes: Iterable[str] | None = None,
-        queues: Iterable[str] | None = None,
-        expires_at: int | datetime | None = None,
-    ) -> NewKey:
-        """The secret is in this answer and nowhere else."""
-        return await self.send(calls.create_key(name, permissions, scopes, queues, expires_at))
-
-    async def revoke_key(self, key_id: str) -> ApiKey:
-        return await self.send(calls.revoke_key(key_id))
-
     async def usage(
         self, *, since: str | None = None, until: str | None = None, scope: str | None = None
     ) -> list[UsageRow]:
@@ -368,21 +290,15 @@ class AsyncClient:
         }  # fmt: skip
         return await self.send(calls.audit(question))
 
+    async def trace(self, correlation_id: str, *, scope: str | None = None) -> Trace:
+        """The story of one correlation id: messages, reviews, webhooks and audit, in order."""
+        return await self.send(calls.trace(correlation_id, scope))
+
     async def agents(self) -> list[Agent]:
         return await self.send(calls.agents())
 
     async def run_agent(self, agent: str) -> Agent:
         return await self.send(calls.run_agent(agent))
-
-    async def ready(self) -> bool:
-        """Whether the server can take messages now."""
-        try:
-            response = await self._http.get("/readyz")
-        except httpx.TransportError:
-            return False
-        if response.status_code in (200, 503):
-            return response.status_code == 200
-        raise problem_in(response)
 
     # --- consuming --------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from relevo.client.types import (
     Settled,
     Step,
     Subscription,
+    Trace,
     UsageRow,
 )
 
@@ -221,6 +222,10 @@ def usage(question: Mapping[str, Any]) -> Call[list[UsageRow]]:
 
 def audit(question: Mapping[str, Any]) -> Call[Page[AuditEntry]]:
     return Call("GET", "/v1/audit", list[AuditEntry], question=question, paged=True)
+
+
+def trace(correlation_id: str, scope: str | None) -> Call[Trace]:
+    return Call("GET", "/v1/trace", Trace, question={"correlation_id": correlation_id, "scope": scope})
 
 
 def agents() -> Call[list[Agent]]:

@@ -36,6 +36,7 @@ class Call(Generic[T]):
     paged: bool = False
     waits_s: float = 0.0
     """How long the server may take on purpose (a long poll)."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def content(self) -> bytes | None:
         return None if self.body is None else msgspec.json.encode(self.body)
@@ -46,6 +47,8 @@ class Call(Generic[T]):
             if isinstance(value, Mapping):
                 labels = cast("Mapping[str, str]", value)
                 pairs += [(name, f"{label}={each}") for label, each in labels.items()]
+            elif isinstance(value, list | tuple):
+                pairs += [(name, str(each)) for each in cast("list[object]", value)]
             elif value is not None:
                 pairs.append((name, str(value).lower() if isinstance(value, bool) else str(value)))
         return httpx.QueryParams(pairs) if pairs else None

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, Self, TypeVar
-
-import httpx
+from typing import Any, Literal
 
 from relevo.client import calls
 from relevo.client.async_client import AsyncClient
 from relevo.client.consumer import Handler
-from relevo.client.request import Call, may_retry, pause_s, problem_in, unreachable
+from relevo.client.sync_access import Access
+from relevo.client.sync_bodies import Bodies
+from relevo.client.sync_reviews import Reviews
+from relevo.client.sync_routing import Routing
+from relevo.client.sync_sender import Sender
+from relevo.client.sync_telling import Telling
 from relevo.client.types import (
     Agent,
-    ApiKey,
     AuditEntry,
     BatchOutcome,
     Claimed,
     DeadLetter,
     Message,
-    NewKey,
     Page,
     Published,
     Queue,
@@ -32,80 +31,18 @@ from relevo.client.types import (
     Settled,
     Step,
     Subscription,
+    Trace,
     UsageRow,
 )
-from relevo.errors import Unauthenticated
 
-T = TypeVar("T")
 Tier = Literal["background", "low", "normal", "high", "critical"]
 
-DEFAULT_URL = "http://127.0.0.1:6391"
 
+class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
+    """Work queues over HTTP: scopes, queues and messages here; rules, reviews, schemas, keys and webhooks in the files beside.
 
-class Client:
-    """Work queues over HTTP.
-
-    What may be sent twice is sent again when a connection breaks, for `retry_s` seconds: everything that reads, every
-    publish (it always carries an idempotency key), complete, fail and extend. Errors are the classes of `relevo.errors` whose
-    `code` the server named. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
+    How calls are sent, and sent again: see `Sender`. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
     """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        key: str | None = None,
-        timeout_s: float = 30.0,
-        retry_s: float = 30.0,
-        connections: int = 100,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        self.url = (url or os.environ.get("RELEVO_URL") or DEFAULT_URL).rstrip("/")
-        self._key = key or os.environ.get("RELEVO_KEY")
-        if not self._key:
-            raise Unauthenticated
-        self._timeout_s = timeout_s
-        self._retry_s = retry_s
-        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
-        self._http = httpx.Client(
-            base_url=self.url, headers=headers, limits=limits, timeout=timeout_s, transport=transport
-        )
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.url!r})"  # never the key
-
-    def close(self) -> None:
-        self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def send(self, call: Call[T]) -> T:
-        """Sends one call, again where that is safe, and reads its answer."""
-        attempt, waited = 0, 0.0
-        while True:
-            error: Exception | None = None
-            response: httpx.Response | None = None
-            try:
-                response = self._http.request(
-                    call.method, call.path, content=call.content(), params=call.params(),
-                    timeout=self._timeout_s + call.waits_s,
-                )  # fmt: skip
-            except httpx.TransportError as broken:
-                error = broken
-            pause = pause_s(attempt)
-            if not may_retry(call, error, response) or waited + pause > self._retry_s:
-                break
-            time.sleep(pause)
-            waited, attempt = waited + pause, attempt + 1
-        if response is None:
-            assert error is not None
-            raise unreachable(self.url, error) from error
-        return call.read(response)
 
     # --- scopes and queues ------------------------------------------------------------------------------------------
 
@@ -165,13 +102,16 @@ class Client:
         parent_id: str | None = None,
         source_type: str | None = None,
         source_id: str | None = None,
+        hitl_spec: Mapping[str, Any] | None = None,
     ) -> Published:
-        """Publishes; when this returns, the message is on disk. The same `idempotency_key` publishes once."""
+        """Publishes; when this returns, the message is on disk. The same `idempotency_key` publishes once. With a `hitl_spec`
+        it waits for a person's decision."""
         options = {
             "message_type": message_type, "priority_tier": priority_tier, "priority_score": priority_score,
             "labels": labels, "ttl_seconds": ttl_seconds, "deadline": deadline, "delay_seconds": delay_seconds,
             "visible_at": visible_at, "idempotency_key": idempotency_key, "correlation_id": correlation_id,
             "causation_id": causation_id, "parent_id": parent_id, "source_type": source_type, "source_id": source_id,
+            "hitl_spec": hitl_spec,
         }  # fmt: skip
         return self.send(calls.publish(scope, queue, body, options))
 
@@ -324,24 +264,6 @@ class Client:
 
     # --- the installation -------------------------------------------------------------------------------------------
 
-    def keys(self, *, limit: int = 100, cursor: str | None = None) -> Page[ApiKey]:
-        return self.send(calls.keys(limit, cursor))
-
-    def create_key(
-        self,
-        name: str,
-        permissions: Iterable[str],
-        *,
-        scopes: Iterable[str] | None = None,
-        queues: Iterable[str] | None = None,
-        expires_at: int | datetime | None = None,
-    ) -> NewKey:
-        """The secret is in this answer and nowhere else."""
-        return self.send(calls.create_key(name, permissions, scopes, queues, expires_at))
-
-    def revoke_key(self, key_id: str) -> ApiKey:
-        return self.send(calls.revoke_key(key_id))
-
     def usage(self, *, since: str | None = None, until: str | None = None, scope: str | None = None) -> list[UsageRow]:
         """What each queue did on each day; days as in "2026-11-15"."""
         return self.send(calls.usage({"since": since, "until": until, "scope": scope}))
@@ -366,21 +288,15 @@ class Client:
         }  # fmt: skip
         return self.send(calls.audit(question))
 
+    def trace(self, correlation_id: str, *, scope: str | None = None) -> Trace:
+        """The story of one correlation id: messages, reviews, webhooks and audit, in order."""
+        return self.send(calls.trace(correlation_id, scope))
+
     def agents(self) -> list[Agent]:
         return self.send(calls.agents())
 
     def run_agent(self, agent: str) -> Agent:
         return self.send(calls.run_agent(agent))
-
-    def ready(self) -> bool:
-        """Whether the server can take messages now."""
-        try:
-            response = self._http.get("/readyz")
-        except httpx.TransportError:
-            return False
-        if response.status_code in (200, 503):
-            return response.status_code == 200
-        raise problem_in(response)
 
     # --- consuming --------------------------------------------------------------------------------------------------
 

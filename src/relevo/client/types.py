@@ -273,6 +273,29 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     after: Any = None
 
 
+class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened; `id` is what it happened to."""
+
+    at: int
+    source: str
+    scope: str | None
+    queue: str | None
+    id: str
+    what: str
+    actor: str | None
+    detail: Any = None
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """All that happened under one correlation id, the oldest first."""
+
+    correlation_id: str
+    messages: list[str]
+    reviews: list[str]
+    steps: list[TraceStep]
+    complete: bool
+
+
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """A duty of the installation and its last run."""
 

@@ -1,0 +1,166 @@
+"""`relevo work reviews`: what waits for people, from the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from relevo.cli.screen import Json, console, print_json, say, table
+from relevo.cli.work import app
+from relevo.cli.work_target import Limit, MessageId, Scope, json_given, plain, short, target_of, when
+
+reviews = typer.Typer(help="Reviews: list, show, claim, release, hand over, comment, decide.", no_args_is_help=True)
+app.add_typer(reviews, name="reviews")
+
+ReviewId = Annotated[str, typer.Argument(help="Id of the review.", show_default=False)]
+Person = Annotated[str | None, typer.Option("--as", help="For whom; with a key that acts for people.")]
+Asked = Annotated[
+    str | None, typer.Option("--review", help="What to ask, as JSON: a specification, or a pattern and its parameters.")
+]
+
+
+@reviews.command("list")
+def list_reviews(
+    ctx: typer.Context,
+    scope: Scope,
+    state: Annotated[str | None, typer.Option(help="waiting, held, decided, failed or withdrawn.")] = None,
+    person: Annotated[str | None, typer.Option("--for", help="Only what this person may decide or holds.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """List what waits for people, the oldest first."""
+    found = target_of(ctx).ask(lambda client: client.reviews(scope, state=state, person=person, limit=limit)).items
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("review", "queue", "title", "state", "held by", "due", "since")
+    for each in found:
+        made.add_row(
+            each.id, each.queue or "-", each.title, each.state, each.holder or "-", when(each.due_at),
+            when(each.created_at),
+        )  # fmt: skip
+    console().print(made if found else f"nothing waits for people in {scope}")
+
+
+@reviews.command("show")
+def show_review(ctx: typer.Context, scope: Scope, review_id: ReviewId, as_json: Json = False) -> None:
+    """Show a review: what is asked, and what happened so far."""
+    found = target_of(ctx).ask(lambda client: client.review(scope, review_id))
+    if as_json:
+        print_json(plain(found))
+        return
+    say(f"{found.title} ({found.state}{f', held by {found.holder}' if found.holder else ''})", "bold")
+    for section in found.spec.get("context", []):
+        say(f"\n{section['title']}\n{section['content']}")
+    options = " | ".join(option["value"] for option in found.spec["decision"]["options"])
+    say(f"\n{found.spec['decision']['field']}: {options}")
+    for each in found.spec.get("input", []):
+        say(f"{each['field']}: {each['kind']}{', needed' if each['required'] else ''}")
+    made = table("at", "who", "did", "")
+    for note in found.notes:
+        made.add_row(when(note.at), note.person or "-", note.did, note.text or "")
+    if found.notes:
+        console().print(made)
+    if found.outcome is not None:
+        say(f"outcome: {short(found.outcome, 200)}")
+
+
+@reviews.command("send")
+def send_to_review(
+    ctx: typer.Context, scope: Scope, message_id: MessageId, review: Asked = None, as_json: Json = False
+) -> None:
+    """Have people look at a dead letter; approved, it goes back to its queue."""
+    asked = None if review is None else json_given(review, "--review")
+    _said(target_of(ctx).ask(lambda client: client.review_dead_letter(scope, message_id, asked)), as_json)
+
+
+@reviews.command("watch")
+def watch_stream(
+    ctx: typer.Context,
+    scope: Scope,
+    stream_queue: Annotated[str, typer.Argument(help="Name of the stream queue.", show_default=False)],
+    review: Asked = None,
+    off: Annotated[bool, typer.Option("--off", help="No longer.")] = False,
+) -> None:
+    """Send the dead letters of a stream queue to review from now on."""
+    asked = None if review is None else json_given(review, "--review")
+    if off:
+        target_of(ctx).ask(lambda client: client.unwatch_stream(scope, stream_queue))
+    else:
+        target_of(ctx).ask(lambda client: client.watch_stream(scope, stream_queue, asked))
+    say(f"dead letters of {stream_queue} {'stay where they are' if off else f'go to review in {scope}'}")
+
+
+@reviews.command("claim")
+def claim_review(
+    ctx: typer.Context, scope: Scope, review_id: ReviewId, person: Person = None, as_json: Json = False
+) -> None:
+    """Take a review into your hands; again to hold it for longer."""
+    _said(target_of(ctx).ask(lambda client: client.claim_review(scope, review_id, person=person)), as_json)
+
+
+@reviews.command("release")
+def release_review(
+    ctx: typer.Context, scope: Scope, review_id: ReviewId, person: Person = None, as_json: Json = False
+) -> None:
+    """Give a review back."""
+    _said(target_of(ctx).ask(lambda client: client.release_review(scope, review_id, person=person)), as_json)
+
+
+@reviews.command("hand-over")
+def hand_over_review(
+    ctx: typer.Context,
+    scope: Scope,
+    review_id: ReviewId,
+    to: Annotated[str, typer.Argument(help="To whom.", show_default=False)],
+    person: Person = None,
+    as_json: Json = False,
+) -> None:
+    """Hand a review that you hold to somebody else."""
+    _said(target_of(ctx).ask(lambda client: client.hand_over_review(scope, review_id, to, person=person)), as_json)
+
+
+@reviews.command("comment")
+def comment_review(
+    ctx: typer.Context,
+    scope: Scope,
+    review_id: ReviewId,
+    text: Annotated[str, typer.Argument(help="What to say.", show_default=False)],
+    person: Person = None,
+    as_json: Json = False,
+) -> None:
+    """Say something about a review."""
+    _said(target_of(ctx).ask(lambda client: client.comment_review(scope, review_id, text, person=person)), as_json)
+
+
+@reviews.command("decide")
+def decide_review(
+    ctx: typer.Context,
+    scope: Scope,
+    review_id: ReviewId,
+    decision: Annotated[str, typer.Argument(help="The option you choose, such as approve.", show_default=False)],
+    field: Annotated[list[str] | None, typer.Option("--field", help="name=JSON; may be repeated.")] = None,
+    body: Annotated[str | None, typer.Option(help="The body as it should have been, as JSON.")] = None,
+    comment: Annotated[str | None, typer.Option(help="Goes with the answer.")] = None,
+    person: Person = None,
+    as_json: Json = False,
+) -> None:
+    """Answer a review."""
+    target = target_of(ctx)
+    asked = target.ask(lambda client: client.review(scope, review_id)).spec["decision"]["field"]
+    answer: dict[str, Any] = {asked: decision}
+    for given in field or ():
+        name, _, value = given.partition("=")
+        answer[name] = json_given(value, f"--field {name}")
+    if comment:
+        answer["comment"] = comment
+    more: dict[str, Any] = {} if body is None else {"corrected_body": json_given(body, "--body")}
+    _said(target.ask(lambda client: client.decide_review(scope, review_id, answer, person=person, **more)), as_json)
+
+
+def _said(review: Any, as_json: bool) -> None:
+    if as_json:
+        print_json(plain(review))
+    else:
+        say(f"review {review.id} is {review.state}" + (f", in the hands of {review.holder}" if review.holder else ""))

@@ -1,0 +1,175 @@
+"""`relevo work webhooks` and `relevo work grants`: who is told of events, and who was given which rights."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from relevo.cli.asking import Yes, ask
+from relevo.cli.screen import Json, console, print_json, say, table
+from relevo.cli.work import app
+from relevo.cli.work_target import Limit, Scope, plain, target_of, when
+
+webhooks = typer.Typer(help="Webhooks: list, create, switch, rotate, log, redeliver.", no_args_is_help=True)
+grants = typer.Typer(help="Grants: what keys may do in a scope or a queue.", no_args_is_help=True)
+app.add_typer(webhooks, name="webhooks")
+app.add_typer(grants, name="grants")
+
+WebhookId = Annotated[str, typer.Argument(help="Id of the webhook.", show_default=False)]
+KeyId = Annotated[str, typer.Argument(help="Id of the key.", show_default=False)]
+
+
+@webhooks.command("list")
+def list_webhooks(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
+    """List webhooks, without their secrets."""
+    found = target_of(ctx).ask(lambda client: client.webhooks(scope, limit=500)).items
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("webhook", "url", "events", "state", "failures in a row", numbers=("failures in a row",))
+    for each in found:
+        state = each.state if each.disabled_reason is None else f"{each.state}: {each.disabled_reason}"
+        made.add_row(each.id, each.url, ", ".join(each.events) or "all", state, str(each.failures_in_a_row))
+    console().print(made if found else f"no webhooks in {scope}")
+
+
+@webhooks.command("create")
+def create_webhook(
+    ctx: typer.Context,
+    scope: Scope,
+    url: Annotated[str, typer.Argument(help="Where to send events.", show_default=False)],
+    event: Annotated[list[str] | None, typer.Option("--event", help="Only this one; may be repeated.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a webhook. Its secret is shown this once."""
+    made = target_of(ctx).ask(lambda client: client.create_webhook(scope, url, events=event or ()))
+    _secret(made, as_json)
+
+
+@webhooks.command("rotate")
+def rotate_webhook(
+    ctx: typer.Context,
+    scope: Scope,
+    webhook_id: WebhookId,
+    overlap: Annotated[int, typer.Option(help="Seconds both secrets sign.", min=0)] = 86_400,
+    as_json: Json = False,
+) -> None:
+    """A new secret, beside the old one for a while."""
+    _secret(target_of(ctx).ask(lambda client: client.rotate_webhook(scope, webhook_id, overlap_s=overlap)), as_json)
+
+
+@webhooks.command("switch")
+def switch_webhook(
+    ctx: typer.Context,
+    scope: Scope,
+    webhook_id: WebhookId,
+    state: Annotated[str, typer.Argument(help="active or disabled.", show_default=False)],
+) -> None:
+    """Switch a webhook off, or on again."""
+    made = target_of(ctx).ask(lambda client: client.change_webhook(scope, webhook_id, state=state))
+    say(f"webhook {made.id} is {made.state}")
+
+
+@webhooks.command("delete")
+def delete_webhook(ctx: typer.Context, scope: Scope, webhook_id: WebhookId, yes: Yes = False) -> None:
+    """Delete a webhook and its log."""
+    if not yes:
+        ask(f"Delete the webhook {webhook_id} of {scope}?")
+    target_of(ctx).ask(lambda client: client.delete_webhook(scope, webhook_id))
+    say(f"webhook {webhook_id} is gone")
+
+
+@webhooks.command("log")
+def show_log(
+    ctx: typer.Context,
+    scope: Scope,
+    webhook_id: WebhookId,
+    state: Annotated[str | None, typer.Option(help="waiting, delivered or failed.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """What was told, and how it went."""
+    found = target_of(ctx).ask(lambda client: client.deliveries(scope, webhook_id, state=state, limit=limit)).items
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("delivery", "event", "message", "state", "attempts", "answer", "next", numbers=("attempts",))
+    for each in found:
+        answer = str(each.last_status) if each.last_status else each.last_error or "-"
+        made.add_row(
+            each.id, each.event, each.message_id, each.state, str(each.attempts), answer, when(each.next_at)
+        )  # fmt: skip
+    console().print(made if found else "nothing was told yet")
+
+
+@webhooks.command("redeliver")
+def redeliver(
+    ctx: typer.Context,
+    scope: Scope,
+    webhook_id: WebhookId,
+    delivery_id: Annotated[str, typer.Argument(help="Id of the delivery.", show_default=False)],
+) -> None:
+    """Send an event once more."""
+    made = target_of(ctx).ask(lambda client: client.redeliver(scope, webhook_id, delivery_id))
+    say(f"{made.event} of {made.message_id} is sent again")
+
+
+# --- grants ----------------------------------------------------------------------------------------------------------------
+
+
+@grants.command("list")
+def list_grants(
+    ctx: typer.Context,
+    scope: Scope,
+    key: Annotated[str | None, typer.Option(help="Only of this key.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List what was granted in a scope."""
+    found = target_of(ctx).ask(lambda client: client.grants(scope, key_id=key))
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("grant", "key", "queue", "permissions", "by", "made")
+    for each in found:
+        made.add_row(
+            each.id, each.key_id, each.queue or "all", ", ".join(each.permissions), each.created_by,
+            when(each.created_at),
+        )  # fmt: skip
+    console().print(made if found else f"no grants in {scope}")
+
+
+@grants.command("give")
+def give_grant(
+    ctx: typer.Context,
+    scope: Scope,
+    key_id: KeyId,
+    permission: Annotated[list[str], typer.Option("--may", help="view, publish, consume, review or manage.")],
+    queue: Annotated[str | None, typer.Option(help="In this queue only.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Give a key permissions in a scope, or in one queue of it."""
+    made = target_of(ctx).ask(lambda client: client.grant(scope, key_id, permission, queue=queue))
+    if as_json:
+        print_json(plain(made))
+    else:
+        say(f"grant {made.id}: {key_id} may {', '.join(made.permissions)} in {scope}{f'/{queue}' if queue else ''}")
+
+
+@grants.command("take")
+def take_grant(
+    ctx: typer.Context,
+    scope: Scope,
+    grant_id: Annotated[str, typer.Argument(help="Id of the grant.", show_default=False)],
+) -> None:
+    """Take a grant back."""
+    target_of(ctx).ask(lambda client: client.revoke_grant(scope, grant_id))
+    say(f"grant {grant_id} is taken back")
+
+
+def _secret(made: Any, as_json: bool) -> None:
+    if as_json:
+        print_json(plain(made))
+    else:
+        say(f"webhook {made.webhook.id} sends to {made.webhook.url}")
+        say(f"its secret, shown this once: {made.secret}")

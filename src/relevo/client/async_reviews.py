@@ -1,0 +1,121 @@
+"""Human review for asyncio: the inbox, what people do, patterns, watches. sync_reviews.py is made from this file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import UNSET
+
+from relevo.client import people_calls
+from relevo.client.async_sender import AsyncSender
+from relevo.client.people_types import Pattern, Review, StreamWatch
+from relevo.client.types import Page
+
+
+class AsyncReviews(AsyncSender):
+    """Reviews of a scope. `person` names for whom a key acts that acts for people; others go by the name of their key."""
+
+    async def reviews(
+        self,
+        scope: str,
+        *,
+        state: str | None = None,
+        holder: str | None = None,
+        person: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Review]:
+        """What waits for people, oldest first; with `person`, only what they may decide or hold."""
+        question = {"state": state, "holder": holder, "person": person, "limit": limit, "cursor": cursor}
+        return await self.send(people_calls.reviews(scope, question))
+
+    async def review(self, scope: str, review_id: str) -> Review:
+        return await self.send(people_calls.review(scope, review_id))
+
+    async def review_result(self, scope: str, review_id: str, *, wait_s: float = 0.0) -> Review:
+        """The review, once it is over or the time is (60 s at most)."""
+        return await self.send(people_calls.review_result(scope, review_id, wait_s))
+
+    async def claim_review(self, scope: str, review_id: str, *, person: str | None = None) -> Review:
+        """Takes it; again it is held for longer. `ReviewHeld`: somebody else has it."""
+        return await self.send(people_calls.act_on_review(scope, review_id, "claim", None, person))
+
+    async def release_review(self, scope: str, review_id: str, *, person: str | None = None) -> Review:
+        return await self.send(people_calls.act_on_review(scope, review_id, "release", None, person))
+
+    async def hand_over_review(self, scope: str, review_id: str, to: str, *, person: str | None = None) -> Review:
+        return await self.send(people_calls.act_on_review(scope, review_id, "hand-over", {"to": to}, person))
+
+    async def comment_review(self, scope: str, review_id: str, text: str, *, person: str | None = None) -> Review:
+        return await self.send(people_calls.act_on_review(scope, review_id, "comment", {"text": text}, person))
+
+    async def decide_review(
+        self,
+        scope: str,
+        review_id: str,
+        answer: Mapping[str, Any],
+        *,
+        corrected_body: Any = UNSET,
+        person: str | None = None,
+    ) -> Review:
+        """Answers it: the decision and the fields that go with it; the body as it should have been, if that may be changed."""
+        body: dict[str, Any] = {"answer": dict(answer)}
+        if corrected_body is not UNSET:
+            body["corrected_body"] = corrected_body
+        return await self.send(people_calls.act_on_review(scope, review_id, "decide", body, person))
+
+    async def withdraw_review(
+        self, scope: str, review_id: str, reason: str = "withdrawn", *, person: str | None = None
+    ) -> Review:
+        """Nobody needs the answer any more."""
+        return await self.send(people_calls.act_on_review(scope, review_id, "withdraw", {"reason": reason}, person))
+
+    # --- how dead letters get there ---------------------------------------------------------------------------------
+
+    async def review_dead_letter(self, scope: str, message_id: str, review: Mapping[str, Any] | None = None) -> Review:
+        """Has people look at a dead letter; approved, it goes back. `review`: a specification, or a pattern and its
+        parameters; none for the usual questions."""
+        return await self.send(people_calls.review_dead_letter(scope, message_id, review))
+
+    async def review_stream_dead_letter(
+        self, scope: str, stream_queue: str, entry_id: str, review: Mapping[str, Any] | None = None
+    ) -> Review:
+        """The same for a dead letter of a stream queue."""
+        return await self.send(people_calls.review_stream_dead_letter(scope, stream_queue, entry_id, review))
+
+    async def stream_watches(self, scope: str) -> list[StreamWatch]:
+        return await self.send(people_calls.stream_watches(scope))
+
+    async def watch_stream(self, scope: str, stream_queue: str, review: Mapping[str, Any] | None = None) -> StreamWatch:
+        """From now on dead letters of this stream queue go to review by themselves."""
+        return await self.send(people_calls.watch_stream(scope, stream_queue, review))
+
+    async def unwatch_stream(self, scope: str, stream_queue: str) -> None:
+        await self.send(people_calls.unwatch_stream(scope, stream_queue))
+
+    # --- patterns ---------------------------------------------------------------------------------------------------
+
+    async def review_patterns(self, scope: str) -> list[Pattern]:
+        """The latest version of each."""
+        return await self.send(people_calls.patterns(scope))
+
+    async def review_pattern(self, scope: str, pattern: str, *, version: int | None = None) -> Pattern:
+        return await self.send(people_calls.pattern(scope, pattern, version))
+
+    async def add_review_pattern(self, scope: str, pattern: str, spec: Mapping[str, Any]) -> Pattern:
+        """A pattern, or a new version of it."""
+        return await self.send(people_calls.add_pattern(scope, pattern, spec))
+
+    async def preview_review(
+        self,
+        scope: str,
+        pattern: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        version: int | None = None,
+        body: Any = UNSET,
+    ) -> dict[str, Any]:
+        """What people would see."""
+        options: dict[str, Any] = {} if body is UNSET else {"body": body}
+        return await self.send(people_calls.preview_pattern(scope, pattern, version, parameters or {}, options))

@@ -1,0 +1,64 @@
+"""Routing for asyncio: rules, dry runs, trust between scopes. sync_routing.py is made from this file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import UNSET
+
+from relevo.client import people_calls
+from relevo.client.async_sender import AsyncSender
+from relevo.client.people_types import StoredRule, Tried, Trust
+
+
+class AsyncRouting(AsyncSender):
+    """The rules of a scope. A rule is a mapping: name, trigger, condition (CEL), actions, position, enabled, queue."""
+
+    async def rules(self, scope: str) -> list[StoredRule]:
+        """In the order in which they are asked."""
+        return await self.send(people_calls.rules(scope))
+
+    async def rule(self, scope: str, rule: str) -> StoredRule:
+        return await self.send(people_calls.rule(scope, rule))
+
+    async def create_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
+        return await self.send(people_calls.create_rule(scope, rule))
+
+    async def change_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
+        """Replaces the rule of the same name."""
+        return await self.send(people_calls.change_rule(scope, str(rule["name"]), rule))
+
+    async def reset_rule(self, scope: str, rule: str) -> StoredRule:
+        """Closes its breaker."""
+        return await self.send(people_calls.reset_rule(scope, rule))
+
+    async def delete_rule(self, scope: str, rule: str) -> None:
+        await self.send(people_calls.delete_rule(scope, rule))
+
+    async def try_rule(
+        self,
+        scope: str,
+        rule: Mapping[str, Any],
+        queue: str,
+        *,
+        body: Any = UNSET,
+        labels: Mapping[str, str] | None = None,
+        message_type: str | None = None,
+        last: int | None = None,
+    ) -> list[Tried]:
+        """What a rule would do with `body`, or with the `last` messages of the queue. Nothing is changed."""
+        options: dict[str, Any] = {} if body is UNSET else {"body": body}
+        asked = {"labels": labels, "message_type": message_type, "last": last}
+        options |= {name: value for name, value in asked.items() if value is not None}
+        return await self.send(people_calls.try_rule(scope, rule, queue, options))
+
+    async def trusts(self, scope: str) -> list[Trust]:
+        """The scopes whose messages may be routed into this one."""
+        return await self.send(people_calls.trusts(scope))
+
+    async def trust(self, scope: str, trusted: str) -> Trust:
+        return await self.send(people_calls.trust(scope, trusted))
+
+    async def distrust(self, scope: str, trusted: str) -> None:
+        await self.send(people_calls.distrust(scope, trusted))

@@ -1,0 +1,66 @@
+"""The client without asyncio. Made from async_access.py by `python -m tests.client.unasync`: do not edit here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from relevo.client import calls, people_calls
+from relevo.client.people_types import Grant, KeyLimits
+from relevo.client.sync_sender import Sender
+from relevo.client.types import ApiKey, NewKey, Page
+
+
+class Access(Sender):
+    """API keys of the tenant, and what they were granted in scopes and queues."""
+
+    def keys(self, *, limit: int = 100, cursor: str | None = None) -> Page[ApiKey]:
+        return self.send(calls.keys(limit, cursor))
+
+    def create_key(
+        self,
+        name: str,
+        permissions: Iterable[str],
+        *,
+        scopes: Iterable[str] | None = None,
+        queues: Iterable[str] | None = None,
+        expires_at: int | datetime | None = None,
+    ) -> NewKey:
+        """The secret is in this answer and nowhere else."""
+        return self.send(calls.create_key(name, permissions, scopes, queues, expires_at))
+
+    def revoke_key(self, key_id: str) -> ApiKey:
+        return self.send(calls.revoke_key(key_id))
+
+    def rotate_key(self, key_id: str, *, grace_s: int = 86_400) -> NewKey:
+        """A new secret; the old one works for `grace_s` more."""
+        return self.send(people_calls.rotate_key(key_id, grace_s))
+
+    def key_limits(self, key_id: str) -> KeyLimits:
+        return self.send(people_calls.key_limits(key_id))
+
+    def limit_key(
+        self,
+        key_id: str,
+        *,
+        requests_per_s: int | None = None,
+        burst: int | None = None,
+        max_body_bytes: int | None = None,
+        acts_for_people: bool = False,
+    ) -> KeyLimits:
+        """Sets all limits of a key; what is left out is not limited."""
+        wanted = {
+            "requests_per_s": requests_per_s, "burst": burst, "max_body_bytes": max_body_bytes,
+            "acts_for_people": acts_for_people,
+        }  # fmt: skip
+        return self.send(people_calls.limit_key(key_id, wanted))
+
+    def grants(self, scope: str, *, key_id: str | None = None) -> list[Grant]:
+        return self.send(people_calls.grants(scope, key_id))
+
+    def grant(self, scope: str, key_id: str, permissions: Iterable[str], *, queue: str | None = None) -> Grant:
+        """Gives a key permissions in a scope, or in one queue of it."""
+        return self.send(people_calls.grant(scope, key_id, permissions, queue))
+
+    def revoke_grant(self, scope: str, grant_id: str) -> None:
+        self.send(people_calls.revoke_grant(scope, grant_id))

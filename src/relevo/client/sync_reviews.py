@@ -1,0 +1,121 @@
+"""The client without asyncio. Made from async_reviews.py by `python -m tests.client.unasync`: do not edit here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import UNSET
+
+from relevo.client import people_calls
+from relevo.client.people_types import Pattern, Review, StreamWatch
+from relevo.client.sync_sender import Sender
+from relevo.client.types import Page
+
+
+class Reviews(Sender):
+    """Reviews of a scope. `person` names for whom a key acts that acts for people; others go by the name of their key."""
+
+    def reviews(
+        self,
+        scope: str,
+        *,
+        state: str | None = None,
+        holder: str | None = None,
+        person: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Review]:
+        """What waits for people, oldest first; with `person`, only what they may decide or hold."""
+        question = {"state": state, "holder": holder, "person": person, "limit": limit, "cursor": cursor}
+        return self.send(people_calls.reviews(scope, question))
+
+    def review(self, scope: str, review_id: str) -> Review:
+        return self.send(people_calls.review(scope, review_id))
+
+    def review_result(self, scope: str, review_id: str, *, wait_s: float = 0.0) -> Review:
+        """The review, once it is over or the time is (60 s at most)."""
+        return self.send(people_calls.review_result(scope, review_id, wait_s))
+
+    def claim_review(self, scope: str, review_id: str, *, person: str | None = None) -> Review:
+        """Takes it; again it is held for longer. `ReviewHeld`: somebody else has it."""
+        return self.send(people_calls.act_on_review(scope, review_id, "claim", None, person))
+
+    def release_review(self, scope: str, review_id: str, *, person: str | None = None) -> Review:
+        return self.send(people_calls.act_on_review(scope, review_id, "release", None, person))
+
+    def hand_over_review(self, scope: str, review_id: str, to: str, *, person: str | None = None) -> Review:
+        return self.send(people_calls.act_on_review(scope, review_id, "hand-over", {"to": to}, person))
+
+    def comment_review(self, scope: str, review_id: str, text: str, *, person: str | None = None) -> Review:
+        return self.send(people_calls.act_on_review(scope, review_id, "comment", {"text": text}, person))
+
+    def decide_review(
+        self,
+        scope: str,
+        review_id: str,
+        answer: Mapping[str, Any],
+        *,
+        corrected_body: Any = UNSET,
+        person: str | None = None,
+    ) -> Review:
+        """Answers it: the decision and the fields that go with it; the body as it should have been, if that may be changed."""
+        body: dict[str, Any] = {"answer": dict(answer)}
+        if corrected_body is not UNSET:
+            body["corrected_body"] = corrected_body
+        return self.send(people_calls.act_on_review(scope, review_id, "decide", body, person))
+
+    def withdraw_review(
+        self, scope: str, review_id: str, reason: str = "withdrawn", *, person: str | None = None
+    ) -> Review:
+        """Nobody needs the answer any more."""
+        return self.send(people_calls.act_on_review(scope, review_id, "withdraw", {"reason": reason}, person))
+
+    # --- how dead letters get there ---------------------------------------------------------------------------------
+
+    def review_dead_letter(self, scope: str, message_id: str, review: Mapping[str, Any] | None = None) -> Review:
+        """Has people look at a dead letter; approved, it goes back. `review`: a specification, or a pattern and its
+        parameters; none for the usual questions."""
+        return self.send(people_calls.review_dead_letter(scope, message_id, review))
+
+    def review_stream_dead_letter(
+        self, scope: str, stream_queue: str, entry_id: str, review: Mapping[str, Any] | None = None
+    ) -> Review:
+        """The same for a dead letter of a stream queue."""
+        return self.send(people_calls.review_stream_dead_letter(scope, stream_queue, entry_id, review))
+
+    def stream_watches(self, scope: str) -> list[StreamWatch]:
+        return self.send(people_calls.stream_watches(scope))
+
+    def watch_stream(self, scope: str, stream_queue: str, review: Mapping[str, Any] | None = None) -> StreamWatch:
+        """From now on dead letters of this stream queue go to review by themselves."""
+        return self.send(people_calls.watch_stream(scope, stream_queue, review))
+
+    def unwatch_stream(self, scope: str, stream_queue: str) -> None:
+        self.send(people_calls.unwatch_stream(scope, stream_queue))
+
+    # --- patterns ---------------------------------------------------------------------------------------------------
+
+    def review_patterns(self, scope: str) -> list[Pattern]:
+        """The latest version of each."""
+        return self.send(people_calls.patterns(scope))
+
+    def review_pattern(self, scope: str, pattern: str, *, version: int | None = None) -> Pattern:
+        return self.send(people_calls.pattern(scope, pattern, version))
+
+    def add_review_pattern(self, scope: str, pattern: str, spec: Mapping[str, Any]) -> Pattern:
+        """A pattern, or a new version of it."""
+        return self.send(people_calls.add_pattern(scope, pattern, spec))
+
+    def preview_review(
+        self,
+        scope: str,
+        pattern: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        version: int | None = None,
+        body: Any = UNSET,
+    ) -> dict[str, Any]:
+        """What people would see."""
+        options: dict[str, Any] = {} if body is UNSET else {"body": body}
+        return self.send(people_calls.preview_pattern(scope, pattern, version, parameters or {}, options))

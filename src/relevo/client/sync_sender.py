@@ -1,0 +1,92 @@
+"""The client without asyncio. Made from async_sender.py by `python -m tests.client.unasync`: do not edit here."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Self, TypeVar
+
+import httpx
+
+from relevo.client.request import Call, may_retry, pause_s, problem_in, unreachable
+from relevo.errors import Unauthenticated
+
+T = TypeVar("T")
+
+DEFAULT_URL = "http://127.0.0.1:6391"
+
+
+class Sender:
+    """Sends calls to work queues.
+
+    What may be sent twice is sent again when a connection breaks, for `retry_s` seconds: everything that reads, every
+    publish (it always carries an idempotency key), complete, fail and extend. Errors are the classes of `relevo.errors` whose
+    `code` the server named. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        timeout_s: float = 30.0,
+        retry_s: float = 30.0,
+        connections: int = 100,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = (url or os.environ.get("RELEVO_URL") or DEFAULT_URL).rstrip("/")
+        self._key = key or os.environ.get("RELEVO_KEY")
+        if not self._key:
+            raise Unauthenticated
+        self._timeout_s = timeout_s
+        self._retry_s = retry_s
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
+        self._http = httpx.Client(
+            base_url=self.url, headers=headers, limits=limits, timeout=timeout_s, transport=transport
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"  # never the key
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, call: Call[T]) -> T:
+        """Sends one call, again where that is safe, and reads its answer."""
+        attempt, waited = 0, 0.0
+        while True:
+            error: Exception | None = None
+            response: httpx.Response | None = None
+            try:
+                response = self._http.request(
+                    call.method, call.path, content=call.content(), params=call.params(), headers=call.headers,
+                    timeout=self._timeout_s + call.waits_s,
+                )  # fmt: skip
+            except httpx.TransportError as broken:
+                error = broken
+            pause = pause_s(attempt)
+            if not may_retry(call, error, response) or waited + pause > self._retry_s:
+                break
+            time.sleep(pause)
+            waited, attempt = waited + pause, attempt + 1
+        if response is None:
+            assert error is not None
+            raise unreachable(self.url, error) from error
+        return call.read(response)
+
+    def ready(self) -> bool:
+        """Whether the server can take messages now."""
+        try:
+            response = self._http.get("/readyz")
+        except httpx.TransportError:
+            return False
+        if response.status_code in (200, 503):
+            return response.status_code == 200
+        raise problem_in(response)
