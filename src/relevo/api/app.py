@@ -9,7 +9,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match, Route
 
 from relevo.agents.roster import Roster
 from relevo.api import (
@@ -141,10 +140,18 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Everything that is answered at this address: the framework tells of one route, and there is one for each method."""
-    routes = [route for route in request.app.routes if isinstance(route, Route)]
-    found = [route.methods or set() for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    return sorted(set().union(*found))
+    """Everything that the document has at this address: the framework tells of one route, and there is one for each method."""
+    parts = request.url.path.split("/")
+    found: set[str] = set()
+    for path, operations in request.app.openapi()["paths"].items():
+        names = path.split("/")
+        if len(names) == len(parts) and all(map(_names, names, parts)):
+            found.update(method.upper() for method in operations)
+    return sorted(found)
+
+
+def _names(part: str, given: str) -> bool:
+    return part == given or part.startswith("{")
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -153,7 +160,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return problem_response(problem_of(nowhere(request.url.path), request_id))
     if error.status_code == 405:
-        allowed = ", ".join(_methods_at(request))
+        allowed = ", ".join(_methods_at(request)) or (error.headers or {}).get("Allow", "")
         refusal = MethodNotAllowed(method=request.method, path=request.url.path, allowed=allowed)
         response = problem_response(problem_of(refusal, request_id))
         response.headers["allow"] = allowed
