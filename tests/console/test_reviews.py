@@ -48,13 +48,27 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_typed_is_lost(desk: Cons
     page.get_by_label("Amount to pay").fill("1000")
     page.get_by_role("button", name="Decide").click()
     assert page.locator("#corrected_body-fault").inner_text().startswith("is no JSON")
-    expect(page.locator("#amount-fault")).to_have_text("must be at most 900")
-    expect(page.locator("#reason-fault")).to_have_text("is needed")
+    expect(page.locator("#field-amount-fault")).to_have_text("must be at most 900")
+    expect(page.locator("#field-reason-fault")).to_have_text("is needed")
     expect(page.get_by_label("Amount to pay")).to_have_value("1000")
     expect(page.get_by_label("Amount to pay")).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_label("Body")).to_have_value('{"number": 17,')
     expect(page.get_by_role("radio", name="Reject")).to_be_checked()
     assert desk.message_of(review_id)["state"] == "in_review"
+
+
+def test_a_field_may_be_called_what_the_form_s_own_are_called(desk: ConsoleDesk) -> None:
+    fields = [{"field": name, "label": f"the {name}"} for name in ("csrf", "to", "text", "key")]
+    review_id = desk.review({"n": 1}, {"title": "Fine?", "input": fields})
+    page = desk.person("ada")
+    take(page, desk, review_id)
+    for name in ("csrf", "to", "text", "key"):
+        page.get_by_label(f"the {name}").fill(f"{name}!")
+    page.get_by_role("radio", name="Approve").check()
+    page.get_by_role("button", name="Decide").click()
+    expect(page.get_by_role("status")).to_have_text("Your decision is recorded.")
+    said = {"csrf": "csrf!", "to": "to!", "text": "text!", "key": "key!"}
+    assert desk.message_of(review_id)["result"] == {"decision": "approve", **said}
 
 
 def test_a_body_that_was_left_as_it_is_is_no_correction(desk: ConsoleDesk) -> None:

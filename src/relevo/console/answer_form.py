@@ -12,6 +12,11 @@ from relevo.work.review.spec import Input, ReviewSpec
 BODY = "corrected_body"
 
 
+def name_of(field: str) -> str:
+    """Under which name a field of the specification stands in the form: none that it may choose is one of ours."""
+    return f"field-{field}"
+
+
 class AnswerForm(msgspec.Struct, kw_only=True):
     """What was typed (`typed`, as it was), what it stands for, and the faults by field."""
 
@@ -31,18 +36,18 @@ def read_answer(spec: ReviewSpec, fields: Mapping[str, str], body: bytes | None)
     ({'decision': 'approve'}, {'n': 2}, {})
     """
     form = AnswerForm(typed=dict(fields), answer={}, faults={})
-    chosen = fields.get(spec.decision.field)
+    chosen = fields.get(name_of(spec.decision.field))
     if chosen is None:
-        form.faults[spec.decision.field] = "choose one"
+        form.faults[name_of(spec.decision.field)] = "choose one"
     else:
         form.answer[spec.decision.field] = chosen
     for asked in spec.asked(chosen):
-        _read_field(form, asked, fields.get(asked.field, ""))
+        _read_field(form, asked, fields.get(name_of(asked.field), ""))
     if fields.get("comment", "").strip():
         form.answer["comment"] = fields["comment"]
     if chosen is not None:
         for field, fault in spec.faults(form.answer).items():
-            form.faults.setdefault(field, fault.removeprefix(f"{field} "))
+            form.faults.setdefault(name_of(field), fault.removeprefix(f"{field} "))
     if spec.may_correct and body is not None and BODY in fields:
         _read_correction(form, fields[BODY], body)
     return form
@@ -60,7 +65,7 @@ def _read_field(form: AnswerForm, asked: Input, text: str) -> None:
         form.answer[asked.field] = _value(asked, text)
     except (ValueError, msgspec.DecodeError) as error:
         wants = {"integer": "must be an integer", "number": "must be a number"}
-        form.faults[asked.field] = wants.get(asked.kind, f"is no JSON: {error}")
+        form.faults[name_of(asked.field)] = wants.get(asked.kind, f"is no JSON: {error}")
 
 
 def _value(asked: Input, text: str) -> Any:

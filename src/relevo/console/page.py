@@ -20,6 +20,7 @@ HEADERS = {
 }  # fmt: skip
 """No script runs, nothing comes from elsewhere, nobody frames it, and no copy stays in a cache."""
 
+_EXCERPT = 10_000
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
@@ -32,7 +33,8 @@ class Pages:
             loader=PackageLoader("relevo.console", "templates"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
-        own: dict[str, Callable[..., str]] = {"moment": moment, "iso": iso, "span": self._from_now, "pretty": pretty}
+        own: dict[str, Callable[..., str]] = {"moment": moment, "iso": iso, "span": self._from_now}
+        own |= {"pretty": pretty, "excerpt": excerpt}
         self._templates.filters.update(own)
 
     def _from_now(self, ms: int) -> str:
@@ -89,3 +91,9 @@ def pretty(body: Any) -> str:
     """
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
     return msgspec.json.format(raw, indent=2).decode()
+
+
+def excerpt(body: Any) -> str:
+    """As `pretty`, but no more than a page of a list can carry."""
+    text = pretty(body)
+    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
