@@ -30,8 +30,14 @@ def _patience(page: Path) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize("page", [pytest.param(page, marks=_patience(page)) for page in PAGES], ids=_name)
 def test_every_python_example_of_a_page_runs_in_order(
-    page: Path, valkey: Server, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+    page: Path,
+    valkey: Server,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # a page may write files
     if page_on_spark(page):
         request.getfixturevalue("spark")
     work_url = _work_url(page, request)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relevo import Queue
-from relevo.pipeline.session import log_of
+from relevo.pipeline.session import log_of, session
 from relevo.wire.keys import QueueKeys
 from tests.conftest import Launch
 from tests.servers.server import Redis86, Server
@@ -176,6 +177,21 @@ def test_a_stream_of_events_becomes_a_stream_of_jobs(
     done = events(spark, redis86.url, queue_name).where("e = 'completed'").select("_id").collect()
     found = events(spark, redis86.url, f"{queue_name}-next", what="stream").collect()
     assert Counter(json.loads(row["data"]) for row in found) == Counter(row["_id"] for row in done)
+
+
+def test_a_thread_that_has_asked_for_the_session_can_write(
+    spark: SparkSession, redis86: Server, queue_name: str
+) -> None:
+    rows = spark.range(3).selectExpr("'mail' as name", "id as data")
+
+    def write() -> bool:
+        mine = session()  # Spark looks a data source up in the session of the thread that writes
+        rows.write.format("relevo").options(url=redis86.url, queue=queue_name).mode("append").save()
+        return mine.sparkContext is spark.sparkContext
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(write).result()
+    assert redis86.call("XLEN", QueueKeys(queue_name).stream) == 3
 
 
 def test_wrong_uses_are_told_before_anything_runs(spark: SparkSession, redis86: Server, queue_name: str) -> None:
