@@ -121,7 +121,7 @@ async def test_a_copy_of_a_row_is_found(record: Record) -> None:
 
 async def test_a_row_added_at_the_end_of_a_chain_is_found(record: Record) -> None:
     last = record.chain[-1]
-    row = {**last, "id": 1_000_000, "chain_no": last["chain_no"] + 1}
+    row: dict[str, Any] = {**last, "id": 1_000_000, "chain_no": last["chain_no"] + 1}
     row["hash"] = entry_hash(row["chain"], row["chain_no"], last["hash"], tuple(row[name] for name in COLUMNS))
     await record.execute(insert(audit).values(row))
     assert await record.found() == [("beyond_head", 1_000_000)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
 from relevo.wire.ids import IdMint
-from relevo.work.store.audit_chain import COLUMNS, Chain, began_after
+from relevo.work.store.audit_chain import COLUMNS, HEAD, Chain, began_after
 from relevo.work.store.migrations.columns import DOCUMENT, TABLE, ULID, exact
 
 revision = "0005"
@@ -40,10 +42,10 @@ def _link_what_is_there() -> None:
     """They are taken as they are: what was changed before this step nobody can tell."""
     names = ("id", *COLUMNS, "chain", "chain_no", "hash")
     audit = sa.table("relevo_audit", *(sa.column(name) for name in names))
-    heads = sa.table("relevo_audit_chains", *map(sa.column, ("chain", "began_after", "last_no", "last_hash")))
+    heads = sa.table("relevo_audit_chains", *(sa.column(name) for name in HEAD))
     connection = op.get_bind()
     chain, last = Chain(IdMint()(), began_after([])), 0
-    place = {"chain": chain.name, "chain_no": sa.bindparam("no"), "hash": sa.bindparam("digest")}
+    place: dict[str, Any] = {"chain": chain.name, "chain_no": sa.bindparam("no"), "hash": sa.bindparam("digest")}
     link = sa.update(audit).where(audit.c.id == sa.bindparam("row")).values(place)
     while True:
         page = sa.select(audit.c.id, *(audit.c[name] for name in COLUMNS))
@@ -55,8 +57,7 @@ def _link_what_is_there() -> None:
         last = rows[-1][0]
     head = chain.head
     if head.last_no:
-        first = {"chain": head.chain, "began_after": head.began_after}
-        connection.execute(sa.insert(heads).values(first | {"last_no": head.last_no, "last_hash": head.last_hash}))
+        connection.execute(sa.insert(heads).values(dict(zip(HEAD, head.row, strict=True))))
 
 
 def downgrade() -> None:
