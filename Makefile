@@ -8,6 +8,8 @@ PYTEST := $(BIN)/python -m pytest
 # Most tests wait for servers most of the time: four at once on two cores is a quarter of the time.
 # Tests that share a Spark session are one group (tests/sessions.py), and one process runs all of a group.
 AT_ONCE ?= 4
+# A process that a hung test took down is not replaced: with one in its place the run would never end, and it is red already.
+SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadgroup --max-worker-restart=0
 # pyright's program comes with its wheel; without this it asks the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -25,7 +27,7 @@ up: $(READY) ## the whole platform in the foreground; Ctrl-C stops it
 	$(BIN)/relevo up
 
 test: check servers $(INTEROP) ## everything: format, lint, types, and all tests on all servers
-	timeout 2400 $(PYTEST) -n $(AT_ONCE) --dist loadgroup --timeout-method=thread
+	timeout 2400 $(PYTEST) $(SIDE_BY_SIDE) --timeout-method=thread
 
 check: $(READY) ## format, lint and types, in seconds
 	$(BIN)/ruff format --check .
@@ -43,10 +45,10 @@ test-unit: $(READY) ## the fast tests
 	$(PYTEST) tests/unit
 
 test-conformance: servers ## one suite on every kind of server
-	$(PYTEST) -n $(AT_ONCE) --dist loadgroup tests/conformance
+	$(PYTEST) $(SIDE_BY_SIDE) tests/conformance
 
 test-interop: servers $(INTEROP) ## with PyPI's chasquimq, both directions
-	$(PYTEST) -n $(AT_ONCE) --dist loadgroup -m interop
+	$(PYTEST) $(SIDE_BY_SIDE) -m interop
 
 test-scale: servers ## many jobs, queues and workers
 	$(PYTEST) -m scale --timeout=1800
