@@ -47,9 +47,9 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_typed_is_lost(desk: Cons
     page.get_by_role("radio", name="Reject").check()
     page.get_by_label("Amount to pay").fill("1000")
     page.get_by_role("button", name="Decide").click()
-    assert page.locator("#corrected_body-fault").inner_text().startswith("is no JSON")
-    expect(page.locator("#field-amount-fault")).to_have_text("must be at most 900")
-    expect(page.locator("#field-reason-fault")).to_have_text("is needed")
+    assert page.locator("#corrected_body-fault").inner_text().startswith("Is no JSON")
+    expect(page.locator("#field-amount-fault")).to_have_text("Must be at most 900")
+    expect(page.locator("#field-reason-fault")).to_have_text("Is needed")
     expect(page.get_by_label("Amount to pay")).to_have_value("1000")
     expect(page.get_by_label("Amount to pay")).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_label("Body")).to_have_value('{"number": 17,')
@@ -220,6 +220,17 @@ def test_a_dead_letter_is_sent_to_review_by_a_click_and_replayed(desk: ConsoleDe
     expect(page.get_by_role("status")).to_be_visible()
     (claimed,) = desk.do("POST", f"/scopes/{desk.scope}/queues/invoices/claim", {"wait_s": 20})
     assert (claimed["id"], claimed["body"]) == (message_id, {"to": "ada"})
+
+
+def test_dead_letters_are_found_by_their_reason(desk: ConsoleDesk) -> None:
+    desk.dead_letter({"n": 1}, "no such account")
+    desk.dead_letter({"n": 2}, "the printer is on fire")
+    page = desk.person("ada")
+    page.goto(f"{desk.serve.url}/console/dead-letters?scope={desk.scope}")
+    assert page.locator(".letter").count() == 2
+    page.get_by_label("Part of the reason").fill("on fire")
+    page.get_by_role("button", name="Show").click()
+    assert page.locator(".why").all_inner_texts() == ["the printer is on fire"]
 
 
 def test_a_review_that_is_over_says_how_it_ended(desk: ConsoleDesk) -> None:

@@ -50,6 +50,7 @@ def read_answer(spec: ReviewSpec, fields: Mapping[str, str], body: bytes | None)
             form.faults.setdefault(name_of(field), fault.removeprefix(f"{field} "))
     if spec.may_correct and body is not None and BODY in fields:
         _read_correction(form, fields[BODY], body)
+    form.faults = {field: fault[:1].upper() + fault[1:] for field, fault in form.faults.items()}
     return form
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 
@@ -23,9 +24,11 @@ _PAGE = 50
 async def choose_scope(console: Console, visit: Visit) -> Response:
     """The first scope's, or the one that was chosen."""
     scopes = await scopes_of(console, visit)
-    wanted = visit.request.query_params.get("scope")
+    wanted, reason = visit.request.query_params.get("scope"), visit.request.query_params.get("reason")
     if wanted in scopes or (wanted is None and scopes):
-        return RedirectResponse(f"/console/scopes/{wanted or scopes[0]}/dead-letters", 303, headers=HEADERS)
+        place = f"/console/scopes/{wanted or scopes[0]}/dead-letters"
+        asked = f"?{urlencode({'reason': reason})}" if reason else ""
+        return RedirectResponse(place + asked, 303, headers=HEADERS)
     return console.pages.show(
         "dead_letters", visit=visit, letters=[], next_cursor=None, scopes=scopes, scope=None, reason="", error=None,
         tab="dead-letters",

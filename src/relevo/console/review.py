@@ -101,10 +101,10 @@ async def _done(
 def _faults(verb: str, fields: Mapping[str, str]) -> dict[str, str]:
     if verb == "hand-over":
         to = fields.get("to", "").strip()
-        return {} if 0 < len(to) <= 200 and to.isprintable() else {"to": "name the person who takes it over"}
+        return {} if 0 < len(to) <= 200 and to.isprintable() else {"to": "Name the person who takes it over"}
     if verb == "comment":
         text = fields.get("text", "").strip()
-        return {} if 0 < len(text) <= _LONGEST else {"text": f"write something, in up to {_LONGEST} characters"}
+        return {} if 0 < len(text) <= _LONGEST else {"text": f"Write something, in up to {_LONGEST} characters"}
     return {}
 
 
