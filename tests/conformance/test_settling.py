@@ -1,6 +1,7 @@
 """How outcomes reach Redis: together, once, only by the owner, and leaving nothing behind."""
 
 import asyncio
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -11,6 +12,9 @@ from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
+from tests.conformance.watched import WatchedWorker
+from tests.patience import until
+from tests.servers.proxy import Proxy
 from tests.servers.server import Client, Server
 
 
@@ -122,3 +126,36 @@ async def test_a_settle_of_what_is_settled_already_changes_nothing(
         assert (total.done, total.retried, total.dead) == (0, 0, 0)
         assert (await raw.zcard(keys.delayed), await raw.xlen(keys.dead)) == (0, 0)
         assert worker.holdings == {}
+
+
+@pytest.mark.parametrize("lane", ["redis86", "redis7", "valkey", "redis86-plain"], indirect=True)
+async def test_flushes_that_were_cut_off_in_a_row_are_settled_once_and_tell_their_events_in_order(
+    queue: Queue, server: Server, plain_transport: bool, raw: Client, keys: QueueKeys
+) -> None:
+    jobs, cuts, runs = 3000, 3, Counter[str]()
+
+    async def handler(job: Job) -> None:
+        runs[job.id] += 1
+
+    def cut(_: Settlement) -> None:
+        if proxy.cuts < cuts:
+            proxy.cut()  # with the next flush under way
+
+    await queue.add_bulk([{"name": "job", "data": at} for at in range(jobs)])
+    async with Proxy(server.url) as proxy:
+        worker = WatchedWorker(keys.queue, handler, redis_url=proxy.url, plain_transport=plain_transport)
+        worker.settled.listen(cut)
+        async with worker:
+            await until(lambda: is_empty(raw, keys))
+    assert (len(runs), set(runs.values())) == (jobs, {1})
+    told: dict[str, list[str]] = defaultdict(list)
+    for _, fields in await raw.xrange(keys.events):
+        told[fields[b"id"].decode()].append(fields[b"e"].decode())
+    told.pop("", None)  # what is said of the queue
+    assert (len(told), proxy.cuts >= cuts) == (jobs, True)
+    # What was written and not answered is told again; what ended is never told before it began.
+    assert all(each[0] == "active" and "completed" in each for each in told.values())
+
+
+async def is_empty(raw: Client, keys: QueueKeys) -> bool:
+    return await raw.xlen(keys.stream) == 0

@@ -66,6 +66,9 @@ class PlainTransport:
                 await self._connection.send_packed_command([await self._outgoing.get()], check_health=False)
         except (RedisError, OSError) as error:
             self._end(str(error))
+        except AttributeError:  # redis-py finds no writer where the connection ended just as it was about to write
+            if self._lost is None:
+                raise
 
     async def _read(self) -> None:
         try:
