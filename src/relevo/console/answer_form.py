@@ -77,7 +77,7 @@ def _value(asked: Input, text: str) -> Any:
             value = float(text)
             if value != value or value in (float("inf"), float("-inf")):
                 raise ValueError(text)
-            return value
+            return int(value) if text.strip().lstrip("+-").isdecimal() else value  # 900, as they wrote it, not 900.0
         case "json":
             return msgspec.json.decode(text)
         case _:
