@@ -58,7 +58,7 @@ def test_programs_read_findings_as_json(file: Path) -> None:
 
 def test_heads_that_were_kept_tell_of_an_end_that_was_cut_off_with_its_head(file: Path, tmp_path: Path) -> None:
     kept = tmp_path / "heads.json"
-    kept.write_text(audit(file, "heads", "--json").out)
+    assert audit(file, "heads", "--to", str(kept), "--json").data == json.loads(kept.read_text())
     tamper(file, "DELETE FROM relevo_audit WHERE id = 7")
     tamper(file, "UPDATE relevo_audit_chains SET last_no = 6, last_hash = (SELECT hash FROM relevo_audit WHERE id = 6)")
     assert audit(file, "verify").code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,7 @@ _SHOWN = 50
 def verify(
     database_url: DatabaseUrl = DEFAULT_DATABASE,
     heads: Annotated[
-        Path | None, typer.Option(help="A file that `relevo audit heads --json` wrote earlier, kept elsewhere.")
+        Path | None, typer.Option(help="A file that `relevo audit heads --to` wrote earlier, kept elsewhere.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -73,16 +74,23 @@ def verify(
 
 
 @app.command()
-def heads(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False) -> None:
-    """Where every chain of the audit ends. Keep the JSON where nobody of the database can reach it: `verify --heads`."""
+def heads(
+    database_url: DatabaseUrl = DEFAULT_DATABASE,
+    to: Annotated[Path | None, typer.Option(help="A file for `relevo audit verify --heads`.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Where every chain of the audit ends. Keep the file where nobody of the database can reach it: `verify --heads`."""
 
     async def work() -> list[Any]:
         async with opened(database_url) as database:
             return list(await _integrity(database).heads())
 
     found = run(work())
+    ends = {head.chain: [head.last_no, head.last_hash] for head in found}
+    if to is not None:
+        to.write_text(json.dumps(ends, indent=1) + "\n")
     if as_json:
-        print_json({head.chain: [head.last_no, head.last_hash] for head in found})
+        print_json(ends)
         return
     made = table("chain", "entries", "cut", "hash of the last", numbers=("entries", "cut"))
     for head in found:
@@ -203,7 +211,7 @@ def _kept(file: Path) -> dict[str, tuple[int, str]]:
     try:
         return msgspec.json.decode(file.read_bytes(), type=dict[str, tuple[int, str]])
     except (OSError, msgspec.MsgspecError) as error:
-        remedy = "Name a file that `relevo audit heads --json` wrote."
+        remedy = "Name a file that `relevo audit heads --to` wrote."
         raise BadArgument(argument="--heads", value=str(file), reason=str(error), remedy=remedy) from error
 
 
