@@ -42,7 +42,7 @@ class Driver:
         while time.monotonic() < ends:
             jobs = [{"name": "job", "data": {"seconds": self.dice.random() / 10}} for _ in range(batch)]
             self.story.added += [job.id for job in await self.queue.add_bulk(jobs)]
-            await asyncio.sleep(every)
+            await asyncio.sleep(every)  # the pace of the load is the subject
 
     async def replace(self, victim: int) -> None:
         """Kills one worker and starts another in its place."""

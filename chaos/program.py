@@ -27,7 +27,7 @@ async def work(ledger: Ledger, queue: str, url: str, options: dict[str, Any]) ->
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(wanted.get("block", 0))  # noqa: ASYNC251 - some handlers do
         try:
-            await asyncio.sleep(wanted.get("seconds", 0))
+            await asyncio.sleep(wanted.get("seconds", 0))  # its length is what the scenario asked for
         except asyncio.CancelledError:
             ledger.write("cut", job.id)
             raise

@@ -22,6 +22,7 @@ async def kill_workers(
         loading = asyncio.create_task(driver.load(seconds))
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
+            # Any moment: the dice choose it, and choose it again.
             await asyncio.sleep(every * (0.5 + driver.dice.random()))
             victim = driver.dice.randrange(workers)
             await driver.fleet[victim].ready()  # a process that has not begun to read has nothing to lose

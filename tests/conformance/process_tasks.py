@@ -1,7 +1,7 @@
 """Tasks for processes: another process imports this module to find them."""
 
 import os
-import time
+from pathlib import Path
 
 from relevo import Depends, Tasks
 
@@ -29,8 +29,9 @@ def die_once(folder: str) -> str:
 
 
 @tasks.task(run_on="process", timeout_s=0.1, attempts=1)
-def sleep(seconds: float) -> None:
-    time.sleep(seconds)
+def hang(pipe: str) -> None:
+    """Ends when something is written into the pipe."""
+    Path(pipe).read_bytes()
 
 
 def factor() -> int:

@@ -285,7 +285,8 @@ async def test_a_full_stream_leaves_due_jobs_where_they_are(
     link = Link(Address.parse(server.url), keys.tag, purpose="control", scripts=scripts, plain=plain_transport)
     promoter = Promoter(link, keys, "p-test", every=0.02, stream_cap=3)
     full = asyncio.ensure_future(promoter.promoted.wait_for(lambda tick: tick.depth == 2))
-    await asyncio.sleep(0.01)  # until all of them are due by any clock
+    for place, member in enumerate(await raw.zrange(keys.delayed, 0, -1)):
+        await raw.zadd(keys.delayed, {member: place})  # due by any clock, in the order they had
     promoter.start()
     await full
     again = await promoter.promoted.wait_for()

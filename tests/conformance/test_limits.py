@@ -17,24 +17,28 @@ from tests.conformance.group import Group
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
 from tests.conformance.watched import WatchedWorker, until_done
+from tests.patience import turn
 from tests.servers.server import Client, Server
 
 IDLE_MS = 1000
 
 
-class Crowd:
-    """A handler that counts how many of it run at once."""
+class Crowd(Runs):
+    """A handler that counts how many of it run at once; each of them ends when one may `leave`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.most = 0
         self.starts: list[float] = []
+        self.leave = asyncio.Semaphore(0)
         self._now = 0
 
-    async def __call__(self, _: Job) -> None:
+    async def __call__(self, job: Job) -> None:
         self.starts.append(time.monotonic())
         self._now += 1
         self.most = max(self.most, self._now)
-        await asyncio.sleep(0.005)
+        await super().__call__(job)
+        await self.leave.acquire()
         self._now -= 1
 
 
@@ -43,9 +47,10 @@ def some(count: int) -> list[dict[str, object]]:
 
 
 async def test_two_workers_share_one_rate(queue: Queue, worker_of: WorkerOf) -> None:
-    crowd = Crowd()
-    options = {"rate_limit_max": 10, "rate_limit_duration_ms": 500}
+    crowd, options = Crowd(), {"rate_limit_max": 10, "rate_limit_duration_ms": 500}
     async with worker_of(crowd, **options) as first, worker_of(crowd, **options) as second:
+        for _ in range(20):
+            crowd.leave.release()
         await queue.add_bulk(some(20))
         await until_done(first, second, done=20)
     # Ten at once, and the other ten at 20 a second.
@@ -61,11 +66,19 @@ async def test_a_worker_without_the_limit_in_its_settings_is_not_limited(queue: 
 
 
 async def test_two_workers_share_the_places(queue: Queue, worker_of: WorkerOf) -> None:
-    crowd = Crowd()
-    async with worker_of(crowd, max_running=3) as first, worker_of(crowd, max_running=3) as second:
+    crowd, options = Crowd(), {"max_running": 3, "concurrency": 10}  # of thirty jobs each has some in hand
+    async with worker_of(crowd, **options) as first, worker_of(crowd, **options) as second:
+        asked = [each.admission.limited.wait_for(timeout=20) for each in (first, second) if each.admission is not None]
+        refused = asyncio.gather(*asked)
+        await turn()
         await queue.add_bulk(some(30))
-        await until_done(first, second, done=30)
-    assert crowd.most == 3
+        await crowd.until(3)
+        await refused  # both have asked for more
+        assert len(crowd.jobs) == 3
+        for ended in range(30):
+            crowd.leave.release()
+            await until_done(first, second, done=ended + 1)
+    assert (crowd.most, len(crowd.jobs)) == (3, 30)
 
 
 async def test_the_places_of_a_killed_worker_come_back(
@@ -149,7 +162,9 @@ async def test_rate_and_places_go_together(queue: Queue, worker_of: WorkerOf) ->
     crowd = Crowd()
     async with worker_of(crowd, max_running=2, rate_limit_max=10, rate_limit_duration_ms=200) as worker:
         await queue.add_bulk(some(15))
-        await worker.until(done=15)
+        for ended in range(15):
+            crowd.leave.release()
+            await worker.until(done=ended + 1)
     assert crowd.most <= 2
     assert crowd.starts[-1] - crowd.starts[0] >= 0.08
 

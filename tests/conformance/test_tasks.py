@@ -2,8 +2,8 @@
 
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -174,6 +174,18 @@ async def test_a_plain_task_longer_than_the_idle_limit_runs_once_and_stops_nobod
     assert sorted(calls) == ["long", "quick"]
 
 
+@contextmanager
+def pipe(path: Path) -> Generator[Path]:
+    """A named pipe, whose readers wait until the end of the block; after it there is nothing to read from."""
+    os.mkfifo(path)
+    kept = os.open(path, os.O_RDWR)
+    try:
+        yield path
+    finally:
+        path.unlink()
+        os.close(kept)
+
+
 async def test_tasks_run_in_processes(queue: Queue, worker_of: WorkerOf, tmp_path: Path) -> None:
     """One test for all of it: a process takes its time to start."""
     async with worker_of(process_tasks.tasks, store_results=True) as worker:
@@ -184,8 +196,9 @@ async def test_tasks_run_in_processes(queue: Queue, worker_of: WorkerOf, tmp_pat
         await worker.until(dead=1)
         died = await process_tasks.die_once.enqueue(queue, str(tmp_path))
         assert await died.wait_for_result(timeout=40) == "survived"  # in a pool of living processes
-        await process_tasks.sleep.enqueue(queue, 0.5)
-        await worker.until(dead=2)
+        with pipe(tmp_path / "hangs") as hangs:
+            await process_tasks.hang.enqueue(queue, str(hangs))
+            await worker.until(dead=2)
     details = [letter["detail"] for letter in await queue.peek_dlq()]
     assert details[0] == "it broke"
     assert "longer than its 0.1 s" in details[1]

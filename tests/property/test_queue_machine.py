@@ -161,7 +161,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def let_time_pass(self) -> None:
-        time.sleep(SOON_MS / 1000)  # what is due soon is due now
+        time.sleep(SOON_MS / 1000)  # the subject: what is due soon is due now, by the clocks of all
 
     @rule()
     def open_the_gate(self) -> None:
