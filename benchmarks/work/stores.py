@@ -90,14 +90,16 @@ class Served:
         first = _relevo("work", "keys", "first", "main", "--json", "--database-url", database_url)
         self.key: str = json.loads(first)["secret"]
         command = [*RELEVO, "serve", "--database-url", database_url, "--redis-url", redis_url, "--port", "0", *options]
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the process
         self._process = subprocess.Popen(
-            [*command, "--processes", str(processes)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*command, "--processes", str(processes)], stdout=subprocess.PIPE, stderr=self._said, text=True
         )
         assert self._process.stdout is not None
         found = re.search(r"http://127\.0\.0\.1:(\d+)", self._process.stdout.readline())
         if found is None:
             self._process.kill()
-            raise RuntimeError("serve did not say where it listens")
+            self._said.seek(0)
+            raise RuntimeError(f"serve did not say where it listens: {self._said.read().strip()[-300:]}")
         self.url, self.port = found[0], int(found[1])
         self._post("/v1/scopes", {"slug": "bench"})
 
@@ -145,6 +147,7 @@ class Served:
     def close(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.communicate(timeout=60)
+        self._said.close()
 
     def _post(self, path: str, body: dict[str, Any]) -> None:
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
