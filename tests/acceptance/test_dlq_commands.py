@@ -2,11 +2,18 @@
 
 import asyncio
 import base64
+import contextlib
+import json
+import os
+import pty
+import re
+import subprocess
+from typing import NamedTuple
 
 import pytest
 
 from relevo import Job, Queue, UnrecoverableError, Worker
-from tests.acceptance.conftest import Cli
+from tests.acceptance.conftest import COMMAND, Cli
 from tests.servers.server import Server
 
 
@@ -75,6 +82,46 @@ def test_replay_goes_on_after_a_yes_and_says_what_it_did(server: Server, cli: Cl
     assert said.out.endswith(f"replayed 3 of 3 dead letters; 0 left in {graveyard}\n")
 
 
+@pytest.mark.parametrize("deed", ["replay", "purge"])
+def test_a_terminal_is_shown_how_far_it_is(server: Server, graveyard: str, deed: str) -> None:
+    said = at_a_terminal("dlq", deed, graveyard, "--yes", url=server.url)
+    assert f"{deed} {graveyard}" in said.screen
+    assert "━━━" in said.screen
+    assert "3/3" in said.screen
+    assert "of 3 dead letters; 0 left" in said.out
+
+
+def test_a_program_is_shown_no_bar_even_at_a_terminal(server: Server, graveyard: str) -> None:
+    said = at_a_terminal("dlq", "replay", graveyard, "--yes", "--json", url=server.url)
+    assert said.screen == ""
+    assert json.loads(said.out) == {"queue": graveyard, "replayed": 3, "left": 0}
+
+
+class AtTerminal(NamedTuple):
+    """What was drawn on the terminal, and what went to the pipe beside it."""
+
+    screen: str
+    out: str
+
+
+def at_a_terminal(*arguments: str, url: str) -> AtTerminal:
+    """Runs `relevo` with a terminal of 120 columns for its complaints and progress."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "RELEVO_REDIS_URL": url, "TERM": "xterm", "COLUMNS": "120"}
+    with open(ours, "rb", buffering=0) as drawn:  # noqa: PTH123 - a descriptor has no path
+        process = subprocess.Popen(
+            [*COMMAND, *arguments], stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=environment
+        )
+        os.close(theirs)
+        screen = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody is left on its other side
+            while more := drawn.read(4096):
+                screen += more
+        out, _ = process.communicate(timeout=40)
+    assert process.returncode == 0, screen
+    return AtTerminal(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.decode()), out.decode())
+
+
 def test_a_limit_takes_the_oldest(server: Server, cli: Cli, graveyard: str) -> None:
     cli("dlq", "purge", graveyard, "--limit", "2", "--yes")
     assert [letter["data"] for letter in cli("dlq", "peek", graveyard, "--json").data] == [{"n": 2}]
@@ -96,9 +143,10 @@ def test_an_empty_graveyard_is_said(server: Server, cli: Cli, queue_name: str) -
     assert cli("dlq", "replay", queue_name).code == 0
 
 
-def test_a_letter_that_is_no_job_is_shown_with_its_bytes_and_stays(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_a_letter_that_is_no_job_is_shown_with_its_bytes_and_stays(server: Server, cli: Cli, queue_name: str) -> None:
     poison = b"\xff\x00no job"
-    valkey.call("XADD", f"{{chasqui:{queue_name}}}:dlq", "*", "d", poison, "source_id", "1-0", "reason", "malformed")
+    dead = f"{{chasqui:{queue_name}}}:dlq"
+    server.call_at(dead, "XADD", "*", "d", poison, "source_id", "1-0", "reason", "malformed")
     (letter,) = cli("dlq", "peek", queue_name, "--json").data
     assert base64.b64decode(letter["payload"]["base64"]) == poison
     said = cli("dlq", "replay", queue_name, "--yes").out

@@ -7,10 +7,12 @@ import pytest
 
 from relevo import Job, Queue, Worker
 from relevo.broker.checkup import Facts, Finding, Level, check_up
-from tests.acceptance.conftest import Cli, Said, relevo
+from tests.acceptance.conftest import Cli, Said, called, relevo
 from tests.conftest import Launch
 from tests.servers.cluster import RedisCluster
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server
+
+KINDS = pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey, RedisCluster], ids=lambda kind: kind.name)
 
 FIT = Facts(
     info={"redis_version": "8.6.3", "role": "master", "used_memory": "1000"},
@@ -34,26 +36,24 @@ def test_fallbacks_are_told_where_commands_are_missing(redis7: Server) -> None:
     assert found["XREADGROUP CLAIM"]["level"] == "ok"
 
 
-@pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey], ids=["redis86", "redis7", "valkey"])
-def test_a_server_that_keeps_everything_is_fit(launch: Launch, kind: type[Redis86 | Redis7 | EmbeddedValkey]) -> None:
-    server = launch(kind, appendonly=True)
-    said = relevo("doctor", url=server.url)
+@KINDS
+def test_a_server_that_keeps_everything_is_fit(launch: Launch, kind: type[Server]) -> None:
+    said = called(launch(kind, appendonly=True), "doctor")
     assert said.code == 0, said.out
-    assert "is fit to hold jobs" in said.out
+    assert "fit to hold jobs" in said.out
 
 
-def test_a_server_without_persistence_is_a_danger_with_a_remedy(launch: Launch) -> None:
-    server = launch(EmbeddedValkey, settings={"save": ""})
-    said = relevo("doctor", "--json", url=server.url)
+def test_a_server_without_persistence_is_a_danger_with_a_remedy(server: Server, cli: Cli) -> None:
+    said = cli("doctor", "--json")
     assert said.code == 1
     assert said.data["in_danger"] is True
     assert "CONFIG SET appendonly yes" in _findings(said.data)["persistence"]["remedy"]
 
 
-def test_a_server_that_evicts_is_a_danger_with_a_remedy(launch: Launch) -> None:
+@KINDS
+def test_a_server_that_evicts_is_a_danger_with_a_remedy(launch: Launch, kind: type[Server]) -> None:
     settings = {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}
-    server = launch(EmbeddedValkey, appendonly=True, settings=settings)
-    said = relevo("doctor", "--json", url=server.url)
+    said = called(launch(kind, appendonly=True, settings=settings), "doctor", "--json")
     assert said.code == 1
     assert _findings(said.data)["eviction"]["level"] == "danger"
 
@@ -89,8 +89,8 @@ def test_a_queue_with_a_worker_is_well_however_many_wait(server: Server, queue_n
     assert (found["level"], found["found"].partition(",")[0]) == ("ok", "4")
 
 
-def test_a_queue_whose_delayed_jobs_nobody_promotes_is_a_danger(valkey: Server, cli: Cli, queue_name: str) -> None:
-    valkey.call("ZADD", f"{{chasqui:{queue_name}}}:delayed", 1, b"\0\0\0\0x")
+def test_a_queue_whose_delayed_jobs_nobody_promotes_is_a_danger(server: Server, cli: Cli, queue_name: str) -> None:
+    server.call_at(f"{{chasqui:{queue_name}}}:delayed", "ZADD", 1, b"\0\0\0\0x")
     assert _findings(cli("doctor", queue_name, "--json").data)["delayed"]["level"] == "danger"
 
 
