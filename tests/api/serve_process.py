@@ -58,9 +58,9 @@ class ServeProcess:
                 stream.close()
 
 
-def first_key(database_url: str) -> str:
-    """Makes the tables, the tenant `main` and its operator's key, as the manual says."""
-    for command in (["db", "upgrade"], ["work", "keys", "first", "main", "--operator", "--json"]):
+def first_key(database_url: str, tenant: str = "main") -> str:
+    """Makes the tables, a tenant and its operator's key, as the manual says."""
+    for command in (["db", "upgrade"], ["work", "keys", "first", tenant, "--operator", "--json"]):
         done = subprocess.run(
             [*RELEVO, *command, "--database-url", database_url], capture_output=True, text=True, timeout=60, check=False
         )

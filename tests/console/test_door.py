@@ -7,6 +7,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from tests.api.serve_process import first_key
 from tests.console.desk import CSRF, ConsoleDesk, log_in
 
 
@@ -82,12 +83,12 @@ def test_a_key_that_acts_for_people_says_for_whom(desk: ConsoleDesk) -> None:
 
 
 @contextmanager
-def session_of(desk: ConsoleDesk) -> Generator[httpx.Client]:
+def session_of(desk: ConsoleDesk, key: str | None = None) -> Generator[httpx.Client]:
     """Somebody logged in, without a browser that would keep foreign forms away by itself."""
     with httpx.Client(base_url=desk.serve.url, timeout=30) as client:
         found = CSRF.search(client.get("/console/login").text)
         assert found is not None
-        said = client.post("/console/login", data={"csrf": found[1], "key": desk.key("ada")})
+        said = client.post("/console/login", data={"csrf": found[1], "key": key or desk.key("ada")})
         assert said.status_code == 303
         yield client
 
@@ -158,3 +159,21 @@ def test_what_is_not_there_is_a_page_that_says_so(desk: ConsoleDesk, path: str) 
         said = client.get(path)
     assert (said.status_code, said.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert "That did not work" in said.text
+
+
+def test_somebody_of_another_tenant_sees_nothing_and_changes_nothing(desk: ConsoleDesk) -> None:
+    review_id, letter_id = desk.review({"n": 1}), desk.dead_letter({"n": 2})
+    with session_of(desk, first_key(desk.serve.database_url, "other")) as stranger:
+        inbox = stranger.get("/console/reviews")
+        token = CSRF.search(inbox.text)
+        assert token is not None
+        assert "Nothing waits for a decision here." in inbox.text
+        letters = f"/console/scopes/{desk.scope}/dead-letters"
+        looked = [stranger.get(place).status_code for place in (desk.place(review_id), letters)]
+        tried = [
+            stranger.post(place, data={"csrf": token[1], "text": "hello", "field-decision": "approve"}).status_code
+            for verb in ("claim", "release", "comment", "decide")
+            for place in (f"{desk.place(review_id)}/{verb}", f"{letters}/{letter_id}/review")
+        ]
+    assert {*looked, *tried} == {404}
+    assert desk.do("GET", f"/scopes/{desk.scope}/reviews/{review_id}")["notes"] == []

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page
 
 from relevo.pipeline.jobs.report import report
 from relevo.pipeline.lake.lake import Lake
+from tests.contrast import contrast, light
 
 START = datetime(2026, 11, 15, 8, tzinfo=UTC)
 DAY = 20_772  # 2026-11-15
@@ -110,11 +111,11 @@ def test_a_text_from_a_job_is_shown_and_not_obeyed(browser: Browser, written: Pa
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_the_page_follows_the_reader_s_mode_and_is_readable_in_it(mode: str, browser: Browser, written: Path) -> None:
     page = show(browser, written, color_scheme=mode)
-    assert (_light(page, "body", "backgroundColor") > 0.5) == (mode == "light")
+    assert (light(page, "body", "backgroundColor") > 0.5) == (mode == "light")
     for selector in ("h1", ".tile strong", "td", "svg text.axis"):
         colour = "fill" if "svg" in selector else "color"
-        ink, paper = _light(page, selector, colour), _light(page, ".tile", "backgroundColor")
-        ratio = (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)
+        ink, paper = light(page, selector, colour), light(page, ".tile", "backgroundColor")
+        ratio = contrast(ink, paper)
         assert ratio >= 4.5, f"{selector} has a contrast of {ratio:.1f} in {mode}"
     page.close()
 
@@ -122,7 +123,7 @@ def test_the_page_follows_the_reader_s_mode_and_is_readable_in_it(mode: str, bro
 def test_the_button_turns_the_mode_and_the_pointer_reads_a_chart(browser: Browser, written: Path) -> None:
     page = show(browser, written, color_scheme="light")
     page.get_by_role("button", name="Dark").click()
-    assert _light(page, "body", "backgroundColor") < 0.5
+    assert light(page, "body", "backgroundColor") < 0.5
     page.locator("figure svg").first.hover()
     reading = page.locator("figure output").first
     assert "15 Nov 2026" in reading.inner_text()
@@ -145,12 +146,3 @@ def test_an_empty_table_is_a_sentence_and_not_a_crash(browser: Browser, tmp_path
     page = show(browser, tmp_path / "report.html")
     assert "Nothing has failed." in page.locator("body").inner_text()
     page.close()
-
-
-def _light(page: Page, selector: str, colour: str) -> float:
-    """Relative luminance, as WCAG reckons it."""
-    script = "([selector, colour]) => getComputedStyle(document.querySelector(selector))[colour]"
-    said: str = page.evaluate(script, [selector, colour])
-    parts = [int(part) / 255 for part in said[said.index("(") + 1 : -1].split(",")[:3]]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
