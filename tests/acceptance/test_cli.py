@@ -43,13 +43,13 @@ def test_added_data_reaches_a_handler_and_its_result_comes_back(server: Server, 
     assert 'result: "AHOY"' in asyncio.run(story())
 
 
-def test_a_line_of_stdin_is_a_job(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_a_line_of_stdin_is_a_job(server: Server, cli: Cli, queue_name: str) -> None:
     said = cli("add", queue_name, "n", "--lines", "--json", stdin='{"i": 1}\n\n{"i": 2}\n"three"\n')
     assert len({job["id"] for job in said.lines}) == 3
-    assert valkey.call("XLEN", f"{{chasqui:{queue_name}}}:stream") == 3
+    assert server.call_at(f"{{chasqui:{queue_name}}}:stream", "XLEN") == 3
 
 
-def test_stdin_can_be_the_data(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_stdin_can_be_the_data(server: Server, cli: Cli, queue_name: str) -> None:
     assert cli("add", queue_name, "one", "-", stdin="[1, 2]").code == 0
 
 
@@ -59,7 +59,7 @@ def test_the_same_id_adds_once(server: Server, cli: Cli, queue_name: str) -> Non
     assert cli("inspect", queue_name, "--json").data["waiting"] == 1
 
 
-def test_inspect_shows_a_table_to_people(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_inspect_shows_a_table_to_people(server: Server, cli: Cli, queue_name: str) -> None:
     said = cli("inspect", queue_name).out
     for words in ("stream depth", "pending", "group not created", "DLQ depth", "delayed depth", "oldest delayed lag"):
         assert words in said
@@ -108,10 +108,10 @@ def test_events_can_be_chosen_by_name(server: Server, cli: Cli, queue_name: str)
 
 
 @pytest.mark.parametrize("command", ["events", "watch"])
-def test_ctrl_c_ends_following_without_a_complaint(valkey: Server, queue_name: str, command: str) -> None:
-    arguments = [*COMMAND, "--redis-url", valkey.url, command, queue_name, "--json"]
+def test_ctrl_c_ends_following_without_a_complaint(server: Server, queue_name: str, command: str) -> None:
+    arguments = [*COMMAND, "--redis-url", server.url, command, queue_name, "--json"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    _wait_for_client(valkey, "relevo-events" if command == "events" else "relevo-cli")
+    _wait_for_client(server, "relevo-events" if command == "events" else "relevo-cli")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
@@ -135,7 +135,7 @@ def test_ctrl_c_ends_following_without_a_complaint(valkey: Server, queue_name: s
     ],
 )
 def test_bad_input_is_one_line_that_names_the_value_and_the_remedy(
-    valkey: Server, cli: Cli, arguments: tuple[str, ...], words: str
+    server: Server, cli: Cli, arguments: tuple[str, ...], words: str
 ) -> None:
     said = cli(*arguments)
     assert said.code == 1
@@ -182,9 +182,9 @@ async def _fail_once_then_succeed(url: str, queue_name: str) -> None:
 
 def _wait_for_client(server: Server, name: str) -> None:
     """Until the process has connected: a signal before that would test Python's start, not ours."""
-    wait_until(lambda: f"name={name}".encode() in server.call("CLIENT", "LIST"), f"{name} to connect", timeout=30)
+    wait_until(lambda: name in server.client_names(), f"{name} to connect", timeout=30)
 
 
-def test_json_is_read_by_programs_whatever_the_data(valkey: Server, cli: Cli, queue_name: str) -> None:
+def test_json_is_read_by_programs_whatever_the_data(server: Server, cli: Cli, queue_name: str) -> None:
     said = cli("add", queue_name, "wort", json.dumps({"s": "żółć 漢字 \u2028"}), "--json")
     assert said.data["name"] == "wort"

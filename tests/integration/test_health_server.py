@@ -55,17 +55,17 @@ async def idle() -> AsyncGenerator[HealthServer]:
         yield server
 
 
-async def test_ready_means_that_every_worker_can_claim(redis86: Server, queue_name: str) -> None:
-    workers = [Worker(queue_name, handle, redis_url=redis86.url, read_block_ms=50) for _ in range(2)]
-    async with HealthServer(workers, port=0) as server:
-        assert (await ready(server))[0] == 503
+async def test_ready_means_that_every_worker_can_claim(server: Server, queue_name: str) -> None:
+    workers = [Worker(queue_name, handle, redis_url=server.url, read_block_ms=50) for _ in range(2)]
+    async with HealthServer(workers, port=0) as probes:
+        assert (await ready(probes))[0] == 503
         async with workers[0]:
             await reading(workers[0])
-            status, told = await ready(server)
+            status, told = await ready(probes)
             assert (status, [each["reason"] for each in told["workers"]]) == (503, ["", "not running"])
             async with workers[1]:
                 await reading(workers[1])
-                assert (await ready(server))[0] == 200
+                assert (await ready(probes))[0] == 200
 
 
 async def test_a_worker_without_its_server_is_alive_and_not_ready(launch: Launch, queue_name: str) -> None:
@@ -96,21 +96,21 @@ async def test_an_idle_worker_is_ready_again_when_its_server_is_back(launch: Lau
         assert (await ready(server))[0] == 200
 
 
-async def test_a_paused_worker_is_ready(redis86: Server, queue_name: str) -> None:
-    worker = Worker(queue_name, handle, redis_url=redis86.url, read_block_ms=50)
+async def test_a_paused_worker_is_ready(server: Server, queue_name: str) -> None:
+    worker = Worker(queue_name, handle, redis_url=server.url, read_block_ms=50)
     worker.pause()
-    async with HealthServer([worker], port=0) as server, worker:
+    async with HealthServer([worker], port=0) as probes, worker:
         await reading(worker)
-        status, told = await ready(server)
+        status, told = await ready(probes)
     assert (status, told["workers"][0]["reason"]) == (200, "paused")
 
 
-async def test_metrics_are_served_in_prometheus_own_format(redis86: Server, queue_name: str) -> None:
+async def test_metrics_are_served_in_prometheus_own_format(server: Server, queue_name: str) -> None:
     metrics = Metrics()
-    worker = Worker(queue_name, handle, redis_url=redis86.url)
+    worker = Worker(queue_name, handle, redis_url=server.url)
     metrics.watch(worker)
-    async with HealthServer([worker], port=0, metrics=metrics) as server:
-        status, content_type, body = await get(server, "/metrics?name[]=x")
+    async with HealthServer([worker], port=0, metrics=metrics) as probes:
+        status, content_type, body = await get(probes, "/metrics?name[]=x")
     assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
     assert f'relevo_can_claim{{queue="{queue_name}"}} 0.0' in body
 
