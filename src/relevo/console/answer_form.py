@@ -29,9 +29,8 @@ class AnswerForm(msgspec.Struct, kw_only=True):
 def read_answer(spec: ReviewSpec, fields: Mapping[str, str], body: bytes | None) -> AnswerForm:
     """`body` is what the message says now: a correction that changes nothing is none.
 
-    >>> form = read_answer(
-    ...     ReviewSpec(may_correct=True), {"decision": "approve", "corrected_body": '{"n": 2}'}, b'{"n":1}'
-    ... )
+    >>> typed = {"field-decision": "approve", "corrected_body": '{"n": 2}'}
+    >>> form = read_answer(ReviewSpec(may_correct=True), typed, b'{"n":1}')
     >>> form.answer, form.corrected_body, form.faults
     ({'decision': 'approve'}, {'n': 2}, {})
     """
