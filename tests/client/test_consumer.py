@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from relevo.client import AsyncClient, Claimed, Consumer, Fail, Release
@@ -81,20 +82,40 @@ async def test_a_handler_that_raises_fails_its_message_with_the_reason(client: A
     assert states[3].state == "delayed"
 
 
-async def test_a_handler_longer_than_the_visibility_timeout_runs_once(client: AsyncClient) -> None:
-    await client.change_queue("billing", "invoices", visibility_timeout_s=2)
-    await client.publish("billing", "invoices", 1)
+class Extended(httpx.AsyncHTTPTransport):
+    """The way to the server; `enough` is set when so many extensions were answered on it."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._left = count
+        self.enough = asyncio.Event()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await super().handle_async_request(request)
+        if request.url.path.endswith("/extend") and response.is_success:
+            self._left -= 1
+            if self._left == 0:
+                self.enough.set()
+        return response
+
+
+async def test_a_handler_longer_than_the_visibility_timeout_runs_once(room: Room) -> None:
+    way = Extended(4)  # each after half of the claim's time: longer than the claim
     seen = Seen()
 
     async def slow(message: Claimed) -> None:
         await seen.note(message)
-        await asyncio.sleep(5)  # longer than the claim, several extensions
+        async with asyncio.timeout(40):
+            await way.enough.wait()
 
-    consumer = Consumer(client, "billing", "invoices", slow, concurrency=2)
-    running = asyncio.create_task(consumer.run())
-    await seen.wait_for(1)
-    await _end(consumer, running)
-    (message,) = (await client.search("billing")).items
+    async with AsyncClient(room.service.url, key=room.key, transport=way) as client:
+        await client.change_queue("billing", "invoices", visibility_timeout_s=2)
+        await client.publish("billing", "invoices", 1)
+        consumer = Consumer(client, "billing", "invoices", slow, concurrency=2)
+        running = asyncio.create_task(consumer.run())
+        await seen.wait_for(1)
+        await _end(consumer, running)
+        (message,) = (await client.search("billing")).items
     assert (message.state, message.attempts, message.reclaims, len(seen.messages)) == ("completed", 1, 0, 1)
 
 
@@ -170,12 +191,12 @@ async def test_a_queue_that_is_not_there_ends_the_consumer(client: AsyncClient) 
 
 
 PROGRAM = """
-import sys, time
+import sys
 from relevo.client import Client
 
 def handle(message):
     print("begun", message.body, flush=True)
-    time.sleep(1.0)
+    sys.stdin.readline()
     print("ended", message.body, flush=True)
     return message.body
 
@@ -190,13 +211,16 @@ async def test_sigterm_lets_handlers_finish_and_claims_no_more(room: Room, tmp_p
     program = tmp_path / "consumer.py"
     program.write_text(PROGRAM)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(program), room.service.url, room.key, stdout=asyncio.subprocess.PIPE, env=dict(os.environ)
-    )
+        sys.executable, str(program), room.service.url, room.key,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=dict(os.environ),
+    )  # fmt: skip
+    assert process.stdin is not None
     assert process.stdout is not None
     async with asyncio.timeout(50):
         first = await process.stdout.readline()
         assert first.startswith(b"begun")
         process.send_signal(signal.SIGTERM)
+        process.stdin.close()  # which the handlers wait for
         said = (await process.stdout.read()).decode()
         assert await process.wait() == 0
     assert said.split()[-1] == "drained"
