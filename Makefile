@@ -60,7 +60,7 @@ bench: servers ## measures, rivals side by side (20 minutes on a quiet machine),
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks report
 
-bench-growth: servers ## what a job costs as things grow (10 minutes)
+bench-growth: servers ## what a job costs as things grow (10 minutes on a quiet machine)
 	$(BIN)/python -m benchmarks growth
 	$(BIN)/python -m benchmarks report
 
