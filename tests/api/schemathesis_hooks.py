@@ -21,7 +21,7 @@ _KEYS = "/v1/keys/"
 """Here always: it learns ids from answers, and would end the very key it works with."""
 
 
-@schemathesis.hook
+@schemathesis.hook  # pyright: ignore[reportUnknownMemberType] - its own types are partial
 def before_call(_: Any, case: Any, **__: Any) -> None:
     operation = case.operation
     method, path = operation.method.upper(), operation.path
