@@ -18,7 +18,7 @@ from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import decode_payload
 from tests.conftest import Launch
 from tests.patience import turn
-from tests.servers.proxy import LATE_S, Fate, Proxy
+from tests.servers.proxy import Fate, Proxy
 from tests.servers.server import EmbeddedValkey, Server
 
 CUTS = (Fate.CUT_BEFORE, Fate.CUT_MIDWAY, Fate.CUT_AFTER)
@@ -66,9 +66,12 @@ class Story:
         self._calls: list[asyncio.Task[Any]] = []
         self._tokens: list[list[int]] = []
 
-    async def tell(self, steps: list[Step], fates: list[Fate], *, wait_s: float = 20, linger: float = 0) -> None:
+    async def tell(
+        self, steps: list[Step], fates: list[Fate], *, wait_s: float = 20, late_by: int | None = None
+    ) -> None:
         self._server.call("DEL", self._keys.stream)
         async with Proxy(self._server.url, fates) as proxy:
+            proxy.late_by = late_by
             queue = Queue(self._keys.queue, redis_url=proxy.url, max_stream_len=self._cap, wait_s=wait_s)
             for step in steps:
                 self._calls += [asyncio.create_task(self._call(queue, size)) for size in step.calls]
@@ -79,7 +82,7 @@ class Story:
             async with asyncio.timeout(40):  # a hang is an error, and shrinking one must not take the day
                 await asyncio.gather(*self._calls, return_exceptions=True)
                 await queue.close()
-            await asyncio.sleep(linger)
+            await proxy.deliver_late()
 
     async def _call(self, queue: Queue, size: int) -> None:
         first = sum(map(len, self._tokens))
@@ -146,13 +149,12 @@ async def test_an_add_that_gave_up_is_there_at_most_once(
 
 
 @settings(BROKEN, max_examples=12)
-@given(steps=STEPS, late=st.integers(3, 6))
+@given(steps=STEPS, late=st.integers(3, 6), late_by=st.none() | st.integers(0, 6))
 async def test_a_write_that_arrives_after_its_connection_was_given_up_adds_nothing_twice(
-    valkey: Server, queue_name: str, steps: list[Step], late: int
+    valkey: Server, queue_name: str, steps: list[Step], late: int, late_by: int | None
 ) -> None:
     story = Story(valkey, queue_name)
-    # The proxy keeps the write back for a moment: it has to arrive before we look.
-    await story.tell(steps, [*([Fate.PASS] * late), Fate.CUT_LATE], linger=2 * LATE_S)
+    await story.tell(steps, [*([Fate.PASS] * late), Fate.CUT_LATE], late_by=late_by)
     assert story.found() == Counter(token for tokens, _ in story.outcomes() for token in tokens)
 
 

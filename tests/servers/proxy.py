@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 
 from tests.patience import turn
 
-LATE_S = 0.15
-
 
 class Fate(Enum):
     """What happens to one piece of data from a client (as read from its socket: usually one write of it)."""
@@ -21,7 +19,7 @@ class Fate(Enum):
     CUT_BEFORE = "the server never sees it, and the connection ends"
     CUT_MIDWAY = "the server sees half of it, and the connection ends"
     CUT_AFTER = "the server answers, and the connection ends before the answer is delivered"
-    CUT_LATE = "the connection ends, and a moment later the server sees it all the same"
+    CUT_LATE = "the connection ends, and the server sees it all the same, `late_by` pieces or a `deliver_late` later"
 
 
 class Proxy:
@@ -40,6 +38,9 @@ class Proxy:
         """How many clients have connected so far."""
         self.cuts = 0
         """How many connections were ended by a fate or by `cut`."""
+        self.late_by: int | None = None
+        """How many pieces overtake one that comes late; None for all of them, until `deliver_late`."""
+        self._late: set[_Late] = set()
         self._open: set[_Pair] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
@@ -79,6 +80,12 @@ class Proxy:
     def release(self) -> None:
         self._flowing.set()
         self._answering.set()
+
+    async def deliver_late(self) -> None:
+        """Lets through what was kept back, and waits until the server has seen all of it."""
+        for late in tuple(self._late):
+            late.due.set()
+            await late.seen.wait()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -137,11 +144,26 @@ class Proxy:
             fate = self.fates.popleft() if self.fates else Fate.PASS
             if fate is not Fate.PASS:
                 self.cuts += 1
-                await pair.end(data, fate)
+                await (self._end_late(pair, data) if fate is Fate.CUT_LATE else pair.end(data, fate))
                 return
             pair.far_writer.write(data)
             await pair.far_writer.drain()
+            for late in tuple(self._late):
+                late.overtaken()
         pair.abort()
+
+    async def _end_late(self, pair: "_Pair", data: bytes) -> None:
+        """What a buffer on the way does: the client has long connected anew."""
+        pair.mute = True
+        late = _Late(self.late_by)
+        self._late.add(late)
+        try:
+            pair.writer.transport.abort()
+            await late.due.wait()
+            await pair.end(data, Fate.CUT_AFTER)
+        finally:
+            self._late.discard(late)
+            late.seen.set()
 
     async def _downstream(self, pair: "_Pair") -> None:
         while data := await pair.far_reader.read(1 << 20):
@@ -153,6 +175,23 @@ class Proxy:
             pair.writer.write(data)
             await pair.writer.drain()
         pair.abort()
+
+
+class _Late:
+    """A piece that is kept back: `due` when it is to go on, `seen` when the server has answered it."""
+
+    def __init__(self, pieces: int | None) -> None:
+        self._pieces = pieces
+        self.due = asyncio.Event()
+        self.seen = asyncio.Event()
+        if pieces == 0:
+            self.due.set()
+
+    def overtaken(self) -> None:
+        if self._pieces is not None:
+            self._pieces -= 1
+            if self._pieces <= 0:
+                self.due.set()
 
 
 class _Pair:
@@ -179,13 +218,6 @@ class _Pair:
             self.far_writer.write(data)
             await self.far_writer.drain()
             with contextlib.suppress(TimeoutError):  # a blocking read answers when it likes
-                await asyncio.wait_for(self.answered.wait(), 1)
-        elif fate is Fate.CUT_LATE:
-            self.writer.transport.abort()
-            await asyncio.sleep(LATE_S)  # what a buffer on the way does; the client has long connected anew
-            self.far_writer.write(data)
-            await self.far_writer.drain()
-            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.answered.wait(), 1)
         self.abort()
 

@@ -1,8 +1,11 @@
 """The sink without Spark: every row once, whoever runs the partition again, on every kind of server."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
+from logging.handlers import QueueHandler
+from queue import SimpleQueue
 from typing import cast
 
 import pytest
@@ -143,21 +146,23 @@ def test_a_full_queue_makes_the_sink_wait_for_room(server: Server, queue_name: s
     send(server.url, key, [("XADD", key, "*", "d", "x") for _ in range(1500)])
     feeding = feed_of(server, queue_name, maxStreamLen="2000")
     counts: list[int] = []
-    thread = threading.Thread(target=lambda: counts.append(feeding.write(made(0, 1800))))
-    thread.start()
-    for left in (1400, 900):  # workers finish jobs, a thousand and then all that were there
-        time.sleep(0.05)
-        (length,) = send(server.url, key, [("XLEN", key)])
-        assert isinstance(length, int)
-        assert length <= 2000
-        send(server.url, key, [("XTRIM", key, "MAXLEN", left)])
-    while thread.is_alive():
-        (length,) = send(server.url, key, [("XLEN", key)])
-        assert isinstance(length, int)
-        assert length <= 2000
+    said: SimpleQueue[logging.LogRecord] = SimpleQueue()
+    hearing = QueueHandler(said)
+    logging.getLogger("relevo.spark").addHandler(hearing)
+    try:
+        thread = threading.Thread(target=lambda: counts.append(feeding.write(made(0, 1800))))
+        thread.start()
+        assert "is full (1500 jobs)" in said.get(timeout=20).getMessage()  # a thousand find no room
+        for left in (1400, 900):  # workers finish jobs: not enough of them, then enough
+            send(server.url, key, [("XTRIM", key, "MAXLEN", left)])
+        assert "is full (1900 jobs)" in said.get(timeout=20).getMessage()  # nor do the other eight hundred
+        assert send(server.url, key, [("XLEN", key)]) == [1900]
         send(server.url, key, [("XTRIM", key, "MAXLEN", 500)])
-        thread.join(0.2)
+        thread.join(20)
+    finally:
+        logging.getLogger("relevo.spark").removeHandler(hearing)
     assert counts == [1800]
+    assert send(server.url, key, [("XLEN", key)]) == [1300]
 
 
 def test_a_queue_that_stays_full_is_told(redis86: Server, queue_name: str) -> None:
