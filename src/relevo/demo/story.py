@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from relevo.demo import acts, plans, record
+from relevo.demo import acts, people, plans, record
 from relevo.demo.house import LETTERS, NIGHT, PARCELS, House
 from relevo.demo.size import FAST, SLOW
 from relevo.demo.stage import Scene, Stage
@@ -33,6 +33,7 @@ ACTS = {
     "replay": acts.replay,
     "worker dies": acts.lose_a_worker,
     "server dies": acts.lose_the_server,
+    "correct": people.correct,
     "report": record.report,  # the last: it is about all others
 }
 
