@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -47,18 +48,21 @@ def build(
     work = Renewal(lake, spark, tell)
     silver.take_in_events(work)
     silver.tell_stories(work)
-    silver.take_in_reviews(work)
-    silver.add_up(work, objectives)
-    gold.gold_throughput(work)
-    gold.gold_latency(work)
-    gold.gold_failures(work)
-    gold.gold_slo(work, objectives)
-    gold.gold_usage(work)
-    gold.gold_anomalies(work)
-    gold.gold_forecast(work, wait_target_s)
+    work.at_once(
+        lambda: silver.take_in_reviews(work),
+        *(partial(silver.add_up, work, table, objectives) for table in silver.PARTIALS),
+    )
+    work.at_once(
+        lambda: gold.gold_throughput(work),
+        lambda: gold.gold_latency(work),
+        lambda: gold.gold_slo(work, objectives),
+        lambda: gold.gold_failures(work),
+        lambda: gold.gold_usage(work),
+    )
+    work.at_once(lambda: gold.gold_anomalies(work), lambda: gold.gold_forecast(work, wait_target_s))
     if upkeep:
         _upkeep(lake, spark)
-    return Built(tuple(work.steps), time.monotonic() - began)
+    return Built(tuple(sorted(work.steps, key=lambda step: BUILT.index(step.table))), time.monotonic() - began)
 
 
 def _upkeep(lake: Lake, spark: SparkSession) -> None:

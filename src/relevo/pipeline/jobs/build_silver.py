@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -57,12 +58,11 @@ def take_in_events(work: Renewal) -> None:
     if row["others"]:
         jobs_there = lake.read(spark, "silver.jobs")
         known = None if jobs_there is None else jobs_there.where(minted_ms(F.col("job")).isNull())
-    slots = _slots(row["good"], 1)
-    events = gathered(housed(clean(new), known), slots)
-    unique = events.dropDuplicates(["home", "slot", "queue", "job", "id_ms", "id_seq"]).drop("slot")
+    # Doubles may stay: whoever tells a job's story passes over them.
+    events = gathered(housed(clean(new), known, others=bool(row["others"])), _slots(row["good"], 1)).drop("slot")
     work.renew(
         "silver.events",
-        lambda: lake.stage("silver.events", unique, F.col("home")),
+        lambda: lake.stage("silver.events", events, F.col("home")),
         instead=False,
         built_from={"bronze.events": source.version},
         notes={"events": ours.notes.get("events", 0) + row["good"]},
@@ -102,43 +102,45 @@ def tell_stories(work: Renewal) -> None:
     rows = sum(source.partitions[home].rows for home in homes)
     told = runs(gathered(events, _slots(rows, len(homes)))).persist(StorageLevel.DISK_ONLY)
     try:
-        for table, made in (("silver.attempts", attempts(told)), ("silver.jobs", jobs(told))):
-            work.renew(
-                table,
-                lambda table=table, made=made: lake.stage(table, made, F.col("home"), homes),
-                built_from={"silver.events": source.version},
-            )
+        made = {"silver.attempts": attempts(told), "silver.jobs": jobs(told)}
+        work.at_once(*(partial(_renew_homes, work, table, made[table], homes, source.version) for table in tables))
     finally:
         told.unpersist()
 
 
-def add_up(work: Renewal, objectives: Sequence[Objective]) -> None:
-    """silver.attempts and silver.jobs -> the partial sums of the homes that changed."""
+def _renew_homes(work: Renewal, table: str, rows: DataFrame, homes: set[str], version: int) -> None:
+    work.renew(
+        table,
+        lambda: work.lake.stage(table, rows, F.col("home"), homes),
+        built_from={"silver.events": version},
+    )
+
+
+def add_up(work: Renewal, table: str, objectives: Sequence[Objective]) -> None:
+    """silver.attempts and silver.jobs -> the partial sums of the homes that changed, in one of the tables `PARTIALS`."""
     lake, spark = work.lake, work.spark
     sources = ("silver.attempts", "silver.jobs")
-    if sum(work.stopped(table, *sources) for table in PARTIALS):
+    if work.stopped(table, *sources):
         return
     aims = [f"{aim.queue}={aim.target}@{aim.total_ms}" for aim in objectives]
     manifests = {name: lake.manifest(name) for name in sources}
-    versions = {name: manifest.version for name, manifest in manifests.items()}
-    for table in PARTIALS:
-        ours = lake.manifest(table)
-        other_aims = table == "silver.counts" and ours.notes.get("objectives", aims) != aims
-        built = {} if other_aims else ours.built_from
-        homes = set[str]().union(*(manifests[name].changed(built.get(name, 0)) for name in sources))
-        came = lake.read(spark, "silver.jobs", homes) if homes else None
-        if came is None:
-            work.unchanged(table)
-            continue
-        rows = _partial(table, _attempts_of(work, homes), came, objectives).repartition("home")
-        column = "day_ms" if table == "silver.reasons" else "minute_ms"
-        work.renew(
-            table,
-            lambda table=table, rows=rows, homes=homes: lake.stage(table, rows, F.col("home"), homes),
-            built_from=versions,
-            notes={"objectives": aims} if table == "silver.counts" else None,
-            covers=lambda staged, column=column: days_of(lake, staged, column),
-        )
+    ours = lake.manifest(table)
+    other_aims = table == "silver.counts" and ours.notes.get("objectives", aims) != aims
+    built = {} if other_aims else ours.built_from
+    homes = set[str]().union(*(manifests[name].changed(built.get(name, 0)) for name in sources))
+    came = lake.read(spark, "silver.jobs", homes) if homes else None
+    if came is None:
+        work.unchanged(table)
+        return
+    rows = _partial(table, _attempts_of(work, homes), came, objectives).repartition("home")
+    column = "day_ms" if table == "silver.reasons" else "minute_ms"
+    work.renew(
+        table,
+        lambda: lake.stage(table, rows, F.col("home"), homes),
+        built_from={name: manifest.version for name, manifest in manifests.items()},
+        notes={"objectives": aims} if table == "silver.counts" else None,
+        covers=lambda staged: days_of(lake, staged, column),
+    )
 
 
 def _partial(table: str, ran: DataFrame, came: DataFrame, objectives: Sequence[Objective]) -> DataFrame:

@@ -1,9 +1,11 @@
-"""Renewing one table: stage it, check it, make it visible or keep the last good version; and tell."""
+"""Renewing tables: stage one, check it, make it visible or keep the last good version; tell; and several at once."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -12,6 +14,8 @@ from relevo.errors import TableBroken
 from relevo.pipeline.jobs.progress import Step, Tell, nobody
 from relevo.pipeline.lake.expectations import breaches
 from relevo.pipeline.lake.lake import Lake, Staged
+
+_AT_ONCE = 3
 
 
 class Renewal:
@@ -23,6 +27,14 @@ class Renewal:
         self.steps: list[Step] = []
         self._tell = tell
         self._broken: set[str] = set()
+        self._one_speaks = threading.Lock()
+
+    def at_once(self, *renewals: Callable[[], None]) -> None:
+        """Renewals that need nothing of each other. Most of a small one is Spark planning it, which leaves cores idle."""
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="relevo-renewal") as threads:
+            under_way = [threads.submit(renewal) for renewal in renewals]
+        for each in under_way:
+            each.result()
 
     def stopped(self, table: str, *sources: str) -> bool:
         """Whether a source of this table is broken; then it is told as skipped."""
@@ -49,7 +61,7 @@ class Renewal:
     ) -> bool:
         """True when the new version is visible. `also` gives further reasons why it must not be."""
         began = time.monotonic()
-        self._tell(Step(table, "began"))
+        self._say(Step(table, "began"))
         staged = stage()
         reasons: list[str] = []
         if staged.rows and staged.spec.rules:
@@ -69,5 +81,7 @@ class Renewal:
         return True
 
     def _say(self, step: Step) -> None:
-        self.steps.append(step)
-        self._tell(step)
+        with self._one_speaks:
+            if step.state != "began":
+                self.steps.append(step)
+            self._tell(step)

@@ -32,6 +32,11 @@ KEEP_VERSIONS = 3
 ERASED_AT = "erased_at_ms"
 """The note of bronze.messages that says when something was last erased: older versions of any table are not kept."""
 _PART = "_part"
+_DRAFT = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+"""Tasks put their files where they stay: nobody looks into a draft before it is whole, and moving them once more costs."""
 
 Row = dict[str, Any]
 
@@ -111,7 +116,7 @@ class Lake:
         """One file of a table, as its manifest names it."""
         file = self._folder(BY_NAME[table]) / path
         with _naming(table, file):
-            return pq.read_table(file, columns=columns, partitioning=None)
+            return pq.read_table(file, columns=columns, partitioning=None, coerce_int96_timestamp_unit="us")
 
     # --- writing -------------------------------------------------------------------------------------------------------
 
@@ -121,7 +126,7 @@ class Lake:
         folder = self._folder(spec)
         name = uuid.uuid4().hex[:16]
         draft = folder / "_staging" / name
-        rows.withColumn(_PART, part).write.partitionBy(_PART).parquet(str(draft))
+        rows.withColumn(_PART, part).write.options(**_DRAFT).partitionBy(_PART).parquet(str(draft))
         return self._adopted(spec, draft, name, keys)
 
     def stage_arrow(self, table: str, parts: dict[int, Any], keys: Iterable[str] = ()) -> Staged:

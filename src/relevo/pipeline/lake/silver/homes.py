@@ -12,18 +12,23 @@ from relevo.pipeline.lake.bronze.events import minted_ms
 from relevo.pipeline.lake.instants import part_of
 
 
-def housed(events: DataFrame, known: DataFrame | None) -> DataFrame:
-    """Events with their `home`. `known` has queue, job and home of jobs whose ids are no ULIDs, as far as there are any."""
+def housed(events: DataFrame, known: DataFrame | None, *, others: bool = True) -> DataFrame:
+    """Events with their `home`. `known` has queue, job and home of jobs whose ids are no ULIDs, as far as there are any.
+
+    Without `others` every id is a ULID, and the events need not be read once more to look for the rest.
+    """
     minted = minted_ms(F.col("job"))
     told = events.withColumn("home", part_of(minted, "hour"))
-    others = told.where(F.col("home").isNull())
+    if not others:
+        return told
+    unknown = told.where(F.col("home").isNull())
     first = part_of(F.min("at_ms").over(Window.partitionBy("queue", "job")), "hour")
     if known is None:
-        found = others.withColumn("home", first)
+        found = unknown.withColumn("home", first)
     else:
         seen = known.groupBy("queue", "job").agg(F.min("home").alias("_home"))
         found = (
-            others.join(seen, ["queue", "job"], "left")
+            unknown.join(seen, ["queue", "job"], "left")
             .withColumn("home", F.coalesce("_home", first))
             .drop("_home")
             .select(*told.columns)

@@ -28,7 +28,10 @@ def annotated(events: DataFrame) -> DataFrame:
     seen = F.last(F.when(event.isin(*LIFECYCLE, "dlq"), event), ignorenulls=True).over(before)
     # A retry is told once Redis has it; with a short backoff its next run may have begun by then.
     begun = F.last(F.when(event == "active", F.col("attempt")), ignorenulls=True).over(before)
-    story = events.dropDuplicates([*KEYS, "id_ms", "id_seq"]).withColumn("_seen", seen).withColumn("_begun", begun)
+    # Entries in order, so a double comes right behind its first: the one sort that the windows need finds it, too.
+    double = F.lag(F.struct("id_ms", "id_seq")).over(in_order) == F.struct("id_ms", "id_seq")
+    once = events.withColumn("_double", F.coalesce(double, F.lit(False))).where(~F.col("_double")).drop("_double")
+    story = once.withColumn("_seen", seen).withColumn("_begun", begun)
     running = F.coalesce(F.col("_seen") == "active", F.lit(False))
     begins = (event == "active") | (event.isin(*ENDS) & ~running)
     over = F.coalesce(F.col("_seen").isin("completed", "cancelled"), F.lit(False))
