@@ -6,6 +6,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from redis import Redis
+
+from tests.patience import until
+
 Handle = Callable[[Any], Awaitable[Any]]
 
 # A wait that a test would otherwise sit through.
@@ -49,6 +53,7 @@ class Side:
     @asynccontextmanager
     async def worker(self, handler: Handle, **options: Any) -> AsyncGenerator[Any]:
         """A worker that runs inside the `with`."""
+        others = self._reading()
         worker = self.module.Worker(
             self._queue_name, handler, redis_url=self._url, **{"read_block_ms": _BLOCK_MS, **options}
         )
@@ -59,8 +64,14 @@ class Side:
             await worker.close()
             await asyncio.wait_for(running, 40)
             if self.name == "chasquimq":
-                # Its worker leaves a blocked read behind, which swallows the next job for as long as it blocks.
-                await asyncio.sleep(3 * _BLOCK_MS / 1000)
+                await until(lambda: self._reading() <= others)
+
+    def _reading(self) -> set[str]:
+        """Connections that wait for jobs: chasquimq's worker leaves one behind, which swallows the next job while it waits."""
+        kind: Any = Redis  # redis-py's annotations are incomplete here
+        with kind.from_url(self._url) as redis:
+            clients: list[dict[str, str]] = redis.client_list()
+        return {each["id"] for each in clients if each["cmd"] == "xreadgroup" and "b" in each["flags"]}
 
     async def close(self) -> None:
         for each in self._opened:
