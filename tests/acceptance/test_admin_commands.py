@@ -235,7 +235,7 @@ def test_a_flow_is_shown_and_cancelled(server: Server, cli: Cli, queue_name: str
     ],
 )
 def test_bad_input_is_one_line_that_names_the_value_and_the_remedy(
-    valkey: Server, cli: Cli, arguments: tuple[str, ...], words: str
+    server: Server, cli: Cli, arguments: tuple[str, ...], words: str
 ) -> None:
     said = cli(*arguments)
     assert said.code == 1

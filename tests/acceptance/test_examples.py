@@ -38,12 +38,12 @@ def load(name: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> ModuleTy
     return module
 
 
-def test_plain_asyncio(valkey: Server) -> None:
-    assert run("plain_asyncio.py", valkey) == ["8 words", "AND THIS ONE WAITED"]
+def test_plain_asyncio(server: Server) -> None:
+    assert run("plain_asyncio.py", server) == ["8 words", "AND THIS ONE WAITED"]
 
 
-async def test_fastapi_enqueues_and_shows_the_result(valkey: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = load("fastapi_app.py", valkey, monkeypatch).app
+async def test_fastapi_enqueues_and_shows_the_result(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = load("fastapi_app.py", server, monkeypatch).app
     transport = httpx.ASGITransport(app=app)
     async with (
         app.router.lifespan_context(app),
@@ -59,8 +59,8 @@ async def test_fastapi_enqueues_and_shows_the_result(valkey: Server, monkeypatch
         assert (await client.get("/reports/report-18", params={"wait_s": 0.05})).status_code == 504
 
 
-def test_django_sends_what_was_committed_and_nothing_else(valkey: Server) -> None:
-    assert run("django_outbox.py", valkey) == [
+def test_django_sends_what_was_committed_and_nothing_else(server: Server) -> None:
+    assert run("django_outbox.py", server) == [
         "Bob has not paid",
         "in the outbox: 2",
         "relayed 2",

@@ -83,7 +83,7 @@ def test_a_schedule_is_removed_after_a_yes(server: Server, cli: Cli, queue_name:
     ],
 )
 def test_bad_input_is_one_line_that_names_the_value_and_the_remedy(
-    valkey: Server, cli: Cli, arguments: tuple[str, ...], words: str
+    server: Server, cli: Cli, arguments: tuple[str, ...], words: str
 ) -> None:
     said = cli("repeatable", *arguments)
     assert said.code == 1
@@ -93,10 +93,10 @@ def test_bad_input_is_one_line_that_names_the_value_and_the_remedy(
 
 
 def test_the_shell_is_offered_queues_that_begin_like_that(
-    valkey: Server, cli: Cli, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, cli: Cli, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("add", queue_name, "n")
-    monkeypatch.setenv("RELEVO_REDIS_URL", valkey.url)
+    monkeypatch.setenv("RELEVO_REDIS_URL", server.url)
     assert queue_name in complete_queue(queue_name[:3])
     assert complete_queue("no queue begins like this") == []
 

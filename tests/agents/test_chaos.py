@@ -22,6 +22,7 @@ from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey
 
 SECONDS = 40.0
+AHEAD = 200
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
 
 
@@ -36,12 +37,26 @@ class Story:
         self.completed: Counter[str] = Counter()
         self.delivered: Counter[tuple[str, str]] = Counter()
         self.calm = False
+        self._settled = asyncio.Condition()
 
     async def publisher(self) -> None:
+        """Never far ahead of the workers: what was published last is worked on while things break."""
         while not self.calm:
             self.published |= set(await self.desk.publish(3, ttl_seconds=86_400))
             self.news |= set(await self.desk.publish(1, "news"))
-            await asyncio.sleep(self.random.uniform(0, 0.1))
+            async with self._settled:
+                await self._settled.wait_for(lambda: self.calm or len(self.published) - len(self.completed) < AHEAD)
+
+    async def until_settled(self, most: int) -> None:
+        """A moment to break something at: up to `most` more verdicts."""
+        wanted = sum(self.completed.values()) + self.random.randint(1, most)
+        async with self._settled, asyncio.timeout(60):
+            await self._settled.wait_for(lambda: sum(self.completed.values()) >= wanted)
+
+    async def be_calm(self) -> None:
+        async with self._settled:
+            self.calm = True
+            self._settled.notify_all()
 
     async def worker(self, subscription: str | None = None) -> None:
         queue = "jobs" if subscription is None else "news"
@@ -59,7 +74,9 @@ class Story:
             return
         (settled,) = await self.desk.settle("complete", [each])
         if settled.refusal is None and subscription is None:
-            self.completed[each.id] += 1
+            async with self._settled:
+                self.completed[each.id] += 1
+                self._settled.notify_all()
         elif settled.refusal is None and subscription is not None:
             self.delivered[each.id, subscription] += 1
 
@@ -90,15 +107,15 @@ async def test_everything_is_completed_once_and_told_in_order(
         end, redis_dies = loop.time() + SECONDS, loop.time() + SECONDS / 2
         while loop.time() < end:
             async with serving(database_url, server.url) as (one, _), serving(database_url, server.url):
-                await asyncio.sleep(story.random.uniform(0.5, 3))
+                await story.until_settled(200)
                 one.kill()
-                await asyncio.sleep(story.random.uniform(0.5, 3))
+                await story.until_settled(200)
                 if loop.time() > redis_dies:
                     redis_dies = end
                     server.kill()
-                    await asyncio.sleep(4)
+                    await story.until_settled(200)  # without Redis work goes on
                     server.restart()
-        story.calm = True
+        await story.be_calm()
         await publishing
         async with serving(database_url, server.url, patience=200):
             await until(story.is_done, timeout=120)
