@@ -140,7 +140,7 @@ class OutboxRelay:
         by_row = [(row.id, row.events) for row in rows]
         self._due = await self._office.webhook_deliveries.make(transaction, by_row, queues)
         wanted: dict[int, list[NewMessage]] = defaultdict(list)
-        for row in rows:
+        for row in rows if any(queue.events_to_queue for queue in queues.values()) else ():
             for event in row.events:
                 queue = queues.get(event.queue_id)
                 # Events of system queues stay out: working on `_events` would fill it for ever.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Literal, Self, TypeVar
 
@@ -61,7 +61,8 @@ from relevo.work.webhooks.hooks import Webhooks
 T = TypeVar("T")
 
 _SLOTS = 64
-"""Rows of tallies a queue and day at most: each lane of a process has one, and two processes seldom the same."""
+"""Rows of tallies a queue and day at most: each transaction under way has one of its own, and those of two processes are seldom
+the same."""
 
 
 class OfficeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +148,7 @@ class Office:
             lanes=settings.lanes or self._driver.lanes,
             together=self._driver.lanes == 1,
         )
-        self._slot = random.randrange(_SLOTS)
+        self._slots = deque(random.sample(range(_SLOTS), _SLOTS))
 
     @classmethod
     async def open(cls, settings: OfficeSettings, *, now_ms: Callable[[], int] | None = None) -> Self:
@@ -228,12 +229,18 @@ class Office:
         async def run(session: Session) -> None:
             transaction = Transaction(session, self.now_ms())
             await work(transaction)
-            await transaction.write(self._slot, linking)
+            await transaction.write(slot, linking)
             transaction.passed("written")
             done[:] = [transaction]
 
-        with self.database.chains.linking() as linking:
-            await self._driver.transact(run)
+        slot = self._slots.popleft()  # with more transactions than slots some share one, and wait for each other
+        self._slots.append(slot)
+        try:
+            with self.database.chains.linking() as linking:
+                await self._driver.transact(run)
+        finally:
+            self._slots.remove(slot)
+            self._slots.appendleft(slot)
         transaction = done[0]
         transaction.passed("committed")
 

@@ -60,18 +60,22 @@ class Router:
 
     async def note(self, transaction: ColdTransaction, events: Sequence[tuple[WorkEvent, QueueRecord]]) -> None:
         """Keeps what rules wait for, in the transaction that lets these events go."""
-        rows: list[dict[str, Any]] = []
-        for event, queue in events:
-            trigger = TRIGGER_OF.get(event.event)
-            if trigger is None or queue.system:
-                continue
-            if trigger in (await self._office.rules.of(queue.scope_id)).by_trigger:
-                rows.append(
-                    {
-                        "scope_id": queue.scope_id, "queue_id": queue.id, "message_id": event.id, "trigger_on": trigger,
-                        "due_at": transaction.now, "tries": 0,
-                    }
-                )  # fmt: skip
+        queues = {queue.id: queue for _, queue in events if not queue.system}
+        wanted = {
+            queue_id: triggers
+            for queue_id, queue in queues.items()
+            if (triggers := (await self._office.rules.of(queue.scope_id)).by_trigger.keys() & set(TRIGGER_OF.values()))
+        }
+        if not wanted:  # as in most scopes: nothing is asked of each event
+            return
+        rows = [
+            {
+                "scope_id": queue.scope_id, "queue_id": queue.id, "message_id": event.id, "trigger_on": trigger,
+                "due_at": transaction.now, "tries": 0,
+            }
+            for event, queue in events
+            if (trigger := TRIGGER_OF.get(event.event)) is not None and trigger in wanted.get(queue.id, ())
+        ]  # fmt: skip
         if rows:
             await transaction.connection.execute(insert(routings), rows)
 

@@ -34,7 +34,7 @@ from relevo.work.store.port import (
     Share,
     TakenRow,
 )
-from relevo.work.store.statements import column_names, filled, labelled, statement
+from relevo.work.store.statements import column_names, filled, in_bulk, labelled, statement
 from relevo.work.store.tables import audit, audit_chains
 
 T = TypeVar("T")
@@ -60,17 +60,6 @@ def _insert(table: Table, columns: tuple[str, ...], ignoring: bool = False) -> s
     return f"INSERT {'IGNORE ' if ignoring else ''}INTO {table.name} ({names}) VALUES ({places})"  # noqa: S608 - names of ours
 
 
-def _in_bulk(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
-    """A statement and its rows without places that no row has a value for: what has no type cannot be bound in bulk, and would
-    have the whole sent as text, row by row."""
-    empty = [at for at in range(len(rows[0])) if all(row[at] is None for row in rows)]
-    if not empty:
-        return sql, rows
-    before, *rest = sql.split("%s")
-    text = before + "".join(("NULL" if at in empty else "%s") + part for at, part in enumerate(rest))
-    return text, [tuple(value for at, value in enumerate(row) if at not in empty) for row in rows]
-
-
 class MariaDbSession:
     """An open transaction on one connection."""
 
@@ -90,7 +79,7 @@ class MariaDbSession:
         return await self._fetch(_sql(statement), *values)
 
     async def insert(self, table: Table, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
-        names, values = filled(column_names(table, columns), rows)  # see _in_bulk
+        names, values = filled(column_names(table, columns), rows)  # see in_bulk
         await self._cursor.executemany(_insert(table, names), values)
 
     async def lock_queues(self, queue_ids: Sequence[int]) -> None:
@@ -168,7 +157,7 @@ class MariaDbSession:
 
     async def rewrite(self, rows: Sequence[Rewrite]) -> None:
         values = [(*row[1:], row[0]) for row in rows]
-        await self._cursor.executemany(*_in_bulk(_sql("rewrite"), values))
+        await self._cursor.executemany(*in_bulk(_sql("rewrite"), values))
 
     async def add_tallies(self, rows: Sequence[Row]) -> None:
         await self._cursor.executemany(_sql("add_tallies"), rows)

@@ -41,6 +41,21 @@ def filled(columns: tuple[str, ...], rows: Sequence[Row]) -> tuple[tuple[str, ..
     return pick(columns), list(map(pick, rows))
 
 
+def in_bulk(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
+    """A statement for MariaDB and its rows, without the places that no row has a value for: what has no type cannot be bound in
+    bulk, and would have the whole sent as text, row by row.
+
+    >>> in_bulk("UPDATE t SET a = %s, b = %s WHERE id = %s", [(None, 1, 7), (None, 2, 8)])
+    ('UPDATE t SET a = NULL, b = %s WHERE id = %s', [(1, 7), (2, 8)])
+    """
+    empty = {at for at in range(len(rows[0])) if all(row[at] is None for row in rows)}
+    if not empty:
+        return sql, rows
+    before, *rest = sql.split("%s")
+    text = before + "".join(("NULL" if at in empty else "%s") + part for at, part in enumerate(rest))
+    return text, [tuple(value for at, value in enumerate(row) if at not in empty) for row in rows]
+
+
 @cache
 def labelled(dialect: Dialect, count: int) -> str:
     """`take_next` with a condition for each of `count` labels (name, value), whose places come after all others."""
