@@ -28,11 +28,11 @@ BY_CASE = {
     "add_bulk_500_two": "The process is the limit: while it encodes, the server has one write to work on and is done with it "
     "first.",
     "add_single": "One round trip an add, most of it the kernel's and the server's, which both sides pay alike.",
-    "drain_5ms": "A timer, a wake-up of the loop and a wake-up of the slot for each job: asyncio's, not ours.",
+    "drain_5ms": "A timer, a wake-up of the loop and a wake-up of the slot for each job, most of it asyncio's own.",
     "latency_p50": "Two trips through the loop and the server: the add, and the blocked read that it ends.",
     "latency_p99": "The slowest in a hundred met something else: the garbage collector, a duty's tick, another process.",
-    "retry_storm": "Three scripts a job: the settle that delays it, the promotion, and the ack of its second run.",
-    "delayed": "Redis is the limit: a script moves each job from the sorted set into the stream.",
+    "retry_storm": "Two reads, two scripts and an ack a job: the settle that delays it, the promotion, the end of its second run.",
+    "delayed": "Redis is the limit: moving a job from the sorted set into the stream costs it as much as the drain does.",
 }
 
 BY_LINE = {
