@@ -19,7 +19,7 @@ from rich.table import Table
 from benchmarks.spark import report
 from benchmarks.spark.goals import lake, outcomes
 from benchmarks.spark.rates import Rates
-from benchmarks.work.numbers import Numbers
+from benchmarks.work.figures import Figures
 from relevo.pipeline.session import session
 from tests.servers.server import Redis86
 from tests.spark.lake.growth import grown
@@ -32,22 +32,22 @@ def main() -> None:
     console = Console()
     if chosen.what == "run":
         began = time.monotonic()
-        numbers = _run(console, chosen)
-        numbers.seconds = time.monotonic() - began
-        numbers.save(chosen.json)
+        figures = _run(console, chosen)
+        figures.seconds = time.monotonic() - began
+        figures.save(chosen.json)
         console.print(f"all numbers: {chosen.json}")
-    numbers = Numbers.load(chosen.json)
-    _tell(console, numbers)
+    figures = Figures.load(chosen.json)
+    _tell(console, figures)
     if chosen.json == RESULTS:
-        report.write(numbers)
+        report.write(figures)
         console.print(f"the report: {report.PAGE}")
 
 
-def _run(console: Console, chosen: argparse.Namespace) -> Numbers:
-    numbers, folder = Numbers(), Path(tempfile.mkdtemp(prefix="relevo-bench-"))
+def _run(console: Console, chosen: argparse.Namespace) -> Figures:
+    figures, folder = Figures(), Path(tempfile.mkdtemp(prefix="relevo-bench-"))
     spark: Any = session("local[2]", log=folder / "spark.log")
     try:
-        numbers.facts = {
+        figures.facts = {
             "Spark": spark.version,
             "events": f"{chosen.events:,}",
             "jobs of bulk add and sink": f"{chosen.jobs:,}",
@@ -56,7 +56,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> Numbers:
             with Redis86(settings={"save": "", "maxmemory": "0"}) as server:
                 rates = Rates(server.url, spark, folder, events=chosen.events, jobs=chosen.jobs)
                 try:
-                    rates.run(numbers, chosen.rounds, console.print)
+                    rates.run(figures, chosen.rounds, console.print)
                 finally:
                     rates.close()
         if chosen.lake:
@@ -69,16 +69,16 @@ def _run(console: Console, chosen: argparse.Namespace) -> Numbers:
                 *(("build s", found.build_s), ("µs an event", found.us_an_event), ("refresh s", found.refresh_s)),
                 *(("refresh share", found.refresh_share), ("peak bytes", found.peak_bytes)),
             ):
-                numbers.note(lake(size), case, value)
+                figures.note(lake(size), case, value)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    return numbers
+    return figures
 
 
-def _tell(console: Console, numbers: Numbers) -> None:
+def _tell(console: Console, figures: Figures) -> None:
     table = Table("", "wanted", "reached", "", title="Spark beside plain processes")
-    for goal in outcomes(numbers):
+    for goal in outcomes(figures):
         reached = "-" if goal.reached is None else f"{goal.reached:.2f}"
         sign = "≤" if goal.less_is_better else "≥"
         verdict = {True: "[green]met[/]", False: "[red]not met[/]", None: ""}[goal.met]

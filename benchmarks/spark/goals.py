@@ -6,40 +6,40 @@ from collections.abc import Iterator
 
 from benchmarks.spark.rates import BATCH, BULK, RAW, SINK, STREAMING
 from benchmarks.work.goals import Outcome
-from benchmarks.work.numbers import Numbers
+from benchmarks.work.figures import Figures
 
 BUILD = "build"
 GB = 10**9
 
 
-def sizes(numbers: Numbers) -> list[int]:
+def sizes(figures: Figures) -> list[int]:
     """The sizes of the lakes that were built, in events."""
-    return sorted(int(who.partition(" of ")[2]) for who in numbers.all if who.startswith(f"{BUILD} of "))
+    return sorted(int(who.partition(" of ")[2]) for who in figures.all if who.startswith(f"{BUILD} of "))
 
 
 def lake(size: int) -> str:
     return f"{BUILD} of {size}"
 
 
-def outcomes(numbers: Numbers) -> Iterator[Outcome]:
-    yield Outcome("", "batch", "batch ingest to Parquet, share of raw reading", 0.60, _share(numbers, BATCH, RAW))
+def outcomes(figures: Figures) -> Iterator[Outcome]:
+    yield Outcome("", "batch", "batch ingest to Parquet, share of raw reading", 0.60, _share(figures, BATCH, RAW))
     title = "streaming ingest, 500k rows a trigger, share of raw reading"
-    yield Outcome("", "streaming", title, 0.45, _share(numbers, STREAMING, RAW))
-    yield Outcome("", "sink", "sink, share of our own bulk add", 0.60, _share(numbers, SINK, BULK))
-    built = sizes(numbers)
+    yield Outcome("", "streaming", title, 0.45, _share(figures, STREAMING, RAW))
+    yield Outcome("", "sink", "sink, share of our own bulk add", 0.60, _share(figures, SINK, BULK))
+    built = sizes(figures)
     if built:
         least, most = lake(built[0]), lake(built[-1])
-        costs = [numbers.median(who, "µs an event") for who in (most, least)]
+        costs = [figures.median(who, "µs an event") for who in (most, least)]
         linear = None if len(built) < 2 or None in costs else (costs[0] or 0) / (costs[1] or 1)
         title = f"build, cost of an event at {built[-1] / 1e6:g}M, times that at {built[0] / 1e6:g}M"
         yield Outcome("", "linear", title, 1.1, linear, less_is_better=True)
         title = f"refresh after 1 % new events, share of a full build at {built[-1] / 1e6:g}M"
-        yield Outcome("", "refresh", title, 0.10, numbers.median(most, "refresh share"), less_is_better=True)
-        peak = numbers.median(most, "peak bytes")
+        yield Outcome("", "refresh", title, 0.10, figures.median(most, "refresh share"), less_is_better=True)
+        peak = figures.median(most, "peak bytes")
         title = f"driver and executors while they build {built[-1] / 1e6:g}M, GB"
         yield Outcome("", "memory", title, 4.0, None if peak is None else peak / GB, less_is_better=True)
 
 
-def _share(numbers: Numbers, mine: str, theirs: str) -> float | None:
-    ours, base = numbers.median(mine, "rate"), numbers.median(theirs, "rate")
+def _share(figures: Figures, mine: str, theirs: str) -> float | None:
+    ours, base = figures.median(mine, "rate"), figures.median(theirs, "rate")
     return ours / base if ours is not None and base else None

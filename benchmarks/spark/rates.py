@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.spark.streams import RawReaders, bulk_add, drop, fill
-from benchmarks.work.numbers import Numbers
+from benchmarks.work.figures import Figures
 from tests.spark.footprint import cpu_s
 
 QUEUE = "bench"
@@ -31,7 +31,7 @@ class Rates:
         fill(url, QUEUE, events)
         self._raw = RawReaders(url, QUEUE)
 
-    def run(self, numbers: Numbers, rounds: int, tell: Callable[[str], None]) -> None:
+    def run(self, figures: Figures, rounds: int, tell: Callable[[str], None]) -> None:
         cases: dict[str, Callable[[], tuple[int, float]]] = {
             RAW: self._raw_reading,
             BATCH: self._batch_ingest,
@@ -46,10 +46,10 @@ class Rates:
                 after = cpu_s()
                 tell(f"round {number or 'to get warm'}: {name}, {rows / seconds:,.0f} rows a second")
                 if number:
-                    numbers.note(name, "rate", rows / seconds)
+                    figures.note(name, "rate", rows / seconds)
                     for program in PROGRAMS:
                         spent = after.get(program, 0.0) - before.get(program, 0.0)
-                        numbers.note(name, f"{program} µs", spent / rows * 1e6)
+                        figures.note(name, f"{program} µs", spent / rows * 1e6)
 
     def close(self) -> None:
         self._raw.close()

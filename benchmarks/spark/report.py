@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.spark.goals import GB, lake, outcomes, sizes
 from benchmarks.spark.rates import BATCH, CASES, PROGRAMS, STREAMING
 from benchmarks.work.goals import Outcome
-from benchmarks.work.numbers import Numbers
+from benchmarks.work.figures import Figures
 from benchmarks.work.report import shown
 
 PAGE = Path(__file__).parents[1] / "spark_report.md"
@@ -30,25 +30,25 @@ Redis, the driver, its JVM and the Python workers share the same cores (`local[2
 """
 
 
-def write(numbers: Numbers, page: Path = PAGE) -> None:
-    parts = [_INTRODUCTION, _run(numbers), _goals(numbers), _rates(numbers), _builds(numbers)]
+def write(figures: Figures, page: Path = PAGE) -> None:
+    parts = [_INTRODUCTION, _run(figures), _goals(figures), _rates(figures), _builds(figures)]
     page.write_text("\n".join(part for part in parts if part))
 
 
-def _run(numbers: Numbers) -> str:
-    rounds = len(numbers.all[BATCH]["rate"]) if BATCH in numbers.all else 0
-    spreads = [f"{case} {numbers.spread(case, 'rate') or 0:.0%}" for case in CASES if case in numbers.all]
+def _run(figures: Figures) -> str:
+    rounds = len(figures.all[BATCH]["rate"]) if BATCH in figures.all else 0
+    spreads = [f"{case} {figures.spread(case, 'rate') or 0:.0%}" for case in CASES if case in figures.all]
     told = f"Rounds lie apart, as a share of their median: {', '.join(spreads)}." if spreads else ""
-    head = f"{rounds} interleaved rounds after one to get warm, medians; {numbers.seconds / 60:.0f} minutes in all, at"
-    lines = [f"| {name} | {value} |" for name, value in numbers.facts.items()]
-    return "\n".join(["## The run", "", f"{head} {numbers.measured_at}. {told}", "", "| | |", "|---|---|", *lines, ""])
+    head = f"{rounds} interleaved rounds after one to get warm, medians; {figures.seconds / 60:.0f} minutes in all, at"
+    lines = [f"| {name} | {value} |" for name, value in figures.facts.items()]
+    return "\n".join(["## The run", "", f"{head} {figures.measured_at}. {told}", "", "| | |", "|---|---|", *lines, ""])
 
 
-def _goals(numbers: Numbers) -> str:
+def _goals(figures: Figures) -> str:
     remarks: dict[str, str] = tomllib.loads(_REMARKS.read_text())
     lines = ["## Goals", "", "| goal | wanted | reached | |", "|---|---|---|---|"]
     unmet: list[str] = []
-    for goal in outcomes(numbers):
+    for goal in outcomes(figures):
         lines.append(f"| {goal.title} | {_wanted(goal)} | {_reached(goal)} | {_verdict(goal)} |")
         if goal.met is False and goal.name in remarks:
             unmet.append(f"- **{goal.title}**: {' '.join(remarks[goal.name].split())}")
@@ -70,23 +70,23 @@ def _verdict(goal: Outcome) -> str:
     return "met" if goal.met else f"**not met**, {how_far:.0%} of the way"
 
 
-def _rates(numbers: Numbers) -> str:
-    if BATCH not in numbers.all:
+def _rates(figures: Figures) -> str:
+    if BATCH not in figures.all:
         return ""
     lines = ["## Rows a second, and what a row costs", "", f"| | rows a second | {' | '.join(PROGRAMS)} | cores busy |"]
     lines.append("|---" * (len(PROGRAMS) + 3) + "|")
     for case in CASES:
-        rate = numbers.median(case, "rate") or 0.0
-        costs = [numbers.median(case, f"{program} µs") or 0.0 for program in PROGRAMS]
+        rate = figures.median(case, "rate") or 0.0
+        costs = [figures.median(case, f"{program} µs") or 0.0 for program in PROGRAMS]
         cells = [f"{cost:.2f} µs" for cost in costs]
         lines.append(f"| {case} | {shown(rate)} | {' | '.join(cells)} | {sum(costs) * rate / 1e6:.1f} |")
-    wall = numbers.median(STREAMING, "planning s")
+    wall = figures.median(STREAMING, "planning s")
     told = "" if wall is None else f"Of a streaming run {wall:.1f} s are planning and logs, not rows."
     return "\n".join([*lines, "", told, ""])
 
 
-def _builds(numbers: Numbers) -> str:
-    built = sizes(numbers)
+def _builds(figures: Figures) -> str:
+    built = sizes(figures)
     if not built:
         return ""
     lines = [
@@ -97,7 +97,7 @@ def _builds(numbers: Numbers) -> str:
     ]
     for size in built:
         who = lake(size)
-        found = {case: numbers.median(who, case) or 0.0 for case in numbers.all[who]}
+        found = {case: figures.median(who, case) or 0.0 for case in figures.all[who]}
         lines.append(
             f"| {size:,} | {found['build s']:.1f} s | {found['µs an event']:.1f} µs | {found['refresh s']:.1f} s "
             f"| {found['refresh share']:.0%} | {found['peak bytes'] / GB:.2f} GB |"
