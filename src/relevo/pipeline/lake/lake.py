@@ -329,4 +329,4 @@ def _naming(table: str, file: Path) -> Generator[None]:
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
-        raise FileDamaged(file=str(file), table=table, reason=str(error).partition("\n")[0]) from error
+        raise FileDamaged(file=str(file), table=table, reason=str(error).partition("\n")[0].rstrip(".")) from error
