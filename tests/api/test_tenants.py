@@ -91,6 +91,8 @@ async def _walk(room: Room, there: dict[str, str], key: str) -> dict[str, tuple[
                 name = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
                 item = {"id": there["message_id"], "claim_token": there["token"]}
                 body = {"items": [item]} if name.endswith("Batch") else BODIES.get(name, {})
+                if "{rule}" in path:
+                    body = {**body, "name": there["rule"]}
                 if "claim_token" in body:
                     body = {**body, "claim_token": there["token"]}
             operation_name = f"{method.upper()} {path}"
@@ -148,6 +150,8 @@ async def test_a_key_limited_to_another_scope_sees_nothing_of_this_one(room: Roo
     for operation, (status, text) in (await _walk(room, there, made["secret"])).items():
         if _of_the_tenant_alone(operation):
             assert status in (200, 201, 403, 404), f"{operation}: {status} {text}"
+        elif operation in _OF_THE_INSTALLATION:
+            assert status == 403, f"{operation}: {status} {text}"
         elif "/keys/" in operation:
             assert status in (403, 404), f"{operation}: {status} {text}"
         else:

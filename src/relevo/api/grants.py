@@ -14,6 +14,7 @@ from relevo.api.bodies import AnyQueue, MessageId
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug, require_id
 from relevo.api.reading import body_of
+from relevo.errors import WrongState
 from relevo.work.access import Grant, KeyLimits
 from relevo.work.caller import TenantPermission
 from relevo.work.keys import NewKey
@@ -88,7 +89,7 @@ async def revoke_grant(
 
 @router.post(
     "/v1/keys/{key}/rotate", summary="A new secret for a key; the old one works for a while longer",
-    **describe(NewKey, body=KeyRotationIn, body_optional=True),
+    **describe(NewKey, body=KeyRotationIn, body_optional=True, problems=[WrongState]),
 )  # fmt: skip
 async def rotate_key(request: Request, caller: Authenticated, key: KeyId) -> Response:
     office: Office = request.app.state.office

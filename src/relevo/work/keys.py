@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, and_, insert, select, update
 
-from relevo.errors import InvalidInput, KeyExpired, NotFound, PermissionDenied, Unauthenticated
+from relevo.errors import InvalidInput, KeyExpired, NotFound, PermissionDenied, Unauthenticated, WrongState
 from relevo.wire.ids import IdMint
 from relevo.work.access import KeyLimits, Standing, standing_of
 from relevo.work.audit import audit_row
@@ -256,7 +256,8 @@ class Keys:
                 raise NotFound(what="key", name=key_id)
             ended = row["revoked_at"] if row["revoked_at"] is not None else row["expires_at"]
             if ended is not None and now >= ended:
-                raise KeyExpired(key=key_id, at=ended)
+                state = "expired" if row["revoked_at"] is None else "revoked"
+                raise WrongState(what="key", name=key_id, state=state, done="given a new secret")
             for permission in _permissions(row["permissions"]):
                 caller.require(permission)  # or a secret would be a way to rights that the caller has not
             fresh = {"digest": hashlib.sha256(secret.encode()).hexdigest(), "hint": secret[-4:]}

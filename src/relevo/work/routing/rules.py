@@ -202,6 +202,7 @@ class Rules:
     async def change(self, caller: Caller, scope: str, name: str, rule: Rule) -> StoredRule:
         """Puts another definition in the place of a rule's; its breaker begins anew. The name stays."""
         caller.require("manage")
+        await self._office.scope_of(caller, scope)  # before anything else: a stranger learns nothing
         if rule.name != name:
             raise BadRule(rule=name, reason=f"it cannot be renamed to {rule.name!r}: make a new rule instead")
         await self.check(caller, scope, rule)
