@@ -31,7 +31,7 @@ BY_CASE = {
     "drain_5ms": "A timer, a wake-up of the loop and a wake-up of the slot for each job, most of it asyncio's own.",
     "latency_p50": "Two trips through the loop and the server: the add, and the blocked read that it ends.",
     "latency_p99": "The slowest in a hundred met something else: the garbage collector, a duty's tick, another process.",
-    "retry_storm": "Two reads, two scripts and an ack a job: the settle that delays it, the promotion, the end of its second run.",
+    "retry_storm": "Two reads, two scripts and an ack a job: the settle that delays it, the promotion, and its good end.",
     "delayed": "Redis is the limit: moving a job from the sorted set into the stream costs it as much as the drain does.",
 }
 
