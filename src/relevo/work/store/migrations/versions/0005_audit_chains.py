@@ -41,8 +41,7 @@ def upgrade() -> None:
 def _link_what_is_there() -> None:
     """They are taken as they are: what was changed before this step nobody can tell."""
     names = ("id", *COLUMNS, "chain", "chain_no", "hash")
-    audit = sa.table("relevo_audit", *(sa.column(name) for name in names))
-    heads = sa.table("relevo_audit_chains", *(sa.column(name) for name in HEAD))
+    audit, heads = _named("relevo_audit", *names), _named("relevo_audit_chains", *HEAD)
     connection = op.get_bind()
     chain, last = Chain(IdMint()(), began_after([])), 0
     place: dict[str, Any] = {"chain": chain.name, "chain_no": sa.bindparam("no"), "hash": sa.bindparam("digest")}
@@ -58,6 +57,11 @@ def _link_what_is_there() -> None:
     head = chain.head
     if head.last_no:
         connection.execute(sa.insert(heads).values(dict(zip(HEAD, head.row, strict=True))))
+
+
+def _named(table: str, *names: str) -> sa.TableClause:
+    columns: list[sa.ColumnClause[Any]] = [sa.column(name) for name in names]
+    return sa.table(table, *columns)
 
 
 def downgrade() -> None:
