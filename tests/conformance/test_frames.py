@@ -292,6 +292,9 @@ async def test_a_worker_with_limits_takes_frames_apart(queue: Queue, worker_of: 
     crowd = Crowd()
     async with worker_of(crowd, max_running=3) as worker:
         await queue.add_bulk(some(30), frame=10)
+        for left in range(30):
+            await crowd.until(min(left + 3, 30))
+            crowd.leave.release()
         await worker.until(done=30)
     assert (len(crowd.starts), crowd.most) == (30, 3)
 
