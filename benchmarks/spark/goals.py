@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.spark.rates import BATCH, BULK, RAW, SINK, STREAMING
-from benchmarks.work.goals import Outcome
 from benchmarks.work.figures import Figures
+from benchmarks.work.goals import Outcome
 
 BUILD = "build"
 GB = 10**9

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.spark.goals import GB, lake, outcomes, sizes
 from benchmarks.spark.rates import BATCH, CASES, PROGRAMS, STREAMING
-from benchmarks.work.goals import Outcome
 from benchmarks.work.figures import Figures
+from benchmarks.work.goals import Outcome
 from benchmarks.work.report import shown
 
 PAGE = Path(__file__).parents[1] / "spark_report.md"
