@@ -59,6 +59,7 @@ def _run(console: Console, chosen: argparse.Namespace) -> Figures:
                     rates.run(figures, chosen.rounds, console.print)
                 finally:
                     rates.close()
+        figures.save(chosen.json)  # what was measured stays, whatever becomes of the rest
         if chosen.lake:
             grown(spark, folder / "warm", 100_000)
         for size in chosen.lake:

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 from benchmarks.spark.goals import GB, lake, outcomes, sizes
-from benchmarks.spark.rates import BATCH, CASES, PROGRAMS, STREAMING
+from benchmarks.spark.rates import BATCH, CASES, PROGRAMS
 from benchmarks.work.figures import Figures
 from benchmarks.work.goals import Outcome
 from benchmarks.work.report import shown
@@ -80,9 +80,7 @@ def _rates(figures: Figures) -> str:
         costs = [figures.median(case, f"{program} µs") or 0.0 for program in PROGRAMS]
         cells = [f"{cost:.2f} µs" for cost in costs]
         lines.append(f"| {case} | {shown(rate)} | {' | '.join(cells)} | {sum(costs) * rate / 1e6:.1f} |")
-    wall = figures.median(STREAMING, "planning s")
-    told = "" if wall is None else f"Of a streaming run {wall:.1f} s are planning and logs, not rows."
-    return "\n".join([*lines, "", told, ""])
+    return "\n".join([*lines, ""])
 
 
 def _builds(figures: Figures) -> str:
