@@ -15,7 +15,7 @@ STORES = ("sqlite", "postgres", "mariadb")
 PATHS = ("index", "sql", "alone")
 LANES = tuple(f"{store}-{path}" for store in STORES for path in PATHS)
 INDEXED = (*(f"{store}-index" for store in STORES), "sqlite-cluster")
-"""Where claims go by the index: on every database, and once with the index on a Redis Cluster, each queue in a slot of its own."""
+"""Where claims go by the index: on every database, and once on a Redis Cluster, each queue in a slot of its own."""
 
 
 class Lane(NamedTuple):

@@ -349,7 +349,11 @@ def _session(master: str | None) -> Generator[SparkSession]:
 def _told_to_stop() -> Generator[threading.Event]:
     """Is set by Ctrl-C or SIGTERM: an exception in the middle of a talk with the JVM would leave both confused."""
     stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def heard(_number: int, _frame: object) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
