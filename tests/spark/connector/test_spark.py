@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -236,3 +237,11 @@ def test_text_that_is_no_json_is_named_by_its_row(spark: SparkSession, redis86: 
     with pytest.raises(PySparkException, match="data of row 0") as caught:
         rows.write.format("relevo").options(url=redis86.url, queue=queue_name).mode("append").save()
     assert "oops" not in str(caught.value).split("Driver stacktrace")[0]
+
+
+def test_python_workers_come_from_a_process_that_has_imported_what_they_need(spark: SparkSession) -> None:
+    def parent(_: int) -> bytes:
+        return Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+
+    (command,) = spark.sparkContext.parallelize([0], 1).map(parent).collect()
+    assert b"relevo.pipeline.worker_daemon" in command
