@@ -52,7 +52,8 @@ def family(root: int) -> list[_Process]:
             if each.pid == root:
                 found.append(each)
     for one in found:  # grows while it is walked through
-        found += below[one.pid]
+        # A JVM that has just forked, to run `chmod` for one, is there twice for a moment, with the same pages.
+        found += [each for each in below[one.pid] if not (each.program == one.program == "java")]
     return found
 
 
