@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relevo import Queue, QueueEvent, QueueEvents, UnrecoverableError
+from relevo import Job, Queue, QueueEvent, QueueEvents, UnrecoverableError
 from relevo.errors import EventsTrimmed
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
@@ -64,6 +64,30 @@ async def test_a_job_that_fails_tells_of_its_retry(queue: Queue, worker_of: Work
         ("active", {"attempt": 2}),
         ("completed", {"attempt": 2}),
     ]
+
+
+async def test_a_retry_is_told_before_the_job_waits_again_however_short_the_wait(
+    queue: Queue, worker_of: WorkerOf
+) -> None:
+    failed: set[str] = set()
+
+    def once(job: Job) -> Exception | None:
+        if job.id in failed:
+            return None
+        failed.add(job.id)
+        return RuntimeError("no route")
+
+    told: dict[str, list[str]] = {}
+    async with queue.events() as events, worker_of(Runs(fail=once)):
+        backoff = {"kind": "fixed", "delay_ms": 1, "jitter_ms": 0}
+        jobs = await queue.add_bulk([{"name": "send", "data": n, "backoff": backoff} for n in range(30)])
+        async for event in events:
+            if event.job_id is not None:
+                told.setdefault(event.job_id, []).append(event.name)
+            if sum(names[-1] == "completed" for names in told.values()) == len(jobs):
+                break
+    in_order = ["active", "failed", "retry-scheduled", "waiting", "active", "completed"]
+    assert {tuple(names) for names in told.values()} == {tuple(in_order)}
 
 
 async def test_a_job_that_dies_tells_why(queue: Queue, worker_of: WorkerOf) -> None:

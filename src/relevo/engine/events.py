@@ -39,6 +39,8 @@ class EventLog:
 
     def __init__(self, keys: QueueKeys, *, enabled: bool = True, max_len: int = MAX_EVENTS) -> None:
         self.enabled = enabled
+        self.cap = max_len if enabled else 0
+        """For scripts that tell of something themselves; 0 for not at all."""
         self._keys = keys
         self._max_len = max_len
         self._frames: dict[tuple[str, str, int, int, bool], tuple[str, str]] = {}

@@ -95,7 +95,7 @@ class Flush:
         return b"".join(self._parts)
 
     def read(self, replies: list[Reply]) -> None:
-        for take, reply in zip(self._readers, replies, strict=False):  # nobody needs the answers to events
+        for take, reply in zip(self._readers, replies, strict=False):  # nobody needs the answers to events at the end
             take(reply)
 
     def _pack(self, outcomes: Outcomes, now: float) -> None:
@@ -115,24 +115,32 @@ class Flush:
             self._finish(doubtful)
         if safe:
             self._acknowledge(safe)
-        if noted or outcomes.retries or outcomes.burials or outcomes.parkings:
-            self._pack_rest(outcomes, now)
+        if noted or outcomes.burials:
+            self._pack_noted(outcomes, now)
         if outcomes.frames:
             self._pack_frames(outcomes.frames, now)
-        # Behind the settles: whoever hears "completed" finds the job gone and its result there.
+        # Behind the settles: whoever hears "completed" finds the job gone and its result there. But before those of jobs that
+        # come back: whoever hears that one waits again has heard that it failed.
         if outcomes.events:
             self._tell(outcomes.events)
+        if outcomes.retries or outcomes.parkings:
+            self._readers += [_ignore] * len(outcomes.events)
+            self._pack_delayed(outcomes, now)
 
-    def _pack_rest(self, outcomes: Outcomes, now: float) -> None:
+    def _pack_noted(self, outcomes: Outcomes, now: float) -> None:
         trusted = self._desk.holdings.trusted
         noted: list[Done | Burial] = [item for item in outcomes.done if item.delivery.notes is not None]
         noted += [item for item in outcomes.burials if item.delivery.notes is not None]
         plain = [item for item in outcomes.burials if item.delivery.notes is None]
         for owner, trust in (("", True), (self._desk.consumer, False)):
-            self._retry([item for item in outcomes.retries if trusted(item.delivery, now) is trust], owner)
-            self._park([item for item in outcomes.parkings if trusted(item.delivery, now) is trust], owner)
             self._dead_letter([item for item in plain if trusted(item.delivery, now) is trust], owner)
             self._settle_noted([item for item in noted if trusted(item.delivery, now) is trust], owner)
+
+    def _pack_delayed(self, outcomes: Outcomes, now: float) -> None:
+        trusted = self._desk.holdings.trusted
+        for owner, trust in (("", True), (self._desk.consumer, False)):
+            self._retry([item for item in outcomes.retries if trusted(item.delivery, now) is trust], owner)
+            self._park([item for item in outcomes.parkings if trusted(item.delivery, now) is trust], owner)
 
     def _add(self, packed: bytes, take: Callable[[Reply], None]) -> None:
         self._parts.append(packed)
@@ -210,14 +218,23 @@ class Flush:
     def _retry(self, items: list[Retry], owner: str) -> None:
         desk = self._desk
         for chunk in _chunks(items):
-            arguments: list[Argument] = [desk.group, owner]
+            arguments: list[Argument] = [desk.group, owner, desk.log.cap]
             for item in chunk:
-                arguments += (item.delivery.entry_id, item.wait_ms, item.member)
+                delivery, envelope = item.delivery, item.delivery.envelope
+                arguments += (
+                    delivery.entry_id,
+                    item.wait_ms,
+                    item.member,
+                    envelope.id,
+                    delivery.name,
+                    envelope.attempt + 2,
+                )
 
             def count(reply: Reply, chunk: list[Retry] = chunk) -> None:
                 self._delayed(self._ours(reply, chunk))
 
-            self._add(desk.link.script_call(RETRY, [desk.keys.stream, desk.keys.delayed], arguments), count)
+            keys = [desk.keys.stream, desk.keys.delayed, desk.keys.events]
+            self._add(desk.link.script_call(RETRY, keys, arguments), count)
 
     def _dead_letter(self, items: list[Burial], owner: str) -> None:
         desk = self._desk
@@ -299,6 +316,7 @@ class Flush:
                 self.settlement.done += frame.done
                 self.settlement.parked += len(frame.parkings)
                 self._delayed(frame.retries)
+                self._tell_of_retries(frame.retries)
                 for burial in frame.burials:
                     self._buried(burial)
 
@@ -315,6 +333,8 @@ class Flush:
         if soonest is not None:
             known = self.settlement.due_in_ms
             self.settlement.due_in_ms = soonest if known is None else min(known, soonest)
+
+    def _tell_of_retries(self, items: list[Retry]) -> None:
         if self._desk.log.enabled:
             for item in items:
                 envelope, name = item.delivery.envelope, item.delivery.name
