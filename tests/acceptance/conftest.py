@@ -1,6 +1,7 @@
 """What acceptance tests share: the command line as a user calls it."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -78,8 +79,19 @@ def cli(request: pytest.FixtureRequest) -> Cli:
 
 
 def called(server: Server, *arguments: str, stdin: str = "") -> Said:
-    """One call of the command line, in this process."""
-    done = CliRunner().invoke(app, ["--redis-url", server.url, *arguments], input=stdin)
+    """One call of the command line on a server, in this process."""
+    return call("--redis-url", server.url, *arguments, stdin=stdin)
+
+
+def call(*arguments: str, stdin: str = "") -> Said:
+    """One call of the command line, in this process. What it says where logs go is over with it, as with a process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        done = CliRunner().invoke(app, arguments, input=stdin)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Said(done.exit_code, done.stdout, done.stderr)

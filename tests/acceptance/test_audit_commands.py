@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Said
-from tests.acceptance.work_desk import call
+from tests.acceptance.conftest import Said, call
 from tests.agents.conftest import Clock, a_desk
 from tests.audit.conftest import open_office
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relevo.work.store import schema
-from tests.acceptance.work_desk import call
+from tests.acceptance.conftest import call
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 

@@ -13,16 +13,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
-from relevo.cli import app
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import BY_NAME
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import encode_payload
-from tests.acceptance.conftest import COMMAND, Cli, Said, relevo
+from tests.acceptance.conftest import COMMAND, Cli, Said, called, relevo
 from tests.servers.server import EmbeddedValkey, Server
 from tests.spark.connector.filled import add_events
 
@@ -50,8 +48,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gener
     folder = tmp_path_factory.mktemp("told") / "lake"
 
     def say(*arguments: str) -> Said:
-        done = CliRunner().invoke(app, ["--redis-url", server.url, "pipeline", *arguments, "--lake", str(folder)])
-        return Said(done.exit_code, done.stdout, done.stderr)
+        return called(server, "pipeline", *arguments, "--lake", str(folder))
 
     with EmbeddedValkey() as server:
         add_events(server.url, "letters", EVENTS)

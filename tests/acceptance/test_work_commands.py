@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.acceptance.conftest import call
 from tests.acceptance.work_desk import WorkDesk
 from tests.api.serve_process import ServeProcess
 
@@ -260,16 +261,12 @@ def test_bad_input_is_one_line_that_names_the_value_and_the_remedy(
     ],
 )
 def test_a_number_out_of_range_is_a_usage_error_before_anything_is_sent(arguments: tuple[str, ...]) -> None:
-    from tests.acceptance.work_desk import call
-
     said = call("work", "--url", "http://127.0.0.1:1", "--key", "none", *arguments)
     assert said.code == 2
     assert "Invalid value" in said.err
 
 
 def test_no_server_is_said_with_its_address() -> None:
-    from tests.acceptance.work_desk import call
-
     said = call("work", "--url", "http://127.0.0.1:1", "--key", "none", "scopes")
     assert said.code == 1
     assert "No work queues answer at http://127.0.0.1:1" in said.err

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.acceptance.work_desk import WorkDesk, call
+from tests.acceptance.conftest import call
+from tests.acceptance.work_desk import WorkDesk
 from tests.api.serve_process import ServeProcess
 
 

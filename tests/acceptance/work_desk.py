@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from typer.testing import CliRunner
-
-from relevo.cli import app
-from tests.acceptance.conftest import Said
+from tests.acceptance.conftest import Said, call
 from tests.api.serve_process import ServeProcess
-
-
-def call(*arguments: str, stdin: str = "") -> Said:
-    """Runs a command in this process: a start of Python for each would cost half a second."""
-    done = CliRunner().invoke(app, arguments, input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return Said(done.exit_code, done.stdout, done.stderr)
 
 
 class WorkDesk:

@@ -20,8 +20,8 @@ from relevo.work.store.tables import archive, messages, metadata, tallies
 from relevo.work.trail import steps
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
+from tests.servers.stores import STORES, store_url
 
-STORES = ("sqlite", "postgres", "mariadb")
 SCOPE = "main"
 
 
@@ -86,12 +86,7 @@ class Desk:
 @pytest.fixture(params=STORES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Each database in turn."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/work.db"
-    server: Any = request.getfixturevalue(request.param)
-    if request.param == "postgres":
-        return f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
-    return f"mariadb://root@127.0.0.1:{server.port}/relevo"
+    return store_url(request, request.param, tmp_path)
 
 
 @pytest.fixture

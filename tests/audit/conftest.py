@@ -14,7 +14,8 @@ from relevo.work.audit_verifier import Finding
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains
-from tests.agents.conftest import STORES, Clock, Desk, a_desk, emptied
+from tests.agents.conftest import Clock, Desk, a_desk, emptied
+from tests.servers.stores import STORES, store_url
 
 _written: dict[str, str] = {}
 """Databases with an audit, by store: made once a process, because that takes longer than the tests."""
@@ -22,14 +23,7 @@ _written: dict[str, str] = {}
 
 def own_database(request: pytest.FixtureRequest, store: str, folder: Path) -> str:
     """A database that no other test empties."""
-    name = f"a{uuid.uuid4().hex[:12]}"
-    if store == "sqlite":
-        return f"sqlite:///{folder}/{name}.db"
-    server: Any = request.getfixturevalue(store)
-    server.create(name)
-    if store == "postgres":
-        return f"postgresql://postgres@127.0.0.1:{server.port}/{name}"
-    return f"mariadb://root@127.0.0.1:{server.port}/{name}"
+    return store_url(request, store, folder, name=f"a{uuid.uuid4().hex[:12]}")
 
 
 @asynccontextmanager
@@ -47,12 +41,7 @@ def store(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
     """The run's own PostgreSQL and MariaDB; `desk` empties them."""
-    if store == "sqlite":
-        return f"sqlite:///{tmp_path}/work.db"
-    server: Any = request.getfixturevalue(store)
-    if store == "postgres":
-        return f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
-    return f"mariadb://root@127.0.0.1:{server.port}/relevo"
+    return store_url(request, store, tmp_path)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from relevo.work.office import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
 from tests.api.room import EmptyDatabase, Room, served
 from tests.people.receiver import Receiver, listening
+from tests.servers.stores import store_url
 
 __all__ = ["SCOPE"]
 
@@ -25,12 +25,7 @@ def store() -> str:
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
-    if store == "sqlite":
-        return f"sqlite:///{tmp_path}/work.db"
-    server: Any = request.getfixturevalue(store)
-    if store == "postgres":
-        return f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
-    return f"mariadb://root@127.0.0.1:{server.port}/relevo"
+    return store_url(request, store, tmp_path)
 
 
 @pytest.fixture

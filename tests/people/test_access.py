@@ -10,10 +10,11 @@ from relevo.work.access import Granted, KeyLimits, narrowed
 from relevo.work.audit import AuditFilter
 from relevo.work.caller import Caller, Permission
 from relevo.work.rate_limits import RateLimits
-from tests.agents.conftest import SCOPE, STORES, Desk
+from tests.agents.conftest import SCOPE, Desk
 from tests.api.room import QUEUE, Room
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
+from tests.servers.stores import STORES
 
 
 def key(*permissions: Permission, scopes: Sequence[str] | None = None, queues: Sequence[str] | None = None) -> Caller:

@@ -13,7 +13,8 @@ from relevo.work.caller import Caller
 from relevo.work.chunks import Chunk, Chunks
 from relevo.work.message import ClaimedMessage
 from relevo.work.store.people import chunks
-from tests.agents.conftest import SCOPE, STORES, Desk
+from tests.agents.conftest import SCOPE, Desk
+from tests.servers.stores import STORES
 
 pytestmark = pytest.mark.parametrize("store", STORES)
 

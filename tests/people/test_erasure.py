@@ -24,9 +24,10 @@ from relevo.work.review.reviews import Reviews
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.people import erased
 from relevo.work.store.tables import metadata
-from tests.agents.conftest import SCOPE, STORES, Desk
+from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
+from tests.servers.stores import STORES
 
 pytestmark = pytest.mark.parametrize("store", STORES)
 

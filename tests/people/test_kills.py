@@ -11,11 +11,12 @@ from relevo.work.erasure import digest_of
 from relevo.work.message import NewMessage
 from relevo.work.store.people import erasures, reviews
 from relevo.work.store.tables import messages
-from tests.agents.conftest import SCOPE, STORES, Desk
+from tests.agents.conftest import SCOPE, Desk
 from tests.patience import until
 from tests.people.casualty import killed
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
+from tests.servers.stores import STORES
 
 pytestmark = [pytest.mark.parametrize("store", STORES), pytest.mark.timeout(200)]
 

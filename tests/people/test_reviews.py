@@ -17,8 +17,9 @@ from relevo.work.office import Office
 from relevo.work.review.case import Case
 from relevo.work.review.reviews import Review
 from relevo.work.review.spec import ReviewSpec
-from tests.agents.conftest import SCOPE, STORES, Desk
+from tests.agents.conftest import SCOPE, Desk
 from tests.property.test_review_machine import PEOPLE, specs
+from tests.servers.stores import STORES
 
 pytestmark = pytest.mark.parametrize("store", STORES)
 

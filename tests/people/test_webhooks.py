@@ -18,9 +18,10 @@ from relevo.work.store.people import webhook_deliveries, webhooks
 from relevo.work.webhooks.deliveries import RETRIES_MS, Delivery, Due
 from relevo.work.webhooks.hooks import MOST_FAILURES, NewSecret
 from relevo.work.webhooks.signature import verify
-from tests.agents.conftest import SCOPE, STORES, Desk
+from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
+from tests.servers.stores import STORES
 
 pytestmark = pytest.mark.parametrize("store", STORES)
 

@@ -18,10 +18,11 @@ from relevo.work.routing.rule import Action, Rule, Trigger
 from relevo.work.routing.rules import StoredRule
 from relevo.work.search import Message, MessageFilter
 from relevo.work.store.tables import labels
-from tests.agents.conftest import SCOPE, STORES, Clock, a_desk, emptied
+from tests.agents.conftest import SCOPE, Clock, a_desk, emptied
 from tests.agents.conftest import Desk as PlainDesk
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
+from tests.servers.stores import STORES, store_url
 
 STREAMS = ("*",)
 
@@ -94,12 +95,7 @@ def clock() -> Clock:
 @pytest.fixture(params=STORES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Each database in turn."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/work.db"
-    server: Any = request.getfixturevalue(request.param)
-    if request.param == "postgres":
-        return f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
-    return f"mariadb://root@127.0.0.1:{server.port}/relevo"
+    return store_url(request, request.param, tmp_path)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 
 from relevo.work.office import Office, OfficeSettings
 from tests.servers.server import Server
+from tests.servers.stores import STORES, store_url
 from tests.work.desk import SCOPE, Clock, Desk
 
-STORES = ("sqlite", "postgres", "mariadb")
 PATHS = ("index", "sql", "alone")
 LANES = tuple(f"{store}-{path}" for store in STORES for path in PATHS)
 INDEXED = (*(f"{store}-index" for store in STORES), "sqlite-cluster")
@@ -32,20 +32,13 @@ class OpenOffice(Protocol):
     async def __call__(self, **settings: Any) -> Office: ...
 
 
-def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
-    if store == "sqlite":
-        return f"sqlite:///{tmp_path / 'work.db'}"
-    server: Any = request.getfixturevalue(store)
-    return server.url("x").replace("+x", "")
-
-
 @pytest.fixture(params=LANES)
 def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Lane:
     """Every store and claim path in turn; a test that needs one only says so with `parametrize(..., indirect=True)`."""
     store, path = cast("str", request.param).split("-")
     server = {"alone": None, "cluster": "cluster"}.get(path, "redis86")
     redis: Server | None = None if server is None else request.getfixturevalue(server)
-    return Lane(database_url(request, store, tmp_path), redis, "index" if path in ("index", "cluster") else "sql")
+    return Lane(store_url(request, store, tmp_path), redis, "index" if path in ("index", "cluster") else "sql")
 
 
 @pytest.fixture

@@ -22,8 +22,9 @@ from relevo.work.office import OfficeSettings
 from relevo.work.store.tables import messages, tallies
 from relevo.work.trail import steps
 from tests.patience import until
+from tests.servers.stores import STORES
 from tests.work.casualty import Orders, live
-from tests.work.conftest import STORES, Lane
+from tests.work.conftest import Lane
 from tests.work.desk import JOBS, SCOPE, Clock, Desk, new
 
 FORKS = multiprocessing.get_context("forkserver")

@@ -9,7 +9,8 @@ import pytest
 from relevo.work.office import Office
 from relevo.work.wakeups import Patience
 from tests.patience import turn
-from tests.work.conftest import STORES, OpenOffice
+from tests.servers.stores import STORES
+from tests.work.conftest import OpenOffice
 from tests.work.desk import Desk, new, number
 
 LONG = 30.0
