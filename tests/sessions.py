@@ -1,4 +1,7 @@
-"""Which tests share a Spark session: with `--dist loadgroup` one process runs them all, as each would start a JVM of its own.
+"""Which tests share something that is slow to start: with `--dist loadgroup` one process runs them all.
+
+A Spark session is shared by all that ask for one, since each process would start a JVM of its own; a module's `relevo serve`
+by the tests of that file.
 
 The mark `xdist_group` would say the same, but with pytest 9.2 pytest-xdist 3.8 passes it over without a word
 (github.com/pytest-dev/pytest-xdist/issues/1386). So the group is told from the file a test is in.
@@ -15,11 +18,22 @@ _ASKS = re.compile(r"\bspark: SparkSession\b")
 _PAGE_EXAMPLE = re.compile(r"::test_every_python_example_of_a_page_runs_in_order\[(?P<page>.+)\]$")
 
 
+_SERVED = ("tests/console/", "tests/acceptance/test_work_")
+"""Files that start one `relevo serve` for all their tests."""
+
+
 class BySession(LoadGroupScheduling):
     """Tests that share a session are one group; every other test goes where there is room."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if shares_spark(nodeid) else nodeid
+        return group_of(nodeid)
+
+
+def group_of(nodeid: str) -> str:
+    """The name of what a test shares with others; its own when it shares nothing."""
+    if shares_spark(nodeid):
+        return "spark"
+    return nodeid.partition("::")[0] if nodeid.startswith(_SERVED) else nodeid
 
 
 def shares_spark(nodeid: str) -> bool:

@@ -1,8 +1,8 @@
-"""Tests that share a Spark session are told apart from the others."""
+"""Tests that share a Spark session, or a server of their file, are told apart from the others."""
 
 import pytest
 
-from tests.sessions import shares_spark
+from tests.sessions import group_of, shares_spark
 
 _EXAMPLE = "tests/acceptance/test_pages.py::test_every_python_example_of_a_page_runs_in_order"
 
@@ -21,3 +21,9 @@ _EXAMPLE = "tests/acceptance/test_pages.py::test_every_python_example_of_a_page_
 )
 def test_only_tests_that_may_ask_for_the_session_share_it(nodeid: str, shares: bool) -> None:
     assert shares_spark(nodeid) is shares
+
+
+def test_tests_of_a_file_with_one_server_are_a_group() -> None:
+    first, second = (f"tests/console/test_look.py::test_{name}" for name in ("light", "dark"))
+    assert group_of(first) == group_of(second) == "tests/console/test_look.py"
+    assert group_of("tests/unit/test_sessions.py::test_a") == "tests/unit/test_sessions.py::test_a"
