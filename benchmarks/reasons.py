@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.goals import Goal, outcomes
+from benchmarks.goals import CEILING, Goal, outcomes
 from benchmarks.points import Point, Points
 from benchmarks.tally import Tally
 
@@ -52,7 +52,8 @@ def standing_in_the_way(tally: Tally) -> Iterator[str]:
     for goal, reached, met in outcomes(tally):
         if met is False and reached is not None:
             share = reached / goal.times
-            yield f"- **{goal.title}**: {share:.0%} of the goal. {_busy(tally, goal)}{BY_CASE.get(goal.case, '')}"
+            seen = _busy(tally, goal) + _bound(tally, goal)
+            yield f"- **{goal.title}**: {share:.0%} of the goal. {seen}{BY_CASE.get(goal.case, '')}"
 
 
 def _busy(tally: Tally, goal: Goal) -> str:
@@ -63,6 +64,18 @@ def _busy(tally: Tally, goal: Goal) -> str:
         return ""
     both = f"our process was busy {mine * rate / 1e5:.0%} of the time, Redis {theirs * rate / 1e5:.0%}"
     return f"A job took {mine * 10:.1f} µs of our process and {theirs * 10:.1f} µs of Redis: {both}. "
+
+
+def _bound(tally: Tally, goal: Goal) -> str:
+    """One add after the other cannot be faster than one bare XADD after the other."""
+    ours, theirs = tally.median(goal.who, goal.case), tally.median(goal.rival, goal.case)
+    bare = tally.median(CEILING, "raw_round_trip")
+    if goal.case != "add_single" or ours is None or theirs is None or bare is None:
+        return ""
+    return (
+        f"The bound is a client that does nothing but XADD, one after the other: relevo is at {ours / bare:.0%} of it, "
+        f"the goal at {goal.times * theirs / bare:.0%}, {goal.rival} at {theirs / bare:.0%}. "
+    )
 
 
 def not_flat(points: Points) -> Iterator[str]:
