@@ -64,9 +64,10 @@ def _rows(tally: Tally, case: str) -> list[tuple[str, float]]:
 
 
 def growth(points: Points) -> str:
-    """Cost against the smallest size, a line for each thing that grows; a flat line is what we want."""
+    """Cost against the smallest size, a line for each thing that grows; a flat line is what we want. Not of payloads: their
+    bytes cost what bytes cost, and a line that rises sixtyfold would press all others flat."""
     left, right, top, height = 60, 480, 30, 260
-    lines = {key: each for key, each in points.lines.items() if len(each) > 1}
+    lines = {key: each for key, each in points.lines.items() if len(each) > 1 and key[0] != "payload"}
     costs = {key: Points.dearer(each) for key, each in lines.items()}
     highest = max(2.0, *(max(values) for values in costs.values())) if costs else 2.0
     sizes = [point.size for each in lines.values() for point in each] or [1, 10]

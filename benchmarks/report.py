@@ -117,6 +117,8 @@ def growth_section(points: Points) -> str:
         "",
         "![cost as things grow](growth.svg)",
         "",
+        "Larger payloads are in the table only: their bytes cost what bytes cost.",
+        "",
         "| what grows | size | measured | process, µs | Redis, µs | a second | against the smallest |",
         "|---|---|---|---|---|---|---|",
     ]
