@@ -71,7 +71,7 @@ class Contestant:
         shutil.rmtree(home, ignore_errors=True)
         if self.in_node:
             home.mkdir(parents=True)
-            command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(home)]
+            command = ["npm", "install", "--loglevel=error", "--no-audit", "--no-fund", "--prefix", str(home)]
         else:
             venv.create(home, with_pip=True)
             command = [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
