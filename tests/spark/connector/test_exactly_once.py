@@ -88,4 +88,4 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
 def test_a_driver_killed_twenty_times_loses_and_doubles_nothing(
     spark: SparkSession, launch: Launch, queue_name: str, tmp_path: Path, kind: type[Redis86 | Redis7]
 ) -> None:
-    killed_rounds(spark, launch(kind), queue_name, tmp_path, events=100_000, rounds=20)
+    killed_rounds(spark, launch(kind), queue_name, tmp_path, events=200_000, rounds=20)
