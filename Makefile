@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## a queue's life in a minute, in this terminal
+demo: $(READY) ## a queue's life in a minute and a half, in this terminal
 	$(BIN)/relevo demo
 
 up: $(READY) ## the whole platform in the foreground; Ctrl-C stops it

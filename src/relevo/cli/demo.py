@@ -1,4 +1,4 @@
-"""`relevo demo`: a queue's life in a minute, and a report of it."""
+"""`relevo demo`: a queue's life in a minute and a half, and a report of it."""
 
 from __future__ import annotations
 
