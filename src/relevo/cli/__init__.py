@@ -27,11 +27,6 @@ from relevo.cli import (
     upkeep,
     watch,
     work,
-    work_reviews,
-    work_rules,
-    work_schemas,
-    work_upkeep,
-    work_webhooks,
     worker,
 )
 from relevo.cli.commands import Commands
@@ -78,8 +73,6 @@ app.command("agents")(serve.agents)
 app.add_typer(db.app, name="db")
 app.add_typer(audit.app, name="audit")
 app.add_typer(work.app, name="work")
-for more in (work_upkeep, work_rules, work_reviews, work_schemas, work_webhooks):
-    assert more.app is work.app  # their commands join the same group
 app.command("add")(add.add)
 app.command("inspect")(inspect.inspect)
 app.command("watch")(watch.watch)

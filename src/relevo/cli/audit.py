@@ -15,7 +15,7 @@ from relevo.cli.database import opened
 from relevo.cli.screen import Json, complain, console, count, moment, print_json, say, table
 from relevo.cli.serve import DEFAULT_DATABASE, DatabaseUrl
 from relevo.cli.server import run
-from relevo.cli.work_target import plain, short
+from relevo.cli.work.target import plain, short
 from relevo.errors import BadArgument
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from relevo import version
 from relevo.cli.serve import DEFAULT_PORT
-from relevo.cli.work_target import KEY_FILE
+from relevo.cli.work.target import KEY_FILE
 from relevo.errors import CannotListen
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 import typer
 
-from relevo.cli.screen import moment
+from relevo.cli.screen import moment, print_json, say
 from relevo.errors import BadArgument, DependencyMissing
 
 if TYPE_CHECKING:
@@ -100,3 +100,11 @@ def short(value: Any, width: int = 60) -> str:
     """JSON in one line of a table."""
     text = json.dumps(plain(value), ensure_ascii=False)
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def said(value: object, as_json: bool, sentence: str) -> None:
+    """What came of a change: whole for programs, a sentence for people."""
+    if as_json:
+        print_json(plain(value))
+    else:
+        say(sentence)

@@ -1,4 +1,4 @@
-"""`relevo work webhooks` and `relevo work grants`: who is told of events, and who was given which rights."""
+"""`relevo work webhooks`: who is told of events."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ import typer
 
 from relevo.cli.asking import Yes, ask
 from relevo.cli.screen import Json, console, print_json, say, table
-from relevo.cli.work import app
-from relevo.cli.work_target import Limit, Scope, plain, target_of, when
+from relevo.cli.work.group import app
+from relevo.cli.work.target import Limit, Scope, plain, target_of, when
 
 webhooks = typer.Typer(help="Webhooks: list, create, switch, rotate, log, redeliver.", no_args_is_help=True)
-grants = typer.Typer(help="Grants: what keys may do in a scope or a queue.", no_args_is_help=True)
 app.add_typer(webhooks, name="webhooks")
-app.add_typer(grants, name="grants")
 
 WebhookId = Annotated[str, typer.Argument(help="Id of the webhook.", show_default=False)]
-KeyId = Annotated[str, typer.Argument(help="Id of the key.", show_default=False)]
 
 
 @webhooks.command("list")
@@ -113,58 +110,6 @@ def redeliver(
     """Send an event once more."""
     made = target_of(ctx).ask(lambda client: client.redeliver(scope, webhook_id, delivery_id))
     say(f"{made.event} of {made.message_id} is sent again")
-
-
-# --- grants ----------------------------------------------------------------------------------------------------------------
-
-
-@grants.command("list")
-def list_grants(
-    ctx: typer.Context,
-    scope: Scope,
-    key: Annotated[str | None, typer.Option(help="Only of this key.")] = None,
-    as_json: Json = False,
-) -> None:
-    """List what was granted in a scope."""
-    found = target_of(ctx).ask(lambda client: client.grants(scope, key_id=key))
-    if as_json:
-        print_json(plain(found))
-        return
-    made = table("grant", "key", "queue", "permissions", "by", "made")
-    for each in found:
-        made.add_row(
-            each.id, each.key_id, each.queue or "all", ", ".join(each.permissions), each.created_by,
-            when(each.created_at),
-        )  # fmt: skip
-    console().print(made if found else f"no grants in {scope}")
-
-
-@grants.command("give")
-def give_grant(
-    ctx: typer.Context,
-    scope: Scope,
-    key_id: KeyId,
-    permission: Annotated[list[str], typer.Option("--may", help="view, publish, consume, review or manage.")],
-    queue: Annotated[str | None, typer.Option(help="In this queue only.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Give a key permissions in a scope, or in one queue of it."""
-    made = target_of(ctx).ask(lambda client: client.grant(scope, key_id, permission, queue=queue))
-    if as_json:
-        print_json(plain(made))
-    else:
-        say(f"grant {made.id}: {key_id} may {', '.join(made.permissions)} in {scope}{f'/{queue}' if queue else ''}")
-
-
-@grants.command("take")
-def take_grant(
-    ctx: typer.Context,
-    scope: Scope,
-    grant_id: Annotated[str, typer.Argument(help="Id of the grant.", show_default=False)],
-) -> None:
-    """Take a grant back."""
-    target_of(ctx).ask(lambda client: client.revoke_grant(scope, grant_id))
-    say(f"grant {grant_id} is taken back")
 
 
 def _secret(made: Any, as_json: bool) -> None:

@@ -1,16 +1,16 @@
-"""`relevo work`: work queues from the command line: scopes, queues, and what happens to messages."""
+"""`relevo work`: scopes, queues, and what happens to messages."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from relevo.cli.asking import Yes, ask
 from relevo.cli.screen import Json, console, count, print_json, say, table
-from relevo.cli.work_target import (
+from relevo.cli.work.group import app
+from relevo.cli.work.target import (
     Labels,
     Limit,
     MessageId,
@@ -18,10 +18,10 @@ from relevo.cli.work_target import (
     Scope,
     Target,
     Token,
-    find_key,
     json_given,
     labels_given,
     plain,
+    said,
     short,
     target_of,
     when,
@@ -31,24 +31,6 @@ from relevo.errors import BadArgument
 if TYPE_CHECKING:
     from relevo.client import Claimed, Client
     from relevo.client import Queue as QueueShown
-
-app = typer.Typer(help="Work queues over HTTP: publish, claim, settle, search, replay, keys.", no_args_is_help=True)
-
-
-@app.callback()
-def options(
-    ctx: typer.Context,
-    url: Annotated[
-        str | None, typer.Option(envvar="RELEVO_URL", help="Where they are served; this machine by default.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(envvar="RELEVO_KEY", help="An API key; else the one `relevo up` has kept.")
-    ] = None,
-    data: Annotated[
-        Path, typer.Option(envvar="RELEVO_DATA", help="The data folder of `relevo up`, for its key.")
-    ] = Path("data"),
-) -> None:
-    ctx.obj = Target(url, find_key(key, data))
 
 
 # --- scopes and queues ---------------------------------------------------------------------------------------------------
@@ -71,7 +53,7 @@ def scopes(ctx: typer.Context, as_json: Json = False) -> None:
 def create_scope(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
     """Make a scope, with its system queues."""
     made = target_of(ctx).ask(lambda client: client.create_scope(scope))
-    _said(made, as_json, f"scope {made.slug} is there")
+    said(made, as_json, f"scope {made.slug} is there")
 
 
 @app.command()
@@ -106,7 +88,7 @@ def create_queue(
         "max_retries": max_retries, "max_depth": max_depth,
     }  # fmt: skip
     made = target_of(ctx).ask(lambda client: client.create_queue(scope, queue, **settings))
-    _said(made, as_json, f"queue {scope}/{made.slug} is there")
+    said(made, as_json, f"queue {scope}/{made.slug} is there")
 
 
 @app.command("set-state")
@@ -119,7 +101,7 @@ def set_state(
 ) -> None:
     """Pause, drain, archive or reopen a queue."""
     made = target_of(ctx).ask(lambda client: client.change_queue(scope, queue, state=state))
-    _said(made, as_json, f"queue {scope}/{made.slug} is {made.state}")
+    said(made, as_json, f"queue {scope}/{made.slug} is {made.state}")
 
 
 # --- messages --------------------------------------------------------------------------------------------------------------
@@ -148,7 +130,7 @@ def publish(
             fields["idempotency_key"] = idempotency_key
         content = json_given(body, "BODY")
         made = target_of(ctx).ask(lambda client: client.publish(scope, queue, content, **fields))
-        _said(made, as_json, f"{made.id} {'was there already' if made.duplicate else made.state}")
+        said(made, as_json, f"{made.id} {'was there already' if made.duplicate else made.state}")
         return
     if idempotency_key is not None:
         remedy = "Pass one BODY, or leave --once out."
@@ -220,7 +202,7 @@ def complete(
     """Finish a claimed message."""
     value = None if result is None else json_given(result, "RESULT")
     made = target_of(ctx).ask(lambda client: client.complete(scope, _claimed(message_id, token), value))
-    _said(made, as_json, f"{made.id} is {made.state}")
+    said(made, as_json, f"{made.id} is {made.state}")
 
 
 @app.command()
@@ -235,14 +217,14 @@ def fail(
 ) -> None:
     """Give a claimed message back as failed."""
     made = target_of(ctx).ask(lambda client: client.fail(scope, _claimed(message_id, token), reason, dead=dead))
-    _said(made, as_json, f"{made.id} is {made.state}")
+    said(made, as_json, f"{made.id} is {made.state}")
 
 
 @app.command()
 def release(ctx: typer.Context, scope: Scope, message_id: MessageId, token: Token, as_json: Json = False) -> None:
     """Give a claimed message back untouched."""
     made = target_of(ctx).ask(lambda client: client.release(scope, _claimed(message_id, token)))
-    _said(made, as_json, f"{made.id} is {made.state}")
+    said(made, as_json, f"{made.id} is {made.state}")
 
 
 @app.command()
@@ -256,7 +238,7 @@ def extend(
 ) -> None:
     """Keep a claimed message for longer."""
     made = target_of(ctx).ask(lambda client: client.extend(scope, _claimed(message_id, token), seconds))
-    _said(made, as_json, f"{made.id} is {made.state} until {when(made.claim_until)}")
+    said(made, as_json, f"{made.id} is {made.state} until {when(made.claim_until)}")
 
 
 @app.command()
@@ -338,7 +320,7 @@ def cancel(
     if not yes:
         ask(f"Cancel {message_id}?")
     made = target_of(ctx).ask(lambda client: client.cancel(scope, message_id, reason=reason))
-    _said(made, as_json, f"{made.id} is {made.state}")
+    said(made, as_json, f"{made.id} is {made.state}")
 
 
 def _claimed(message_id: str, token: str) -> Claimed:
@@ -355,10 +337,3 @@ def _claimed(message_id: str, token: str) -> Claimed:
 def _depths(queue: QueueShown) -> tuple[str, ...]:
     depths = (queue.depth_pending, queue.depth_delayed, queue.depth_claimed, queue.depth_in_review, queue.depth_dead)
     return tuple(count(depth) for depth in depths)
-
-
-def _said(value: object, as_json: bool, sentence: str) -> None:
-    if as_json:
-        print_json(plain(value))
-    else:
-        say(sentence)

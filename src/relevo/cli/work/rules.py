@@ -9,9 +9,9 @@ import typer
 
 from relevo.cli.asking import Yes, ask
 from relevo.cli.screen import Json, console, count, print_json, say, table
-from relevo.cli.work import app
-from relevo.cli.work_target import Labels as LabelOptions
-from relevo.cli.work_target import Scope, json_file, json_given, labels_given, plain, short, target_of
+from relevo.cli.work.group import app
+from relevo.cli.work.target import Labels as LabelOptions
+from relevo.cli.work.target import Scope, json_file, json_given, labels_given, plain, said, short, target_of
 
 rules = typer.Typer(help="Routing rules: list, set, try out, enable, reset, delete.", no_args_is_help=True)
 app.add_typer(rules, name="rules")
@@ -65,10 +65,7 @@ def set_rule(ctx: typer.Context, scope: Scope, file: RuleFile, as_json: Json = F
         made = target_of(ctx).ask(lambda client: client.change_rule(scope, wanted))
     else:
         made = target_of(ctx).ask(lambda client: client.create_rule(scope, wanted))
-    if as_json:
-        print_json(plain(made))
-    else:
-        say(f"rule {scope}/{made.rule.name} is {'on' if made.rule.enabled else 'there, but off'}")
+    said(made, as_json, f"rule {scope}/{made.rule.name} is {'on' if made.rule.enabled else 'there, but off'}")
 
 
 @rules.command("try")

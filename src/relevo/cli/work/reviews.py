@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from relevo.cli.screen import Json, console, print_json, say, table
-from relevo.cli.work import app
-from relevo.cli.work_target import Limit, MessageId, Scope, json_given, plain, short, target_of, when
+from relevo.cli.work.group import app
+from relevo.cli.work.target import Limit, MessageId, Scope, json_given, plain, said, short, target_of, when
 
 reviews = typer.Typer(help="Reviews: list, show, claim, release, hand over, comment, decide.", no_args_is_help=True)
 app.add_typer(reviews, name="reviews")
@@ -72,7 +72,7 @@ def send_to_review(
 ) -> None:
     """Have people look at a dead letter; approved, it goes back to its queue."""
     asked = None if review is None else json_given(review, "--review")
-    _said(target_of(ctx).ask(lambda client: client.review_dead_letter(scope, message_id, asked)), as_json)
+    _stands(target_of(ctx).ask(lambda client: client.review_dead_letter(scope, message_id, asked)), as_json)
 
 
 @reviews.command("watch")
@@ -97,7 +97,7 @@ def claim_review(
     ctx: typer.Context, scope: Scope, review_id: ReviewId, person: Person = None, as_json: Json = False
 ) -> None:
     """Take a review into your hands; again to hold it for longer."""
-    _said(target_of(ctx).ask(lambda client: client.claim_review(scope, review_id, person=person)), as_json)
+    _stands(target_of(ctx).ask(lambda client: client.claim_review(scope, review_id, person=person)), as_json)
 
 
 @reviews.command("release")
@@ -105,7 +105,7 @@ def release_review(
     ctx: typer.Context, scope: Scope, review_id: ReviewId, person: Person = None, as_json: Json = False
 ) -> None:
     """Give a review back."""
-    _said(target_of(ctx).ask(lambda client: client.release_review(scope, review_id, person=person)), as_json)
+    _stands(target_of(ctx).ask(lambda client: client.release_review(scope, review_id, person=person)), as_json)
 
 
 @reviews.command("hand-over")
@@ -118,7 +118,7 @@ def hand_over_review(
     as_json: Json = False,
 ) -> None:
     """Hand a review that you hold to somebody else."""
-    _said(target_of(ctx).ask(lambda client: client.hand_over_review(scope, review_id, to, person=person)), as_json)
+    _stands(target_of(ctx).ask(lambda client: client.hand_over_review(scope, review_id, to, person=person)), as_json)
 
 
 @reviews.command("comment")
@@ -131,7 +131,7 @@ def comment_review(
     as_json: Json = False,
 ) -> None:
     """Say something about a review."""
-    _said(target_of(ctx).ask(lambda client: client.comment_review(scope, review_id, text, person=person)), as_json)
+    _stands(target_of(ctx).ask(lambda client: client.comment_review(scope, review_id, text, person=person)), as_json)
 
 
 @reviews.command("decide")
@@ -156,11 +156,9 @@ def decide_review(
     if comment:
         answer["comment"] = comment
     more: dict[str, Any] = {} if body is None else {"corrected_body": json_given(body, "--body")}
-    _said(target.ask(lambda client: client.decide_review(scope, review_id, answer, person=person, **more)), as_json)
+    _stands(target.ask(lambda client: client.decide_review(scope, review_id, answer, person=person, **more)), as_json)
 
 
-def _said(review: Any, as_json: bool) -> None:
-    if as_json:
-        print_json(plain(review))
-    else:
-        say(f"review {review.id} is {review.state}" + (f", in the hands of {review.holder}" if review.holder else ""))
+def _stands(review: Any, as_json: bool) -> None:
+    held = f", in the hands of {review.holder}" if review.holder else ""
+    said(review, as_json, f"review {review.id} is {review.state}{held}")

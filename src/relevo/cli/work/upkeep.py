@@ -1,33 +1,26 @@
-"""`relevo work`, continued: dead letters and replays, keys, usage, the audit, agents."""
+"""`relevo work`: dead letters and replays, usage, the audit, agents."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from relevo.cli.asking import DryRun, Yes, ask
-from relevo.cli.database import opened
-from relevo.cli.screen import Json, console, count, print_json, say, span, table
-from relevo.cli.serve import DEFAULT_DATABASE, DatabaseUrl
-from relevo.cli.server import run
-from relevo.cli.work import app
-from relevo.cli.work_target import Labels, Limit, Scope, Target, labels_given, plain, short, target_of, when
+from relevo.cli.screen import Json, console, count, print_json, span, table
+from relevo.cli.work.group import app
+from relevo.cli.work.target import Labels, Limit, Scope, Target, labels_given, plain, said, short, target_of, when
 
 if TYPE_CHECKING:
-    from relevo.client import Client, NewKey, Replay
+    from relevo.client import Client, Replay
 
 Reason = Annotated[str | None, typer.Option(help="Part of the reason.")]
 Origin = Annotated[str | None, typer.Option("--queue", help="Only of this queue.")]
 Since = Annotated[str | None, typer.Option(help="Dead since: RFC 3339.")]
 
 _LOOK_EVERY_S = 0.3
-
-keys = typer.Typer(help="API keys: list, create, revoke, and the first one of a tenant.", no_args_is_help=True)
-app.add_typer(keys, name="keys")
 
 
 @app.command("dead-letters")
@@ -78,13 +71,13 @@ def replay(
     target = target_of(ctx)
     meant = target.ask(lambda client: client.start_replay(scope, wanted, dry_run=True))
     if dry_run or meant.total == 0:
-        _said(meant, as_json, f"{count(meant.total)} dead letters match, {count(meant.skipped)} would stay")
+        said(meant, as_json, f"{count(meant.total)} dead letters match, {count(meant.skipped)} would stay")
         return
     if not yes:
         ask(f"Send {count(meant.total)} dead letters of {scope} back?")
     started = target.ask(lambda client: client.start_replay(scope, wanted, rate_per_s=rate))
     ended = _follow(target, scope, started, quiet=as_json)
-    _said(
+    said(
         ended,
         as_json,
         f"replay {ended.id} is {ended.state}: {count(ended.done)} sent back, {count(ended.skipped)} stay",
@@ -183,92 +176,3 @@ def agents(
             count(agent.failures),
         )  # fmt: skip
     console().print(made)
-
-
-# --- keys ------------------------------------------------------------------------------------------------------------------
-
-
-@keys.command("list")
-def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
-    """The tenant's keys, without their secrets."""
-    found = target_of(ctx).ask(lambda client: client.keys(limit=500)).items
-    if as_json:
-        print_json(plain(found))
-        return
-    made = table("key", "name", "may", "scopes", "queues", "ends", "last used")
-    for key in found:
-        ends = f"revoked {when(key.revoked_at)}" if key.revoked_at else when(key.expires_at)
-        made.add_row(
-            key.id, key.name, " ".join(key.permissions), " ".join(key.scopes or ["all"]),
-            " ".join(key.queues or ["all"]), ends, when(key.last_used_at),
-        )  # fmt: skip
-    console().print(made)
-
-
-@keys.command("create")
-def create_key(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="What it is for.")],
-    may: Annotated[
-        list[str] | None,
-        typer.Option("--may", help="view, publish, consume, review, manage or operate; may be repeated."),
-    ] = None,
-    scope: Annotated[list[str] | None, typer.Option(help="Only this scope; may be repeated.")] = None,
-    queue: Annotated[list[str] | None, typer.Option(help="Only this queue; may be repeated.")] = None,
-    expires: Annotated[float | None, typer.Option(help="Days until it ends.", min=0.001, max=36_500)] = None,
-    as_json: Json = False,
-) -> None:
-    """Make a key. It is shown once."""
-    ends = None if expires is None else int((time.time() + expires * 86_400) * 1000)
-    permissions = may or ["view", "publish", "consume"]
-    made = target_of(ctx).ask(
-        lambda client: client.create_key(name, permissions, scopes=scope, queues=queue, expires_at=ends)
-    )
-    _show_new(made, as_json)
-
-
-@keys.command("revoke")
-def revoke_key(
-    ctx: typer.Context, key_id: Annotated[str, typer.Argument()], yes: Yes = False, as_json: Json = False
-) -> None:
-    """End a key now."""
-    if not yes:
-        ask(f"Revoke the key {key_id}?")
-    made = target_of(ctx).ask(lambda client: client.revoke_key(key_id))
-    _said(made, as_json, f"{made.id} ({made.name}) is revoked")
-
-
-@keys.command("first")
-def first_key(
-    tenant: Annotated[str, typer.Argument(help="Slug of the tenant; made when it is not there.")],
-    database_url: DatabaseUrl = DEFAULT_DATABASE,
-    operator: Annotated[bool, typer.Option("--operator", help="It also sees and runs the agents.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Make a tenant and a key for it, straight in the database: where a new installation begins."""
-    from relevo.client import NewKey
-    from relevo.work.keys import first_key as make
-    from relevo.work.store import schema
-
-    async def work() -> NewKey:
-        async with opened(database_url) as database:
-            await schema.require_head(database)
-            made = await make(database, tenant, lambda: time.time_ns() // 1_000_000, operator=operator)
-        return msgspec.convert(plain(made), NewKey)
-
-    _show_new(run(work()), as_json)
-
-
-def _show_new(made: NewKey, as_json: bool) -> None:
-    if as_json:
-        print_json(plain(made))
-        return
-    say(made.secret)
-    console(stderr=True).print(f"key {made.key.id} ({made.key.name}); this is the only time it is shown", style="dim")
-
-
-def _said(value: object, as_json: bool, sentence: str) -> None:
-    if as_json:
-        print_json(plain(value))
-    else:
-        say(sentence)

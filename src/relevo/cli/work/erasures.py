@@ -1,0 +1,56 @@
+"""`relevo work erase` and `relevo work erasures`: making what was said of somebody go away."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relevo.cli.asking import Yes, ask
+from relevo.cli.screen import Json, console, count, print_json, table
+from relevo.cli.work.group import app
+from relevo.cli.work.target import Limit, Scope, plain, said, target_of, when
+
+if TYPE_CHECKING:
+    from relevo.client import Client, Erasure
+
+_LOOK_EVERY_S = 0.3
+
+
+@app.command("erase")
+def erase(
+    ctx: typer.Context,
+    scope: Scope,
+    subject: Annotated[str, typer.Argument(help="The value of the label `subject`.", show_default=False)],
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Erase what all messages labelled subject=… say: bodies, results, parts, reviews. It cannot be undone."""
+    if not yes:
+        ask(f"Erase what messages of {scope} labelled subject={subject} say, for good?")
+
+    def erased(client: Client) -> Erasure:
+        made = client.erase(scope, subject)
+        while made.state == "running":
+            time.sleep(_LOOK_EVERY_S)
+            made = client.erasure(scope, made.id)
+        return made
+
+    made = target_of(ctx).ask(erased)
+    said(made, as_json, f"erased what {count(made.messages)} messages said (erasure {made.id})")
+
+
+@app.command("erasures")
+def list_erasures(ctx: typer.Context, scope: Scope, limit: Limit = 50, as_json: Json = False) -> None:
+    """List erasures; whom they were about is not known any more."""
+    found = target_of(ctx).ask(lambda client: client.erasures(scope, limit=limit)).items
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("erasure", "state", "messages", "by", "asked for", "done", numbers=("messages",))
+    for each in found:
+        made.add_row(
+            each.id, each.state, count(each.messages), each.created_by, when(each.created_at), when(each.finished_at)
+        )
+    console().print(made if found else f"no erasures in {scope}")

@@ -1,0 +1,102 @@
+"""`relevo work keys`: API keys, and the first one of a tenant."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from relevo.cli.asking import Yes, ask
+from relevo.cli.database import opened
+from relevo.cli.screen import Json, console, print_json, say, table
+from relevo.cli.serve import DEFAULT_DATABASE, DatabaseUrl
+from relevo.cli.server import run
+from relevo.cli.work.group import app
+from relevo.cli.work.target import plain, said, target_of, when
+
+if TYPE_CHECKING:
+    from relevo.client import NewKey
+
+keys = typer.Typer(help="API keys: list, create, revoke, and the first one of a tenant.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+
+@keys.command("list")
+def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
+    """The tenant's keys, without their secrets."""
+    found = target_of(ctx).ask(lambda client: client.keys(limit=500)).items
+    if as_json:
+        print_json(plain(found))
+        return
+    made = table("key", "name", "may", "scopes", "queues", "ends", "last used")
+    for key in found:
+        ends = f"revoked {when(key.revoked_at)}" if key.revoked_at else when(key.expires_at)
+        made.add_row(
+            key.id, key.name, " ".join(key.permissions), " ".join(key.scopes or ["all"]),
+            " ".join(key.queues or ["all"]), ends, when(key.last_used_at),
+        )  # fmt: skip
+    console().print(made)
+
+
+@keys.command("create")
+def create_key(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    may: Annotated[
+        list[str] | None,
+        typer.Option("--may", help="view, publish, consume, review, manage or operate; may be repeated."),
+    ] = None,
+    scope: Annotated[list[str] | None, typer.Option(help="Only this scope; may be repeated.")] = None,
+    queue: Annotated[list[str] | None, typer.Option(help="Only this queue; may be repeated.")] = None,
+    expires: Annotated[float | None, typer.Option(help="Days until it ends.", min=0.001, max=36_500)] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key. It is shown once."""
+    ends = None if expires is None else int((time.time() + expires * 86_400) * 1000)
+    permissions = may or ["view", "publish", "consume"]
+    made = target_of(ctx).ask(
+        lambda client: client.create_key(name, permissions, scopes=scope, queues=queue, expires_at=ends)
+    )
+    _show_new(made, as_json)
+
+
+@keys.command("revoke")
+def revoke_key(
+    ctx: typer.Context, key_id: Annotated[str, typer.Argument()], yes: Yes = False, as_json: Json = False
+) -> None:
+    """End a key now."""
+    if not yes:
+        ask(f"Revoke the key {key_id}?")
+    made = target_of(ctx).ask(lambda client: client.revoke_key(key_id))
+    said(made, as_json, f"{made.id} ({made.name}) is revoked")
+
+
+@keys.command("first")
+def first_key(
+    tenant: Annotated[str, typer.Argument(help="Slug of the tenant; made when it is not there.")],
+    database_url: DatabaseUrl = DEFAULT_DATABASE,
+    operator: Annotated[bool, typer.Option("--operator", help="It also sees and runs the agents.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a tenant and a key for it, straight in the database: where a new installation begins."""
+    from relevo.client import NewKey
+    from relevo.work.keys import first_key as make
+    from relevo.work.store import schema
+
+    async def work() -> NewKey:
+        async with opened(database_url) as database:
+            await schema.require_head(database)
+            made = await make(database, tenant, lambda: time.time_ns() // 1_000_000, operator=operator)
+        return msgspec.convert(plain(made), NewKey)
+
+    _show_new(run(work()), as_json)
+
+
+def _show_new(made: NewKey, as_json: bool) -> None:
+    if as_json:
+        print_json(plain(made))
+        return
+    say(made.secret)
+    console(stderr=True).print(f"key {made.key.id} ({made.key.name}); this is the only time it is shown", style="dim")
