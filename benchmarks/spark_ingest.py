@@ -9,17 +9,16 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.figures import Figures, kept
 from benchmarks.spark import report
 from benchmarks.spark.goals import lake, outcomes
 from benchmarks.spark.rates import Rates
-from benchmarks.work.figures import Figures
 from relevo.pipeline.session import session
 from tests.servers.server import Redis86
 from tests.spark.lake.growth import grown
@@ -30,13 +29,9 @@ RESULTS = Path(__file__).parent / "results" / "spark.json"
 def main() -> None:
     chosen = _arguments()
     console = Console()
-    if chosen.what == "run":
-        began = time.monotonic()
-        figures = _run(console, chosen)
-        figures.seconds = time.monotonic() - began
-        figures.save(chosen.json)
-        console.print(f"all numbers: {chosen.json}")
-    figures = Figures.load(chosen.json)
+    measured = chosen.what == "run"
+    figures = kept(lambda: _run(console, chosen), chosen.json) if measured else Figures.load(chosen.json)
+    console.print(f"all figures: {chosen.json}")
     _tell(console, figures)
     if chosen.json == RESULTS:
         report.write(figures)

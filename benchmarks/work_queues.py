@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.figures import Figures, kept
 from benchmarks.work import report
-from benchmarks.work.figures import CEILING, RIVALS, STORES, Figures
+from benchmarks.work.contestants import CEILING, RIVALS, STORES
 from benchmarks.work.goals import outcomes
 from benchmarks.work.rivals import PACKAGES, Rival, environment
 from benchmarks.work.rounds import GROWN_TO, growth, one_round
@@ -40,13 +40,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     console = Console()
-    if chosen.what == "run":
-        began = time.monotonic()
-        figures = _run(console, chosen)
-        figures.seconds = time.monotonic() - began
-        figures.save(chosen.json)
-        console.print(f"all figures: {chosen.json}")
-    figures = Figures.load(chosen.json)
+    measured = chosen.what == "run"
+    figures = kept(lambda: _run(console, chosen), chosen.json) if measured else Figures.load(chosen.json)
+    console.print(f"all figures: {chosen.json}")
     _tell(console, figures)
     if chosen.json == RESULTS:
         report.write(figures)

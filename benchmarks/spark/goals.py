@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from benchmarks.figures import Figures
+from benchmarks.outcome import Outcome
 from benchmarks.spark.rates import BATCH, BULK, RAW, SINK, STREAMING
-from benchmarks.work.figures import Figures
-from benchmarks.work.goals import Outcome
 
 BUILD = "build"
 GB = 10**9

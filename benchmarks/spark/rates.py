@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import Figures
 from benchmarks.spark.streams import RawReaders, bulk_add, drop, fill
-from benchmarks.work.figures import Figures
 from tests.spark.footprint import cpu_s
 
 QUEUE = "bench"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from benchmarks.figures import Figures, shown
+from benchmarks.outcome import in_the_way
 from benchmarks.spark.goals import GB, lake, outcomes, sizes
 from benchmarks.spark.rates import BATCH, CASES, PROGRAMS
-from benchmarks.work.figures import Figures
-from benchmarks.work.goals import Outcome
-from benchmarks.work.report import shown
 
 PAGE = Path(__file__).parents[1] / "spark_report.md"
 _REMARKS = Path(__file__).with_name("remarks.toml")
@@ -46,28 +45,12 @@ def _run(figures: Figures) -> str:
 
 def _goals(figures: Figures) -> str:
     remarks: dict[str, str] = tomllib.loads(_REMARKS.read_text())
-    lines = ["## Goals", "", "| goal | wanted | reached | |", "|---|---|---|---|"]
-    unmet: list[str] = []
-    for goal in outcomes(figures):
-        lines.append(f"| {goal.title} | {_wanted(goal)} | {_reached(goal)} | {_verdict(goal)} |")
-        if goal.met is False and goal.name in remarks:
-            unmet.append(f"- **{goal.title}**: {' '.join(remarks[goal.name].split())}")
-    return "\n".join([*lines, "", *(["What stands in the way of those not met:", "", *unmet, ""] if unmet else [])])
-
-
-def _wanted(goal: Outcome) -> str:
-    return f"{'≤' if goal.less_is_better else '≥'} {goal.wanted:g}"
-
-
-def _reached(goal: Outcome) -> str:
-    return "not measured" if goal.reached is None else f"{goal.reached:.2f}"
-
-
-def _verdict(goal: Outcome) -> str:
-    if goal.reached is None:
-        return ""
-    how_far = goal.wanted / goal.reached if goal.less_is_better else goal.reached / goal.wanted
-    return "met" if goal.met else f"**not met**, {how_far:.0%} of the way"
+    found = list(outcomes(figures))
+    lines = [f"| {goal.title} | {goal.cells} |" for goal in found]
+    unmet = [(goal.title, remarks[goal.name]) for goal in found if goal.met is False and goal.name in remarks]
+    return "\n".join(
+        ["## Goals", "", "| goal | wanted | reached | |", "|---|---|---|---|", *lines, "", *in_the_way(unmet)]
+    )
 
 
 def _rates(figures: Figures) -> str:

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from benchmarks.work.figures import DRAINED_IN, PUBLISHED_IN, Figures
+from benchmarks.figures import Figures
+from benchmarks.outcome import Outcome
+from benchmarks.work.contestants import DRAINED_IN, PUBLISHED_IN, best_rival
 
 _BATCH = {"sqlite": 1.2, "postgresql": 1.0, "mariadb": 0.7}
 _DRAIN = {"sqlite": 2.0, "postgresql": 1.0, "mariadb": 1.0}
-
-
-class Outcome(NamedTuple):
-    """A goal and what came of it; `reached` is None when this run did not measure it."""
-
-    store: str
-    name: str
-    title: str
-    wanted: float
-    reached: float | None
-    less_is_better: bool = False
-
-    @property
-    def met(self) -> bool | None:
-        if self.reached is None:
-            return None
-        return self.reached <= self.wanted if self.less_is_better else self.reached >= self.wanted
 
 
 def outcomes(figures: Figures, stores: list[str]) -> Iterator[Outcome]:
@@ -46,7 +30,7 @@ def outcomes(figures: Figures, stores: list[str]) -> Iterator[Outcome]:
 
 
 def _against_rivals(figures: Figures, store: str, cases: tuple[str, ...]) -> float | None:
-    rival = figures.best_rival(cases)
+    rival = best_rival(figures, cases)
     return None if rival is None else _ratio(figures.best(store, cases), rival[1])
 
 

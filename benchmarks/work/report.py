@@ -5,8 +5,10 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from benchmarks.work.figures import CEILING, DRAINED_IN, PUBLISHED_IN, RIVALS, STORES, Figures
-from benchmarks.work.goals import Outcome, outcomes
+from benchmarks.figures import Figures, shown
+from benchmarks.outcome import in_the_way
+from benchmarks.work.contestants import CEILING, DRAINED_IN, PUBLISHED_IN, RIVALS, STORES, best_rival
+from benchmarks.work.goals import outcomes
 
 PAGE = Path(__file__).parents[1] / "work_report.md"
 _REMARKS = Path(__file__).with_name("remarks.toml")
@@ -47,12 +49,6 @@ def write(figures: Figures, page: Path = PAGE) -> None:
     page.write_text("\n".join(part for part in parts if part))
 
 
-def shown(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
 def _run(figures: Figures) -> str:
     rounds = max(
         (len(values) for case in figures.all.values() for name, values in case.items() if name == "single"), default=0
@@ -75,28 +71,18 @@ def _goals(figures: Figures, stores: list[str]) -> str:
     remarks: dict[str, dict[str, str]] = tomllib.loads(_REMARKS.read_text())
     lines = ["## Goals", ""]
     for case, cases in (("single", ("single",)), ("batch", PUBLISHED_IN), ("drain", DRAINED_IN)):
-        rival = figures.best_rival(cases)
+        rival = best_rival(figures, cases)
         if rival is not None:
             lines.append(f"- best rival, {case}: {rival[0]}, {shown(rival[1])} a second")
     lines += ["", "| store | goal | wanted | reached | |", "|---|---|---|---|---|"]
-    unmet: list[str] = []
-    for goal in outcomes(figures, stores):
-        lines.append(f"| {goal.store} | {goal.title} | {_wanted(goal)} | {_reached(goal)} | {_verdict(goal)} |")
-        if goal.met is False and (remark := remarks.get(goal.name, {}).get(goal.store)):
-            unmet.append(f"- **{goal.store}, {goal.title}**: {' '.join(remark.split())}")
-    return "\n".join([*lines, "", *(["What stands in the way of those not met:", "", *unmet, ""] if unmet else [])])
-
-
-def _wanted(goal: Outcome) -> str:
-    return f"{'≤' if goal.less_is_better else '≥'} {goal.wanted:g}"
-
-
-def _reached(goal: Outcome) -> str:
-    return "not measured" if goal.reached is None else f"{goal.reached:.2f}"
-
-
-def _verdict(goal: Outcome) -> str:
-    return {True: "met", False: "**not met**", None: ""}[goal.met]
+    found = list(outcomes(figures, stores))
+    lines += [f"| {goal.store} | {goal.title} | {goal.cells} |" for goal in found]
+    unmet = [
+        (f"{goal.store}, {goal.title}", remark)
+        for goal in found
+        if goal.met is False and (remark := remarks.get(goal.name, {}).get(goal.store))
+    ]
+    return "\n".join([*lines, "", *in_the_way(unmet)])
 
 
 def _rates(figures: Figures, stores: list[str]) -> str:

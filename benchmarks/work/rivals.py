@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.work.figures import CEILING, Figures
+from benchmarks.figures import Figures
+from benchmarks.work.contestants import CEILING
 from benchmarks.work.stores import DurablePostgres
 from tests.servers.cache import cache_folder
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.work.figures import Figures
+from benchmarks.figures import Figures
 from benchmarks.work.stores import Served, Store
 
 GROWN_TO = (10_000, 100_000, 1_000_000)

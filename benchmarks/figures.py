@@ -1,21 +1,17 @@
-"""What was measured, by contestant and case, one number a round; kept as JSON."""
+"""What was measured, by contestant and case, one number a round; kept as JSON. Of work queues and of the pipeline alike."""
 
 from __future__ import annotations
 
 import json
 import statistics
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-
-RIVALS = ("procrastinate", "pgqueuer", "oban")
-CEILING = "plain SQL"
-STORES = ("sqlite", "postgresql", "mariadb")
-PUBLISHED_IN = ("batch_100", "batch_500")
-DRAINED_IN = ("drain_50", "drain_500")
 
 
 class Figures:
@@ -39,11 +35,6 @@ class Figures:
     def best(self, who: str, cases: tuple[str, ...]) -> float | None:
         """The best median of several ways to do the same."""
         return max((value for case in cases if (value := self.median(who, case)) is not None), default=None)
-
-    def best_rival(self, cases: tuple[str, ...]) -> tuple[str, float] | None:
-        """Who of the rivals is fastest, each in its own best way."""
-        found = [(value, name) for name in RIVALS if (value := self.best(name, cases)) is not None]
-        return None if not found else (max(found)[1], max(found)[0])
 
     def spread(self, who: str, case: str) -> float | None:
         """How far the rounds lie apart, as a share of their median."""
@@ -72,3 +63,18 @@ class Figures:
             "figures": self.all,
             "failures": self.failures,
         }
+
+
+def kept(measure: Callable[[], Figures], path: Path) -> Figures:
+    """Measures, and keeps what came of it with the time it took."""
+    began = time.monotonic()
+    figures = measure()
+    figures.seconds = time.monotonic() - began
+    figures.save(path)
+    return Figures.load(path)
+
+
+def shown(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
