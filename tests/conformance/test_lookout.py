@@ -30,11 +30,11 @@ def rest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def resting(worker: WatchedWorker) -> None:
     """Until all duties that may rest do."""
-    await until(worker.post.quiet)
+    await until(worker.outpost.quiet)
     for duty in (worker.pausing, worker.lane_keeper, worker.cancel_watch, worker.promoter):
         duty.wake()
     ticks = worker.pausing.ticked.count
-    await until(lambda: worker.pausing.ticked.count > ticks and worker.post.quiet())
+    await until(lambda: worker.pausing.ticked.count > ticks and worker.outpost.quiet())
 
 
 async def test_the_duties_of_an_idle_queue_rest(worker_of: WorkerOf) -> None:
@@ -44,10 +44,10 @@ async def test_the_duties_of_an_idle_queue_rest(worker_of: WorkerOf) -> None:
 
 async def nobody_ticks(worker: WatchedWorker) -> bool:
     """Whether five looks passed without a tick; a duty that does not rest ticks at least every third."""
-    assert worker.post.lookout is not None
+    assert worker.outpost.lookout is not None
     ticks = worker.pausing.ticked.count + worker.promoter.promoted.count
     for _ in range(5):
-        await worker.post.lookout.looked.wait_for(timeout=20)
+        await worker.outpost.lookout.looked.wait_for(timeout=20)
     return worker.pausing.ticked.count + worker.promoter.promoted.count == ticks
 
 
@@ -85,8 +85,8 @@ async def test_a_mark_wakes_who_cancels(worker_of: WorkerOf, raw: Client, keys: 
 async def test_whoever_looks_out_no_longer_wakes_everyone(worker_of: WorkerOf) -> None:
     async with worker_of(Runs(), **AT_EASE) as worker:
         await resting(worker)
-        worker.post.hear(ConnectionError("gone"))
-        assert not worker.post.quiet()
+        worker.outpost.hear(ConnectionError("gone"))
+        assert not worker.outpost.quiet()
         await worker.pausing.ticked.wait_for(timeout=20)
 
 
@@ -99,11 +99,11 @@ async def test_workers_of_one_process_share_a_lookout_and_the_last_takes_it_alon
     others = await connections()
     async with worker_of(Runs(), **AT_EASE) as one:
         async with worker_of(Runs(), **AT_EASE) as two:
-            await until(one.post.quiet)
-            await until(two.post.quiet)
-            assert one.post.lookout is two.post.lookout
+            await until(one.outpost.quiet)
+            await until(two.outpost.quiet)
+            assert one.outpost.lookout is two.outpost.lookout
             assert await connections() == others + 1
-        assert one.post.quiet()
+        assert one.outpost.quiet()
     await until(lambda: is_so(connections, others))
 
 

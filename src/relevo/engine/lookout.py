@@ -25,7 +25,7 @@ _UNKNOWN = -1
 _Key = tuple[Address, bool]
 
 
-class Post:
+class Outpost:
     """One worker's place on the lookout, with the duties that may rest. Those that are to look more often than the lookout
     does keep their own pace, and so do all of a cluster's: its queues live on many servers."""
 
@@ -69,7 +69,7 @@ class Lookout(Loop):
 
     def __init__(self, link: Link, key: _Key) -> None:
         super().__init__("lookout", every=EVERY_S)
-        self.posts: dict[Post, None] = {}
+        self.posts: dict[Outpost, None] = {}
         self.looked: Signal[int] = Signal()
         """Emitted after each look, with the number of queues that have something to do."""
         self._link = link
@@ -86,7 +86,7 @@ class Lookout(Loop):
             known[key].start()
         return known[key]
 
-    async def left_by(self, post: Post) -> None:
+    async def left_by(self, post: Outpost) -> None:
         """The last to leave ends it."""
         self.posts.pop(post, None)
         known = Lookout._shared.get(asyncio.get_running_loop(), {})

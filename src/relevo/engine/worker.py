@@ -26,7 +26,7 @@ from relevo.engine.handlers import AnyHandler, as_handler, lifespan_of
 from relevo.engine.lanes import DISPATCH_LANES, RELEASE_GONE, LaneKeeper
 from relevo.engine.lease import RENEW, LeaseKeeper
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
-from relevo.engine.lookout import Post
+from relevo.engine.lookout import Outpost
 from relevo.engine.loop import Loop, Signal
 from relevo.engine.membership import HAND_BACK, LEAVE, Membership
 from relevo.engine.pause import PauseWatch
@@ -265,7 +265,7 @@ class Worker:
         if settings.job_timeout_s is not None:
             self.timeouts = TimeoutSweep(self.runner, timeout_s=settings.job_timeout_s)
             duties.append(self.timeouts)
-        self.post = Post(self._address, keys, restful, plain=settings.plain_transport)
+        self.outpost = Outpost(self._address, keys, restful, plain=settings.plain_transport)
         return duties
 
     def _link(self, purpose: str, scripts: Iterable[Script], *, patience: float = 15.0) -> Link:
@@ -394,12 +394,12 @@ class Worker:
                     self.admission.start()
                 for duty in self.duties:
                     duty.start()
-                self.post.begin()
+                self.outpost.begin()
                 await self._closing_signal.wait()
                 await self._leave()
         finally:
             restore()
-            await self.post.end()
+            await self.outpost.end()
             await asyncio.gather(*(link.close() for link in (self._read_link, self._settle_link, self._control_link)))
 
     def _signalled(self, name: str) -> None:
