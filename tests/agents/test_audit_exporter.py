@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy import select, update
 
 from relevo.agents.audit_exporter import MARGIN_MS, AuditExporter
-from relevo.work.audit import AuditFilter
+from relevo.work.audit.entries import AuditFilter
 from relevo.work.office import Office
 from relevo.work.store.tables import audit
 from tests.agents.conftest import SCOPE, Clock, Desk, a_desk

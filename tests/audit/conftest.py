@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select
 
-from relevo.work.audit_integrity import AuditIntegrity
-from relevo.work.audit_verifier import Finding
+from relevo.work.audit.integrity import AuditIntegrity
+from relevo.work.audit.verifier import Finding
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from relevo.work.audit_integrity import AuditIntegrity
+from relevo.work.audit.integrity import AuditIntegrity
 from relevo.work.store import schema
 from relevo.work.store.database import Database
 from tests.audit.conftest import own_database

@@ -7,7 +7,7 @@ import pytest
 
 from relevo.errors import InvalidInput, NotFound, PermissionDenied, TooManyRequests, Unauthenticated
 from relevo.work.access import Granted, KeyLimits, narrowed
-from relevo.work.audit import AuditFilter
+from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller, Permission
 from relevo.work.rate_limits import RateLimits
 from tests.agents.conftest import SCOPE, Desk

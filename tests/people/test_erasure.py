@@ -12,7 +12,7 @@ from relevo.agents.replay_runner import ReplayRunner
 from relevo.agents.webhook_courier import WebhookCourier
 from relevo.errors import IdempotencyConflict, NotFound, WrongState
 from relevo.work import erasure
-from relevo.work.audit import AuditFilter
+from relevo.work.audit.entries import AuditFilter
 from relevo.work.cold_transaction import transact
 from relevo.work.depths import Depth, depths_of
 from relevo.work.erasure import Erasure, digest_of

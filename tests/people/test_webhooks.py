@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from relevo.agents.webhook_courier import WebhookCourier
 from relevo.errors import BadWebhookUrl, InvalidInput, NotFound, WrongState
-from relevo.work.audit import AuditFilter
+from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import transact
 from relevo.work.outbox import WorkEvent

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.outbox_relay import OutboxRelay
-from relevo.work.audit import AuditEntry, AuditFilter
+from relevo.work.audit.entries import AuditEntry, AuditFilter
 from relevo.work.depths import Depth, depths_of
 from relevo.work.message import NewMessage, Published, Refusal
 from relevo.work.office import Office, OfficeSettings

@@ -19,7 +19,7 @@ from sqlalchemy import func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from relevo.agents.agent import Batch
-from relevo.work.audit import AuditEntry, entry_of
+from relevo.work.audit.entries import AuditEntry, entry_of
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.internal_messages import post

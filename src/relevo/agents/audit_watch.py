@@ -10,8 +10,8 @@ import msgspec
 from sqlalchemy import select
 
 from relevo.agents.agent import Batch
-from relevo.work.audit_integrity import AuditWalk
-from relevo.work.audit_verifier import Finding
+from relevo.work.audit.integrity import AuditWalk
+from relevo.work.audit.verifier import Finding
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.internal_messages import post

@@ -23,9 +23,9 @@ from relevo.api.questions import (
     TextFilter,
     moment_ms,
 )
-from relevo.work.audit import AuditEntry, AuditFilter, ExportedEntry
+from relevo.work.audit.entries import AuditEntry, AuditFilter, ExportedEntry
+from relevo.work.audit.trace import Trace
 from relevo.work.office import Office
-from relevo.work.trace import Trace
 from relevo.work.usage import UsageRow
 
 router = APIRouter(prefix="/v1", tags=["reports"])

@@ -21,10 +21,10 @@ from relevo.errors import BadArgument
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from relevo.work.audit_integrity import AuditIntegrity, Verdict
+    from relevo.work.audit.integrity import AuditIntegrity, Verdict
+    from relevo.work.audit.trace import Trace
     from relevo.work.caller import Caller
     from relevo.work.store.database import Database
-    from relevo.work.trace import Trace
 
 app = typer.Typer(help="The record of what was done: verify, trace, export, heads, cut.", no_args_is_help=True)
 
@@ -109,7 +109,7 @@ def trace(
     """Everything that happened under one correlation id, oldest first: messages, reviews, webhooks, who changed what."""
 
     async def work() -> Trace:
-        from relevo.work.trace import Traces
+        from relevo.work.audit.trace import Traces
 
         async with opened(database_url) as database:
             caller = await _caller(database, tenant)
@@ -143,7 +143,7 @@ def export(
     async def write(out: IO[bytes]) -> int:
         import msgspec
 
-        from relevo.work.audit import Audit, AuditFilter
+        from relevo.work.audit.entries import Audit, AuditFilter
 
         lines = 0
         async with opened(database_url) as database:
@@ -193,7 +193,7 @@ def cut(
 def _integrity(database: Database) -> AuditIntegrity:
     import time
 
-    from relevo.work.audit_integrity import AuditIntegrity
+    from relevo.work.audit.integrity import AuditIntegrity
 
     return AuditIntegrity(database, lambda: time.time_ns() // 1_000_000)
 

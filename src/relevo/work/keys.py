@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, and_, insert, select, update
 from relevo.errors import InvalidInput, KeyExpired, NotFound, PermissionDenied, Unauthenticated, WrongState
 from relevo.wire.ids import IdMint
 from relevo.work.access import KeyLimits, Standing, standing_of
-from relevo.work.audit import audit_row
+from relevo.work.audit.entries import audit_row
 from relevo.work.caller import ALL_PERMISSIONS, PERMISSIONS, Caller, Permission
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.store.audit_rows import audited

@@ -14,8 +14,9 @@ import msgspec
 from relevo.wire.ids import IdMint
 from relevo.work.access import Access
 from relevo.work.admission import Admission
-from relevo.work.audit import Audit
-from relevo.work.audit_integrity import AuditIntegrity
+from relevo.work.audit.entries import Audit
+from relevo.work.audit.integrity import AuditIntegrity
+from relevo.work.audit.trace import Traces
 from relevo.work.caller import Caller
 from relevo.work.chunks import ChunkStreams
 from relevo.work.claims import Claims
@@ -50,7 +51,6 @@ from relevo.work.store.installation import installation_id
 from relevo.work.store.port import Dialect, Driver, Session
 from relevo.work.subscriptions import Subscriptions
 from relevo.work.tenants import Tenants
-from relevo.work.trace import Traces
 from relevo.work.transaction import Transaction
 from relevo.work.trusts import Trusts
 from relevo.work.usage import Usage

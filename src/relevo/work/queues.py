@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.engine.loop import Signal
 from relevo.errors import NotFound, QueueNotEmpty, SlugTaken, SystemQueue
-from relevo.work.audit import audit_row
+from relevo.work.audit.entries import audit_row
 from relevo.work.belongings import delete_of_queues
 from relevo.work.caller import Caller
 from relevo.work.page import Page, cursor_at, text_of

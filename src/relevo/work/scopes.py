@@ -10,7 +10,7 @@ from sqlalchemy import and_, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from relevo.errors import SlugTaken
-from relevo.work.audit import audit_row
+from relevo.work.audit.entries import audit_row
 from relevo.work.belongings import delete_of_scope
 from relevo.work.caller import Caller
 from relevo.work.page import Page, cursor_at, text_of

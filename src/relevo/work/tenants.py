@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from relevo.errors import InvalidInput, NotFound, SlugTaken
-from relevo.work.audit import audit_row
+from relevo.work.audit.entries import audit_row
 from relevo.work.caller import ALL_PERMISSIONS, Caller
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database

@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from relevo.work.audit_verifier import Entry, Finding, Verifier
+from relevo.work.audit.verifier import Entry, Finding, Verifier
 from relevo.work.store.audit_chain import Chain, Head, began_after, entry_hash
 
 

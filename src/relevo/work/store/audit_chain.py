@@ -4,7 +4,7 @@ One chain for all would make every transaction of every process wait for the one
 takes one that no other has (`Chains`) for as long as it lasts. The head of each chain (its last number and hash) is a row of
 its own, written in the same transaction, so a cut-off end is seen too. A new chain names the latest heads there are when it
 begins, so a chain that is missing as a whole is seen in those that began after it. Entries are verified by
-`relevo.work.audit_verifier`.
+`relevo.work.audit.verifier`.
 
 Whoever can write to the database can also compute hashes: to hold against that, keep the heads somewhere else now and then
 (`relevo audit heads`) and pass them to `relevo audit verify --heads`.

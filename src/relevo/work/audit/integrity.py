@@ -14,8 +14,8 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import InvalidInput
-from relevo.work.audit import audit_row
-from relevo.work.audit_verifier import CUT, Entry, Finding, Verifier
+from relevo.work.audit.entries import audit_row
+from relevo.work.audit.verifier import CUT, Entry, Finding, Verifier
 from relevo.work.caller import Caller
 from relevo.work.store.audit_chain import COLUMNS, Head
 from relevo.work.store.audit_rows import Audited, audited
