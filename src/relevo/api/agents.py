@@ -13,11 +13,10 @@ from fastapi import APIRouter, Path, Request, Response
 from relevo.agents.roster import Roster
 from relevo.agents.runs import AgentRun
 from relevo.api.answers import answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.document import describe
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.office import Office
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"])
 
@@ -31,11 +30,13 @@ async def list_agents(request: Request, caller: Authenticated) -> Response:
 
 @router.post("/{agent}/run", summary="Run an agent now", **describe(AgentRun))
 async def run_agent(
-    request: Request, caller: Authenticated, agent: Annotated[str, Path(max_length=40, description="name of the agent")]
+    request: Request,
+    caller: Authenticated,
+    office: ThisOffice,
+    agent: Annotated[str, Path(max_length=40, description="name of the agent")],
 ) -> Response:
     caller.require_unlimited("operate")
     roster: Roster = request.app.state.roster
-    office: Office = request.app.state.office
     await roster.get(agent)
     await transact(office, lambda each: _note(each, caller, agent))
     return answer(await roster.run_now(agent), caller.request_id)

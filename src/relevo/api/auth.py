@@ -1,5 +1,6 @@
-"""Who asks: the API key of a request, as a `Caller`. A key that was good is not looked up again for a second.
+"""Who asks, and whom: the API key of a request, as a `Caller`, and the office that is served.
 
+A key that was good is not looked up again for a second.
 A key without grants and limits, the usual one, pays one look into a dict for there being such things.
 """
 
@@ -93,10 +94,17 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
     return None
 
 
-async def _caller(request: Request) -> Caller:
+async def _office(request: Request) -> Office:
+    return request.app.state.office
+
+
+ThisOffice = Annotated[Office, Depends(_office)]
+"""The office that is served here, for a route that needs it."""
+
+
+async def _caller(request: Request, office: ThisOffice) -> Caller:
     headers = request.scope["headers"]
     authorization = header(headers, b"authorization")
-    office: Office = request.app.state.office
     parts = request.scope["path"].split("/")
     caller = await caller_of(office, authorization, request.state.request_id, request.method, parts)
     if caller.max_body_bytes is not None:

@@ -10,14 +10,13 @@ from fastapi import APIRouter, Query, Request, Response
 from msgspec import Meta, Raw
 
 from relevo.api.answers import answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.bodies import Token
 from relevo.api.document import describe
 from relevo.api.questions import MessageKey, ScopeSlug, require_id
 from relevo.api.reading import ClientGone, body_of
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, WrongConsumerMode
 from relevo.work.chunks import MOST_IN_A_PAGE, MOST_PARTS, Chunk, Chunks
-from relevo.work.office import Office
 from relevo.work.wakeups import Patience
 
 router = APIRouter(prefix="/v1/scopes/{scope}/messages/{message_id}/chunks", tags=["chunks"])
@@ -40,8 +39,9 @@ _NEW = msgspec.json.Decoder(ChunkIn)
     "", summary="Append a part, by whoever holds the claim",
     **describe(Chunk, body=ChunkIn, status=201, problems=[ClaimLost, ChunkConflict, WrongConsumerMode, BodyTooLarge]),
 )  # fmt: skip
-async def append_chunk(request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey) -> Response:
-    office: Office = request.app.state.office
+async def append_chunk(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+) -> Response:
     body = await body_of(request, _NEW)
     added = await office.chunk_streams.append(
         caller, scope, require_id(message_id), body.claim_token, body.body, number=body.number, final=body.final
@@ -53,6 +53,7 @@ async def append_chunk(request: Request, caller: Authenticated, scope: ScopeSlug
 async def read_chunks(
     request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     message_id: MessageKey,
     after: Annotated[int, Query(ge=0, le=MOST_PARTS, description="the last number you have")] = 0,
@@ -62,7 +63,6 @@ async def read_chunks(
     wait_s: Annotated[float, Query(ge=0, le=60, description="how long to wait for the next part")] = 0.0,
     limit: Annotated[int, Query(ge=1, le=MOST_IN_A_PAGE)] = MOST_IN_A_PAGE,
 ) -> Response:
-    office: Office = request.app.state.office
     patience = Patience()
     shutdown: asyncio.Event = request.app.state.stopping
     stopping = asyncio.ensure_future(shutdown.wait())

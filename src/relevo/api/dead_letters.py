@@ -6,7 +6,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from relevo.api.answers import answer, page_answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.bodies import ReplayIn, ms_of
 from relevo.api.document import describe
 from relevo.api.questions import (
@@ -25,7 +25,6 @@ from relevo.api.questions import (
 from relevo.api.reading import body_of
 from relevo.errors import WrongState
 from relevo.work.dead_letters import DeadLetter, DeadLetterFilter
-from relevo.work.office import Office
 from relevo.work.replays import Replay, ReplayFilter
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["dead letters"])
@@ -35,8 +34,8 @@ _REPLAY = msgspec.json.Decoder(ReplayIn)
 
 @router.get("/dead-letters", summary="Dead letters of a scope, newest first", **describe(list[DeadLetter], paged=True))
 async def list_dead_letters(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     queue: QueueFilter = None,
     reason: TextFilter = None,
@@ -49,7 +48,6 @@ async def list_dead_letters(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    office: Office = request.app.state.office
     wanted = DeadLetterFilter(
         queue=queue, reason=reason, message_type=message_type, correlation_id=correlation_id, labels=labels_in(label),
         since=moment_ms(since, "since"), until=moment_ms(until, "until"), text=text,
@@ -62,8 +60,7 @@ async def list_dead_letters(
     "/replays", summary="Send dead letters back to their queues: filtered, throttled, in the background",
     **describe(Replay, body=ReplayIn, body_optional=True, status=201),
 )  # fmt: skip
-async def start_replay(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def start_replay(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _REPLAY, optional=True)
     asked = body.filter
     wanted = ReplayFilter(
@@ -77,19 +74,16 @@ async def start_replay(request: Request, caller: Authenticated, scope: ScopeSlug
 
 @router.get("/replays", summary="List replays, newest first", **describe(list[Replay], paged=True))
 async def list_replays(
-    request: Request, caller: Authenticated, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    office: Office = request.app.state.office
     return page_answer(await office.replays.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.get("/replays/{replay_id}", summary="How far a replay is", **describe(Replay))
-async def get_replay(request: Request, caller: Authenticated, scope: ScopeSlug, replay_id: MessageKey) -> Response:
-    office: Office = request.app.state.office
+async def get_replay(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, replay_id: MessageKey) -> Response:
     return answer(await office.replays.get(caller, scope, require_id(replay_id, "replay")), caller.request_id)
 
 
 @router.post("/replays/{replay_id}/cancel", summary="Stop a replay", **describe(Replay, problems=[WrongState]))
-async def cancel_replay(request: Request, caller: Authenticated, scope: ScopeSlug, replay_id: MessageKey) -> Response:
-    office: Office = request.app.state.office
+async def cancel_replay(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, replay_id: MessageKey) -> Response:
     return answer(await office.replays.cancel(caller, scope, require_id(replay_id, "replay")), caller.request_id)

@@ -9,12 +9,11 @@ from fastapi import APIRouter, Path, Request, Response
 from msgspec import Meta
 
 from relevo.api.answers import answer, page_answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, ScopeSlug, require_id
 from relevo.api.reading import body_of
 from relevo.work.erasure import Erasure
-from relevo.work.office import Office
 
 router = APIRouter(prefix="/v1/scopes/{scope}/erasures", tags=["erasures"])
 
@@ -32,8 +31,7 @@ _NEW = msgspec.json.Decoder(ErasureIn)
     "", summary="Erase what messages labelled `subject=…` say; large ones go on in the background",
     **describe(Erasure, body=ErasureIn, status=202),
 )  # fmt: skip
-async def start_erasure(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def start_erasure(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     return answer(await office.erasures.start(caller, scope, body.subject), caller.request_id, 202)
 
@@ -42,18 +40,16 @@ async def start_erasure(request: Request, caller: Authenticated, scope: ScopeSlu
     "", summary="List erasures; whom they were about is not known any more", **describe(list[Erasure], paged=True)
 )
 async def list_erasures(
-    request: Request, caller: Authenticated, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    office: Office = request.app.state.office
     return page_answer(await office.erasures.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.get("/{erasure}", summary="How far an erasure is", **describe(Erasure))
 async def get_erasure(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     erasure: Annotated[str, Path(description="id of the erasure", max_length=100)],
 ) -> Response:
-    office: Office = request.app.state.office
     return answer(await office.erasures.get(caller, scope, require_id(erasure, "erasure")), caller.request_id)

@@ -11,12 +11,11 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from relevo.api.auth import Authenticated, caller_of, header
+from relevo.api.auth import Authenticated, ThisOffice, caller_of, header
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug
 from relevo.errors import EventsNotKept, EventsUnavailable, RelevoError, TooManyRequests, WorkError
 from relevo.work.event_feed import EventFeed
-from relevo.work.office import Office
 from relevo.work.outbox import EventName
 
 router = APIRouter(prefix="/v1/scopes/{scope}/events", tags=["events"])
@@ -35,6 +34,7 @@ _about["responses"][200] = {"description": "events, until one side ends it", "co
 async def follow_events(
     request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     queue: Annotated[
         list[Annotated[str, Query(pattern=_SLUG, max_length=63)]] | None,
@@ -45,7 +45,6 @@ async def follow_events(
         str | None, Header(max_length=2_000, description="the `id` of the last event: goes on after it")
     ] = None,
 ) -> Response:
-    office: Office = request.app.state.office
     readers: set[EventFeed] = request.app.state.feeds
     if len(readers) >= MOST_READERS:
         raise EventsUnavailable(reason=f"{MOST_READERS} readers follow them here already")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from msgspec import Meta
 
 from relevo.api.answers import answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.bodies import AnyQueue, MessageId
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug, require_id
@@ -18,7 +18,6 @@ from relevo.errors import WrongState
 from relevo.work.access import Grant, KeyLimits
 from relevo.work.caller import TenantPermission
 from relevo.work.keys import NewKey
-from relevo.work.office import Office
 
 router = APIRouter(tags=["access"])
 
@@ -56,20 +55,18 @@ _ROTATION = msgspec.json.Decoder(KeyRotationIn)
 
 @router.get("/v1/scopes/{scope}/grants", summary="List grants", **describe(list[Grant]))
 async def list_grants(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     key_id: Annotated[str | None, Query(max_length=26, pattern=r"^[0-9A-Z]{26}$")] = None,
 ) -> Response:
-    office: Office = request.app.state.office
     return answer(await office.access.list(caller, scope, key_id=key_id), caller.request_id)
 
 
 @router.post(
     "/v1/scopes/{scope}/grants", summary="Grant a key permissions here", **describe(Grant, body=GrantIn, status=201)
 )
-async def create_grant(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def create_grant(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _GRANT)
     made = await office.access.grant(caller, scope, body.key_id, body.permissions, queue=body.queue)
     return answer(made, caller.request_id, 201)
@@ -77,12 +74,11 @@ async def create_grant(request: Request, caller: Authenticated, scope: ScopeSlug
 
 @router.delete("/v1/scopes/{scope}/grants/{grant}", summary="Take a grant back", **describe(None, status=204))
 async def revoke_grant(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     grant: Annotated[str, Path(description="id of the grant", max_length=100)],
 ) -> Response:
-    office: Office = request.app.state.office
     await office.access.revoke(caller, scope, require_id(grant, "grant"))
     return Response(status_code=204)
 
@@ -91,21 +87,18 @@ async def revoke_grant(
     "/v1/keys/{key}/rotate", summary="A new secret for a key; the old one works for a while longer",
     **describe(NewKey, body=KeyRotationIn, body_optional=True, problems=[WrongState]),
 )  # fmt: skip
-async def rotate_key(request: Request, caller: Authenticated, key: KeyId) -> Response:
-    office: Office = request.app.state.office
+async def rotate_key(request: Request, caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
     return answer(await office.keys.rotate(caller, require_id(key, "key"), grace_s=body.grace_s), caller.request_id)
 
 
 @router.get("/v1/keys/{key}/limits", summary="The limits of a key", **describe(KeyLimits))
-async def get_limits(request: Request, caller: Authenticated, key: KeyId) -> Response:
-    office: Office = request.app.state.office
+async def get_limits(caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
     return answer(await office.access.limits(caller, require_id(key, "key")), caller.request_id)
 
 
 @router.put("/v1/keys/{key}/limits", summary="Set the limits of a key", **describe(KeyLimits, body=LimitsIn))
-async def set_limits(request: Request, caller: Authenticated, key: KeyId) -> Response:
-    office: Office = request.app.state.office
+async def set_limits(request: Request, caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
     body = await body_of(request, _LIMITS)
     wanted = KeyLimits(**msgspec.structs.asdict(body))
     return answer(await office.access.limit(caller, require_id(key, "key"), wanted), caller.request_id)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import insert, update
 
 from relevo.api.answers import encode
-from relevo.api.auth import header
+from relevo.api.auth import ThisOffice, header
 from relevo.api.metrics import CONTENT_TYPE, ApiMetrics
 from relevo.api.problems import known, nowhere
 from relevo.api.settings import ApiSettings
@@ -31,8 +31,7 @@ async def healthz() -> Response:
     "/readyz", summary="Whether messages can be taken: a row can be written",
     responses={503: {"description": "not ready; `reason` says why"}}, **_PLAIN,
 )  # fmt: skip
-async def readyz(request: Request) -> Response:
-    office: Office = request.app.state.office
+async def readyz(request: Request, office: ThisOffice) -> Response:
     if request.app.state.stopping.is_set():
         return _not_ready("the process is ending")
     try:
@@ -51,7 +50,7 @@ async def readyz(request: Request) -> Response:
     },
     **_PLAIN,
 )  # fmt: skip
-async def metrics(request: Request) -> Response:
+async def metrics(request: Request, office: ThisOffice) -> Response:
     wanted: ApiSettings = request.app.state.limits
     if wanted.metrics_token is not None:
         given = header(request.scope["headers"], b"authorization") or b""
@@ -60,7 +59,7 @@ async def metrics(request: Request) -> Response:
     elif not wanted.metrics_open:
         raise nowhere("/metrics")
     told: ApiMetrics = request.app.state.metrics
-    return Response(await told.text(request.app.state.office), headers={"content-type": CONTENT_TYPE})
+    return Response(await told.text(office), headers={"content-type": CONTENT_TYPE})
 
 
 async def write_a_row(office: Office) -> None:

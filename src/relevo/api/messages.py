@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
 from relevo.api.answers import answer, page_answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.bodies import CancelIn, PriorityIn
 from relevo.api.document import describe
 from relevo.api.questions import (
@@ -38,8 +38,8 @@ _PRIORITY = msgspec.json.Decoder(PriorityIn)
 
 @router.get("", summary="Look for messages, also archived ones; newest first", **describe(list[Message], paged=True))
 async def search_messages(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     queue: QueueFilter = None,
     state: State | None = None,
@@ -55,7 +55,6 @@ async def search_messages(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    office: Office = request.app.state.office
     wanted = MessageFilter(
         queue=queue, state=state, message_type=message_type, correlation_id=correlation_id, parent_id=parent_id,
         source_id=source_id, idempotency_key=idempotency_key, labels=labels_in(label),
@@ -66,14 +65,12 @@ async def search_messages(
 
 
 @router.get("/{message_id}", summary="Read a message", **describe(Message))
-async def get_message(request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey) -> Response:
-    office: Office = request.app.state.office
+async def get_message(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey) -> Response:
     return answer(await office.search.get(caller, scope, require_id(message_id)), caller.request_id)
 
 
 @router.get("/{message_id}/history", summary="What happened to a message", **describe(list[Step]))
-async def get_history(request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey) -> Response:
-    office: Office = request.app.state.office
+async def get_history(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey) -> Response:
     return answer(await office.search.history(caller, scope, require_id(message_id)), caller.request_id)
 
 
@@ -81,8 +78,9 @@ async def get_history(request: Request, caller: Authenticated, scope: ScopeSlug,
     "/{message_id}/cancel", summary="Cancel a message that nobody works on",
     **describe(Message, body=CancelIn, body_optional=True, problems=[WrongState]),
 )  # fmt: skip
-async def cancel_message(request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey) -> Response:
-    office: Office = request.app.state.office
+async def cancel_message(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+) -> Response:
     body = await body_of(request, _CANCEL, optional=True)
     await office.messages.cancel(caller, scope, require_id(message_id), reason=body.reason)
     return answer(await _after(office, caller, scope, message_id), caller.request_id)
@@ -93,9 +91,8 @@ async def cancel_message(request: Request, caller: Authenticated, scope: ScopeSl
     **describe(Message, body=PriorityIn, problems=[WrongState]),
 )  # fmt: skip
 async def reprioritise_message(
-    request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
-    office: Office = request.app.state.office
     body = await body_of(request, _PRIORITY)
     await office.messages.reprioritise(
         caller, scope, require_id(message_id), tier=body.priority_tier, score=body.priority_score

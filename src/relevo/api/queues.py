@@ -6,7 +6,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from relevo.api.answers import answer, page_answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.bodies import QueueChange, QueueIn, changes_in
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, QueueSlug, ScopeSlug
@@ -24,16 +24,14 @@ _CHANGE = msgspec.json.Decoder(QueueChange)
 
 @router.get("", summary="List queues", **describe(list[QueueOut], paged=True))
 async def list_queues(
-    request: Request, caller: Authenticated, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    office: Office = request.app.state.office
     page = await office.queues.list(caller, scope, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id, await queues_out(office, page.items))
 
 
 @router.post("", summary="Make a queue", **describe(QueueOut, body=QueueIn, status=201, problems=[SlugTaken]))
-async def create_queue(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def create_queue(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     settings = QueueSettings(**{name: getattr(body, name) for name in QueueSettings.__struct_fields__})
     record = await office.queues.create(caller, scope, body.slug, settings)
@@ -41,9 +39,8 @@ async def create_queue(request: Request, caller: Authenticated, scope: ScopeSlug
 
 
 @router.get("/{queue}", summary="Read a queue", **describe(QueueOut))
-async def get_queue(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
+async def get_queue(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     caller.require("view")
-    office: Office = request.app.state.office
     return await _shown(office, await office.queues.lookup(caller, scope, queue), caller.request_id)
 
 
@@ -51,8 +48,9 @@ async def get_queue(request: Request, caller: Authenticated, scope: ScopeSlug, q
     "/{queue}", summary="Change, pause, drain or archive a queue",
     **describe(QueueOut, body=QueueChange, problems=[SystemQueue]),
 )  # fmt: skip
-async def change_queue(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    office: Office = request.app.state.office
+async def change_queue(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
+) -> Response:
     changes = changes_in(await body_of(request, _CHANGE))
     return await _shown(office, await office.queues.change(caller, scope, queue, changes), caller.request_id)
 
@@ -60,8 +58,7 @@ async def change_queue(request: Request, caller: Authenticated, scope: ScopeSlug
 @router.delete(
     "/{queue}", summary="Delete an empty queue", **describe(None, status=204, problems=[QueueNotEmpty, SystemQueue])
 )
-async def delete_queue(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    office: Office = request.app.state.office
+async def delete_queue(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     await office.queues.delete(caller, scope, queue)
     return Response(status_code=204)
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from starlette.responses import StreamingResponse
 
 from relevo.api.answers import answer, page_answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.document import describe
 from relevo.api.questions import (
     PLAIN,
@@ -25,7 +25,6 @@ from relevo.api.questions import (
 )
 from relevo.work.audit.entries import AuditEntry, AuditFilter, ExportedEntry
 from relevo.work.audit.trace import Trace
-from relevo.work.office import Office
 from relevo.work.usage import UsageRow
 
 router = APIRouter(prefix="/v1", tags=["reports"])
@@ -33,17 +32,20 @@ router = APIRouter(prefix="/v1", tags=["reports"])
 
 @router.get("/usage", summary="What each queue did on each day", **describe(list[UsageRow]))
 async def usage(
-    request: Request, caller: Authenticated, since: DayFilter = None, until: DayFilter = None, scope: ScopeFilter = None
+    caller: Authenticated,
+    office: ThisOffice,
+    since: DayFilter = None,
+    until: DayFilter = None,
+    scope: ScopeFilter = None,
 ) -> Response:
-    office: Office = request.app.state.office
     rows = await office.usage.list(caller, since=since, until=until, scope=scope)
     return answer(rows, caller.request_id)
 
 
 @router.get("/audit", summary="Who changed what; newest first", **describe(list[AuditEntry], paged=True))
 async def audit(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeFilter = None,
     queue: QueueFilter = None,
     actor: TextFilter = None,
@@ -56,7 +58,6 @@ async def audit(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    office: Office = request.app.state.office
     wanted = AuditFilter(
         scope=scope, queue=queue, actor=actor, action=action, target=target, request_id=request_id,
         correlation_id=correlation_id, since=moment_ms(since, "since"), until=moment_ms(until, "until"),
@@ -72,14 +73,13 @@ _exporting["responses"][200] = {"description": "one JSON object a line", "conten
 
 @router.get("/audit/export", summary="The audit as JSON lines, oldest first, with its hashes", **_exporting)
 async def export_audit(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeFilter = None,
     since: MomentFilter = None,
     until: MomentFilter = None,
     after: Annotated[int, Query(ge=0, lt=2**63, description="the `id` of the last line there is already")] = 0,
 ) -> Response:
-    office: Office = request.app.state.office
     wanted = AuditFilter(scope=scope, since=moment_ms(since, "since"), until=moment_ms(until, "until"))
     caller.require("view")  # here: once the answer has begun it is too late to refuse
     lines = _lines(office.audit.export(caller, wanted, after=after))
@@ -94,10 +94,9 @@ async def _lines(pages: AsyncGenerator[list[ExportedEntry]]) -> AsyncGenerator[b
 
 @router.get("/trace", summary="All that happened under one correlation id, oldest first", **describe(Trace))
 async def trace(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     correlation_id: Annotated[str, Query(min_length=1, max_length=200, pattern=PLAIN)],
     scope: ScopeFilter = None,
 ) -> Response:
-    office: Office = request.app.state.office
     return answer(await office.traces.of(caller, correlation_id, scope=scope), caller.request_id)

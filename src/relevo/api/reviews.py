@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Meta, Raw
 
 from relevo.api.answers import answer, page_answer
-from relevo.api.auth import Authenticated, header
+from relevo.api.auth import Authenticated, ThisOffice, header
 from relevo.api.bodies import Prose, Word
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, MessageKey, ScopeSlug, TextFilter, require_id
@@ -114,8 +114,8 @@ def person_of(request: Request, caller: Caller) -> str:
 
 @router.get("/reviews", summary="What waits for people, oldest first", **describe(list[Review], paged=True))
 async def list_reviews(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     state: CaseState | None = None,
     holder: TextFilter = None,
@@ -123,7 +123,6 @@ async def list_reviews(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    office: Office = request.app.state.office
     page = await office.reviews.inbox(
         caller, scope, state=state, holder=holder, person=person, limit=limit, cursor=cursor
     )
@@ -131,20 +130,18 @@ async def list_reviews(
 
 
 @router.get("/reviews/{review_id}", summary="Read a review", **describe(Review))
-async def get_review(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Response:
-    office: Office = request.app.state.office
+async def get_review(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, review_id: ReviewKey) -> Response:
     return answer(await office.reviews.get(caller, scope, require_id(review_id, "review")), caller.request_id)
 
 
 @router.get("/reviews/{review_id}/result", summary="Wait until a review is over", **describe(Review))
 async def get_result(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     review_id: ReviewKey,
     wait_s: Annotated[float, Query(ge=0, le=60)] = 0.0,
 ) -> Response:
-    office: Office = request.app.state.office
     found = await office.reviews.result(caller, scope, require_id(review_id, "review"), wait_s=wait_s)
     return answer(found, caller.request_id)
 
@@ -169,9 +166,11 @@ class Act:
         return answer(review, self.caller.request_id)
 
 
-def act(request: Request, caller: Authenticated, scope: ScopeSlug, review_id: ReviewKey) -> Act:
+async def act(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, review_id: ReviewKey
+) -> Act:
     key = require_id(review_id, "review")
-    return Act(request, request.app.state.office, caller, scope, key, person_of(request, caller))
+    return Act(request, office, caller, scope, key, person_of(request, caller))
 
 
 Acting = Annotated[Act, Depends(act)]
@@ -234,9 +233,8 @@ async def withdraw_review(act: Acting) -> Response:
     **describe(Review, body=SendIn, body_optional=True, status=201, problems=[BadReviewSpec, ReplayLoop, WrongState]),
 )  # fmt: skip
 async def review_dead_letter(
-    request: Request, caller: Authenticated, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
-    office: Office = request.app.state.office
     body = await body_of(request, _SEND, optional=True)
     opened = await office.reviews.open_for_dead_letter(caller, scope, require_id(message_id), body.review)
     return answer(opened, caller.request_id, 201)
@@ -246,16 +244,16 @@ async def review_dead_letter(
     "/stream-dead-letters", summary="Have people look at a dead letter of a stream queue; approved, it goes back",
     **describe(Review, body=StreamLetterIn, status=201, problems=[BadReviewSpec, ReplayLoop, StreamQueueClosed]),
 )  # fmt: skip
-async def review_stream_dead_letter(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def review_stream_dead_letter(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug
+) -> Response:
     body = await body_of(request, _STREAM_LETTER)
     opened = await office.stream_letters.review(caller, scope, body.stream_queue, body.entry_id, body.review)
     return answer(opened, caller.request_id, 201)
 
 
 @router.get("/stream-watches", summary="Stream queues whose dead letters go to review", **describe(list[StreamWatch]))
-async def list_watches(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def list_watches(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.stream_letters.watches(caller, scope), caller.request_id)
 
 
@@ -263,8 +261,7 @@ async def list_watches(request: Request, caller: Authenticated, scope: ScopeSlug
     "/stream-watches", summary="Send the dead letters of a stream queue to review from now on",
     **describe(StreamWatch, body=WatchIn, status=201, problems=[BadReviewSpec, StreamQueueClosed]),
 )  # fmt: skip
-async def watch_stream(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def watch_stream(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _WATCH)
     made = await office.stream_letters.watch(caller, scope, body.stream_queue, body.review)
     return answer(made, caller.request_id, 201)
@@ -272,11 +269,10 @@ async def watch_stream(request: Request, caller: Authenticated, scope: ScopeSlug
 
 @router.delete("/stream-watches/{stream_queue}", summary="No longer", **describe(None, status=204))
 async def unwatch_stream(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     stream_queue: Annotated[str, Path(max_length=200, description="name of the stream queue")],
 ) -> Response:
-    office: Office = request.app.state.office
     await office.stream_letters.unwatch(caller, scope, stream_queue)
     return Response(status_code=204)

@@ -9,13 +9,12 @@ from fastapi import APIRouter, Path, Request, Response
 from msgspec import Meta, Raw
 
 from relevo.api.answers import answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.bodies import AnyQueue, Labels, Word
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug
 from relevo.api.reading import body_of
 from relevo.errors import BadRule, InvalidInput, SlugTaken
-from relevo.work.office import Office
 from relevo.work.routing.breaker import BreakerState
 from relevo.work.routing.dry_run import Tried
 from relevo.work.routing.rule import Rule
@@ -56,14 +55,12 @@ _DRY_RUN = msgspec.json.Decoder(DryRunIn)
 
 
 @router.get("", summary="The rules of a scope, in the order in which they are asked", **describe(list[RuleOut]))
-async def list_rules(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def list_rules(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer([_shown(each) for each in await office.rules.list(caller, scope)], caller.request_id)
 
 
 @router.post("", summary="Make a rule", **describe(RuleOut, body=Rule, status=201, problems=[BadRule, SlugTaken]))
-async def create_rule(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def create_rule(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     made = await office.rules.create(caller, scope, await body_of(request, _RULE))
     return answer(_shown(made), caller.request_id, 201)
 
@@ -72,8 +69,7 @@ async def create_rule(request: Request, caller: Authenticated, scope: ScopeSlug)
     "/dry-run", summary="What a rule would do, with a sample or with the last messages of a queue",
     **describe(list[Tried], body=DryRunIn, problems=[BadRule]),
 )  # fmt: skip
-async def dry_run(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def dry_run(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _DRY_RUN)
     if (body.last is None) == (len(body.body) == 0):
         raise InvalidInput(where="body", reason="pass a `body` to try the rule on, or how many of the `last` messages")
@@ -88,27 +84,25 @@ async def dry_run(request: Request, caller: Authenticated, scope: ScopeSlug) -> 
 
 
 @router.get("/{rule}", summary="Read a rule", **describe(RuleOut))
-async def get_rule(request: Request, caller: Authenticated, scope: ScopeSlug, rule: RuleName) -> Response:
-    office: Office = request.app.state.office
+async def get_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await office.rules.get(caller, scope, rule)), caller.request_id)
 
 
 @router.put("/{rule}", summary="Replace a rule", **describe(RuleOut, body=Rule, problems=[BadRule]))
-async def change_rule(request: Request, caller: Authenticated, scope: ScopeSlug, rule: RuleName) -> Response:
-    office: Office = request.app.state.office
+async def change_rule(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName
+) -> Response:
     changed = await office.rules.change(caller, scope, rule, await body_of(request, _RULE))
     return answer(_shown(changed), caller.request_id)
 
 
 @router.post("/{rule}/reset", summary="Close the breaker of a rule", **describe(RuleOut))
-async def reset_rule(request: Request, caller: Authenticated, scope: ScopeSlug, rule: RuleName) -> Response:
-    office: Office = request.app.state.office
+async def reset_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await office.rules.reset(caller, scope, rule)), caller.request_id)
 
 
 @router.delete("/{rule}", summary="Delete a rule", **describe(None, status=204))
-async def delete_rule(request: Request, caller: Authenticated, scope: ScopeSlug, rule: RuleName) -> Response:
-    office: Office = request.app.state.office
+async def delete_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
     await office.rules.delete(caller, scope, rule)
     return Response(status_code=204)
 

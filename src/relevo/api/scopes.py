@@ -6,14 +6,13 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from relevo.api.answers import answer, page_answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.bodies import ScopeChange, ScopeIn, changes_in
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, ScopeSlug
 from relevo.api.reading import body_of
 from relevo.api.views import ScopeOut, scope_out
 from relevo.errors import QueueNotEmpty, SlugTaken
-from relevo.work.office import Office
 
 router = APIRouter(prefix="/v1/scopes", tags=["scopes"])
 
@@ -22,8 +21,7 @@ _CHANGE = msgspec.json.Decoder(ScopeChange)
 
 
 @router.get("", summary="List scopes", **describe(list[ScopeOut], paged=True))
-async def list_scopes(request: Request, caller: Authenticated, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    office: Office = request.app.state.office
+async def list_scopes(caller: Authenticated, office: ThisOffice, limit: Limit = 100, cursor: Cursor = None) -> Response:
     page = await office.scopes.list(caller, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id, [scope_out(scope) for scope in page.items])
 
@@ -32,8 +30,7 @@ async def list_scopes(request: Request, caller: Authenticated, limit: Limit = 10
     "", summary="Make a scope and its system queues",
     **describe(ScopeOut, body=ScopeIn, status=201, problems=[SlugTaken]),
 )  # fmt: skip
-async def create_scope(request: Request, caller: Authenticated) -> Response:
-    office: Office = request.app.state.office
+async def create_scope(request: Request, caller: Authenticated, office: ThisOffice) -> Response:
     body = await body_of(request, _NEW)
     scope = await office.scopes.create(
         caller, body.slug, display_name=body.display_name, description=body.description,
@@ -43,21 +40,18 @@ async def create_scope(request: Request, caller: Authenticated) -> Response:
 
 
 @router.get("/{scope}", summary="Read a scope", **describe(ScopeOut))
-async def get_scope(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
+async def get_scope(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     caller.require("view")
-    office: Office = request.app.state.office
     return answer(scope_out(await office.scopes.get(caller, scope)), caller.request_id)
 
 
 @router.patch("/{scope}", summary="Change, pause or archive a scope", **describe(ScopeOut, body=ScopeChange))
-async def change_scope(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def change_scope(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     changes = changes_in(await body_of(request, _CHANGE))
     return answer(scope_out(await office.scopes.change(caller, scope, changes)), caller.request_id)
 
 
 @router.delete("/{scope}", summary="Delete an empty scope", **describe(None, status=204, problems=[QueueNotEmpty]))
-async def delete_scope(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def delete_scope(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     await office.scopes.delete(caller, scope)
     return Response(status_code=204)

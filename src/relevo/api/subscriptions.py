@@ -8,13 +8,12 @@ import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
 from relevo.api.answers import answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.bodies import SubscriptionIn
 from relevo.api.document import describe
 from relevo.api.questions import QueueSlug, ScopeSlug
 from relevo.api.reading import body_of
 from relevo.errors import SlugTaken, WrongConsumerMode
-from relevo.work.office import Office
 from relevo.work.subscriptions import Subscription
 
 router = APIRouter(prefix="/v1/scopes/{scope}/queues/{queue}/subscriptions", tags=["subscriptions"])
@@ -23,8 +22,7 @@ _NEW = msgspec.json.Decoder(SubscriptionIn)
 
 
 @router.get("", summary="List subscriptions", **describe(list[Subscription], problems=[WrongConsumerMode]))
-async def list_subscriptions(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    office: Office = request.app.state.office
+async def list_subscriptions(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     return answer(await office.subscriptions.list(caller, scope, queue), caller.request_id)
 
 
@@ -32,8 +30,9 @@ async def list_subscriptions(request: Request, caller: Authenticated, scope: Sco
     "", summary="Subscribe to a broadcast queue",
     **describe(Subscription, body=SubscriptionIn, status=201, problems=[SlugTaken, WrongConsumerMode]),
 )  # fmt: skip
-async def create_subscription(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    office: Office = request.app.state.office
+async def create_subscription(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
+) -> Response:
     body = await body_of(request, _NEW)
     made = await office.subscriptions.create(caller, scope, queue, body.name, after=body.after)
     return answer(made, caller.request_id, 201)
@@ -44,12 +43,11 @@ async def create_subscription(request: Request, caller: Authenticated, scope: Sc
     **describe(None, status=204, problems=[WrongConsumerMode]),
 )  # fmt: skip
 async def delete_subscription(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     queue: QueueSlug,
     name: Annotated[str, Path(max_length=63, description="name of the subscription")],
 ) -> Response:
-    office: Office = request.app.state.office
     await office.subscriptions.delete(caller, scope, queue, name)
     return Response(status_code=204)

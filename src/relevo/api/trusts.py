@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 
 from relevo.api.answers import answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug
-from relevo.work.office import Office
 from relevo.work.trusts import Trust
 
 router = APIRouter(prefix="/v1/scopes/{scope}/trusts", tags=["scopes"])
@@ -19,19 +18,16 @@ Trusted = Annotated[str, Path(max_length=63, description="slug of the scope that
 
 
 @router.get("", summary="Whom a scope lets in", **describe(list[Trust]))
-async def list_trusts(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def list_trusts(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.trusts.list(caller, scope), caller.request_id)
 
 
 @router.put("/{trusted}", summary="Let messages of another scope in", **describe(Trust))
-async def grant_trust(request: Request, caller: Authenticated, scope: ScopeSlug, trusted: Trusted) -> Response:
-    office: Office = request.app.state.office
+async def grant_trust(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
     return answer(await office.trusts.grant(caller, scope, trusted), caller.request_id)
 
 
 @router.delete("/{trusted}", summary="No longer let them in", **describe(None, status=204))
-async def revoke_trust(request: Request, caller: Authenticated, scope: ScopeSlug, trusted: Trusted) -> Response:
-    office: Office = request.app.state.office
+async def revoke_trust(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
     await office.trusts.revoke(caller, scope, trusted)
     return Response(status_code=204)

@@ -9,12 +9,11 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from msgspec import UNSET, Meta, UnsetType
 
 from relevo.api.answers import answer, page_answer
-from relevo.api.auth import Authenticated
+from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, ScopeSlug, require_id
 from relevo.api.reading import body_of
 from relevo.errors import BadWebhookUrl, WrongState
-from relevo.work.office import Office
 from relevo.work.outbox import EventName
 from relevo.work.webhooks.deliveries import Delivery, DeliveryState
 from relevo.work.webhooks.hooks import LONGEST_OVERLAP_S, NewSecret, Webhook, WebhookState
@@ -56,9 +55,8 @@ _ROTATION = msgspec.json.Decoder(RotationIn)
 
 @router.get("", summary="List webhooks, without their secrets", **describe(list[Webhook], paged=True))
 async def list_webhooks(
-    request: Request, caller: Authenticated, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    office: Office = request.app.state.office
     return page_answer(await office.webhooks.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
@@ -66,15 +64,13 @@ async def list_webhooks(
     "", summary="Make a webhook; its secret is in this answer and nowhere else",
     **describe(NewSecret, body=WebhookIn, status=201, problems=[BadWebhookUrl]),
 )  # fmt: skip
-async def create_webhook(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def create_webhook(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     return answer(await office.webhooks.create(caller, scope, body.url, body.events), caller.request_id, 201)
 
 
 @router.get("/{webhook}", summary="Read a webhook", **describe(Webhook))
-async def get_webhook(request: Request, caller: Authenticated, scope: ScopeSlug, webhook: WebhookKey) -> Response:
-    office: Office = request.app.state.office
+async def get_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey) -> Response:
     return answer(await office.webhooks.get(caller, scope, require_id(webhook, "webhook")), caller.request_id)
 
 
@@ -82,8 +78,9 @@ async def get_webhook(request: Request, caller: Authenticated, scope: ScopeSlug,
     "/{webhook}", summary="Change a webhook, or switch it off and on",
     **describe(Webhook, body=WebhookChange, problems=[BadWebhookUrl]),
 )  # fmt: skip
-async def change_webhook(request: Request, caller: Authenticated, scope: ScopeSlug, webhook: WebhookKey) -> Response:
-    office: Office = request.app.state.office
+async def change_webhook(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey
+) -> Response:
     body = await body_of(request, _CHANGE)
     changed = await office.webhooks.change(
         caller, scope, require_id(webhook, "webhook"), url=None if body.url is UNSET else body.url,
@@ -93,8 +90,7 @@ async def change_webhook(request: Request, caller: Authenticated, scope: ScopeSl
 
 
 @router.delete("/{webhook}", summary="Delete a webhook and its log", **describe(None, status=204))
-async def delete_webhook(request: Request, caller: Authenticated, scope: ScopeSlug, webhook: WebhookKey) -> Response:
-    office: Office = request.app.state.office
+async def delete_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey) -> Response:
     await office.webhooks.delete(caller, scope, require_id(webhook, "webhook"))
     return Response(status_code=204)
 
@@ -103,8 +99,9 @@ async def delete_webhook(request: Request, caller: Authenticated, scope: ScopeSl
     "/{webhook}/rotate", summary="A new secret, beside the old one for a while",
     **describe(NewSecret, body=RotationIn, body_optional=True),
 )  # fmt: skip
-async def rotate_webhook(request: Request, caller: Authenticated, scope: ScopeSlug, webhook: WebhookKey) -> Response:
-    office: Office = request.app.state.office
+async def rotate_webhook(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey
+) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
     turned = await office.webhooks.rotate(caller, scope, require_id(webhook, "webhook"), overlap_s=body.overlap_s)
     return answer(turned, caller.request_id)
@@ -112,8 +109,8 @@ async def rotate_webhook(request: Request, caller: Authenticated, scope: ScopeSl
 
 @router.get("/{webhook}/deliveries", summary="What was told, and how it went", **describe(list[Delivery], paged=True))
 async def list_deliveries(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     webhook: WebhookKey,
     state: Annotated[DeliveryState | None, Query()] = None,
@@ -122,7 +119,6 @@ async def list_deliveries(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    office: Office = request.app.state.office
     page = await office.webhook_deliveries.list(
         caller, scope, require_id(webhook, "webhook"), state=state, event=event, message_id=message_id, limit=limit,
         cursor=cursor,
@@ -135,9 +131,8 @@ async def list_deliveries(
     **describe(Delivery, status=202, problems=[WrongState]),
 )  # fmt: skip
 async def redeliver(
-    request: Request, caller: Authenticated, scope: ScopeSlug, webhook: WebhookKey, delivery: DeliveryKey
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey, delivery: DeliveryKey
 ) -> Response:
-    office: Office = request.app.state.office
     again = await office.webhook_deliveries.redeliver(
         caller, scope, require_id(webhook, "webhook"), require_id(delivery, "delivery")
     )
