@@ -35,6 +35,7 @@ MaybeMoment = Moment | None
 Labels = Annotated[dict[ShortWord, Annotated[str, Meta(max_length=200, pattern=_PLAIN)]], Meta(max_length=50)]
 Depth = Annotated[int, Meta(ge=1, le=10**12)]
 Milliseconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+VersionNumber = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 def ms_of(moment: int | datetime | None) -> int | None:

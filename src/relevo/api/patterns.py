@@ -5,24 +5,22 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from msgspec import Raw
 
 from relevo.api.answers import answer
-from relevo.api.auth import Authenticated
-from relevo.api.bodies import Slug
+from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.bodies import Slug, VersionNumber
 from relevo.api.document import describe
-from relevo.api.questions import ScopeSlug
+from relevo.api.questions import ScopeSlug, Version
 from relevo.api.reading import body_of
 from relevo.errors import BadReviewSpec
-from relevo.work.office import Office
 from relevo.work.review.patterns import Pattern, PatternUse
 from relevo.work.review.spec import ReviewSpec
 
 router = APIRouter(prefix="/v1/scopes/{scope}/review-patterns", tags=["reviews"])
 
 PatternName = Annotated[str, Path(max_length=63, description="name of the pattern")]
-Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the latest when none is named")]
 
 
 class PatternIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +33,7 @@ class PatternIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class PreviewIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What to fill a pattern in with."""
 
-    version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    version: VersionNumber | None = None
     parameters: dict[str, Any] = {}
     body: Raw = msgspec.field(default_factory=Raw)
 
@@ -44,8 +42,7 @@ _NEW, _PREVIEW = msgspec.json.Decoder(PatternIn), msgspec.json.Decoder(PreviewIn
 
 
 @router.get("", summary="The latest version of each pattern", **describe(list[Pattern]))
-async def list_patterns(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def list_patterns(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.patterns.list(caller, scope), caller.request_id)
 
 
@@ -54,17 +51,15 @@ async def list_patterns(request: Request, caller: Authenticated, scope: ScopeSlu
     summary="Make a pattern, or a new version",
     **describe(Pattern, body=PatternIn, status=201, problems=[BadReviewSpec]),
 )
-async def add_pattern(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def add_pattern(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     return answer(await office.patterns.add(caller, scope, body.name, body.spec), caller.request_id, 201)
 
 
 @router.get("/{name}", summary="Read a pattern", **describe(Pattern))
 async def get_pattern(
-    request: Request, caller: Authenticated, scope: ScopeSlug, name: PatternName, version: Version = None
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: PatternName, version: Version = None
 ) -> Response:
-    office: Office = request.app.state.office
     return answer(await office.patterns.get(caller, scope, name, version), caller.request_id)
 
 
@@ -72,8 +67,9 @@ async def get_pattern(
     "/{name}/preview", summary="What people would see",
     **describe(ReviewSpec, body=PreviewIn, body_optional=True, problems=[BadReviewSpec]),
 )  # fmt: skip
-async def preview_pattern(request: Request, caller: Authenticated, scope: ScopeSlug, name: PatternName) -> Response:
-    office: Office = request.app.state.office
+async def preview_pattern(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: PatternName
+) -> Response:
     body = await body_of(request, _PREVIEW, optional=True)
     use = PatternUse(pattern=name, version=body.version, parameters=body.parameters)
     about = msgspec.json.decode(body.body) if len(body.body) else None

@@ -19,6 +19,7 @@ _LAST_MS = 253_402_300_799_999
 ScopeSlug = Annotated[str, Path(description="slug of the scope", max_length=63)]
 QueueSlug = Annotated[str, Path(description="slug of the queue", max_length=63)]
 MessageKey = Annotated[str, Path(description="id of the message", max_length=100)]
+Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the latest when none is named")]
 Limit = Annotated[int, Query(ge=1, le=LONGEST, description="how many at most")]
 Cursor = Annotated[str | None, Query(max_length=300, description="`meta.next_cursor` of the page before")]
 QueueFilter = Annotated[str | None, Query(alias="queue", pattern=_QUEUE, max_length=63)]

@@ -5,23 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from msgspec import Raw
 
 from relevo.api.answers import answer
-from relevo.api.auth import Authenticated
-from relevo.api.bodies import Slug
+from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.bodies import Slug, VersionNumber
 from relevo.api.document import describe
-from relevo.api.questions import QueueSlug, ScopeSlug
+from relevo.api.questions import QueueSlug, ScopeSlug, Version
 from relevo.api.reading import body_of
 from relevo.errors import BadSchema, SchemaIncompatible, SchemaInUse
-from relevo.work.office import Office
 from relevo.work.schemas.registry import Binding, Compatibility, Schema
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["schemas"])
 
 SchemaName = Annotated[str, Path(max_length=63, description="name of the schema")]
-Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the latest when none is named")]
 
 
 class SchemaIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +33,7 @@ class BindingIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What bodies published to a queue must fit. `force`: also when messages that wait there do not."""
 
     name: Slug
-    version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    version: VersionNumber | None = None
     force: bool = False
 
 
@@ -43,8 +41,7 @@ _NEW, _BINDING = msgspec.json.Decoder(SchemaIn), msgspec.json.Decoder(BindingIn)
 
 
 @router.get("/schemas", summary="The latest version of each schema", **describe(list[Schema]))
-async def list_schemas(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def list_schemas(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.schemas.list(caller, scope), caller.request_id)
 
 
@@ -53,8 +50,7 @@ async def list_schemas(request: Request, caller: Authenticated, scope: ScopeSlug
     summary="Make a schema, or a new version",
     **describe(Schema, body=SchemaIn, status=201, problems=[BadSchema]),
 )
-async def add_schema(request: Request, caller: Authenticated, scope: ScopeSlug) -> Response:
-    office: Office = request.app.state.office
+async def add_schema(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     made = await office.schemas.add(caller, scope, body.name, bytes(body.definition).decode())
     return answer(made, caller.request_id, 201)
@@ -62,17 +58,15 @@ async def add_schema(request: Request, caller: Authenticated, scope: ScopeSlug) 
 
 @router.get("/schemas/{name}", summary="Read a schema", **describe(Schema))
 async def get_schema(
-    request: Request, caller: Authenticated, scope: ScopeSlug, name: SchemaName, version: Version = None
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: SchemaName, version: Version = None
 ) -> Response:
-    office: Office = request.app.state.office
     return answer(await office.schemas.get(caller, scope, name, version), caller.request_id)
 
 
 @router.delete(
     "/schemas/{name}", summary="Delete all versions of a schema", **describe(None, status=204, problems=[SchemaInUse])
 )
-async def remove_schema(request: Request, caller: Authenticated, scope: ScopeSlug, name: SchemaName) -> Response:
-    office: Office = request.app.state.office
+async def remove_schema(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: SchemaName) -> Response:
     await office.schemas.remove(caller, scope, name)
     return Response(status_code=204)
 
@@ -80,8 +74,7 @@ async def remove_schema(request: Request, caller: Authenticated, scope: ScopeSlu
 @router.get(
     "/queues/{queue}/schema", summary="What bodies of a queue must fit; null for anything", **describe(Binding | None)
 )
-async def get_binding(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    office: Office = request.app.state.office
+async def get_binding(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     return answer(await office.schemas.bound(caller, scope, queue), caller.request_id)
 
 
@@ -89,16 +82,16 @@ async def get_binding(request: Request, caller: Authenticated, scope: ScopeSlug,
     "/queues/{queue}/schema", summary="Have bodies of a queue fit a schema",
     **describe(Binding, body=BindingIn, problems=[SchemaIncompatible]),
 )  # fmt: skip
-async def bind_schema(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    office: Office = request.app.state.office
+async def bind_schema(
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
+) -> Response:
     body = await body_of(request, _BINDING)
     bound = await office.schemas.bind(caller, scope, queue, body.name, body.version, force=body.force)
     return answer(bound, caller.request_id)
 
 
 @router.delete("/queues/{queue}/schema", summary="Take any body from now on", **describe(None, status=204))
-async def unbind_schema(request: Request, caller: Authenticated, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    office: Office = request.app.state.office
+async def unbind_schema(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     await office.schemas.unbind(caller, scope, queue)
     return Response(status_code=204)
 
@@ -109,12 +102,11 @@ async def unbind_schema(request: Request, caller: Authenticated, scope: ScopeSlu
     **describe(Compatibility),
 )
 async def get_compatibility(
-    request: Request,
     caller: Authenticated,
+    office: ThisOffice,
     scope: ScopeSlug,
     name: SchemaName,
     queue: QueueSlug,
     version: Version = None,
 ) -> Response:
-    office: Office = request.app.state.office
     return answer(await office.schemas.compatibility(caller, scope, queue, name, version), caller.request_id)

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import func, insert, select
-from sqlalchemy.exc import IntegrityError
 
 from relevo.errors import BadReviewSpec, NotFound
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.queues import require_scope
 from relevo.work.review.spec import ReviewSpec, decode_spec
 from relevo.work.store.people import review_patterns
-from relevo.work.tenants import require_slug
+from relevo.work.versions import Versions
 
 if TYPE_CHECKING:
     from relevo.work.office import Office
@@ -41,64 +37,15 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-class Patterns:
+class Patterns(Versions[Pattern]):
     """The review patterns of an office."""
 
     def __init__(self, office: Office) -> None:
-        self._office = office
+        super().__init__(office, review_patterns, what="review pattern", audited="pattern", shown=_pattern)
 
     async def add(self, caller: Caller, scope: str, name: str, spec: ReviewSpec) -> Pattern:
         """A new version of a pattern, the first if there is none yet."""
-        caller.require("manage")
-        caller.require_sight(scope)
-        require_slug(name, "review pattern")
-        spec.checked()
-        definition = msgspec.json.encode(spec).decode()
-
-        async def save(transaction: ColdTransaction) -> Pattern:
-            connection, c = transaction.connection, review_patterns.c
-            owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
-            latest = select(func.max(c.version)).where(c.scope_id == owner["id"], c.name == name)
-            version = ((await connection.execute(latest)).scalar() or 0) + 1
-            row = {
-                "scope_id": owner["id"], "name": name, "version": version, "definition": definition,
-                "created_by": caller.actor, "created_at": transaction.now,
-            }  # fmt: skip
-            await connection.execute(insert(review_patterns).values(row))
-            transaction.audit(caller, "pattern.add", name, scope_id=owner["id"], after=f'{{"version":{version}}}')
-            return _pattern(row)
-
-        try:
-            return await transact(self._office, save)
-        except IntegrityError:  # two at the same moment, on a database that does not hold the scope's row
-            return await transact(self._office, save)
-
-    async def get(self, caller: Caller, scope: str, name: str, version: int | None = None) -> Pattern:
-        """One version; the latest when none is named."""
-        caller.require("view")
-        caller.require_sight(scope)
-        c = review_patterns.c
-        async with self._office.database.connect() as connection:
-            owner = await require_scope(connection, caller.tenant_id, scope)
-            query = select(review_patterns).where(c.scope_id == owner["id"], c.name == name)
-            if version is not None:
-                query = query.where(c.version == version)
-            row = (await connection.execute(query.order_by(c.version.desc()).limit(1))).mappings().one_or_none()
-        if row is None:
-            shown = name if version is None else f"{name}, version {version}"
-            raise NotFound(what="review pattern", name=shown)
-        return _pattern(row)
-
-    async def list(self, caller: Caller, scope: str) -> list[Pattern]:
-        """The latest version of each, by name."""
-        caller.require("view")
-        caller.require_sight(scope)
-        c = review_patterns.c
-        async with self._office.database.connect() as connection:
-            owner = await require_scope(connection, caller.tenant_id, scope)
-            query = select(review_patterns).where(c.scope_id == owner["id"]).order_by(c.name, c.version)
-            rows = (await connection.execute(query)).mappings().all()
-        return list({row["name"]: _pattern(row) for row in rows}.values())
+        return await self._keep(caller, scope, name, lambda: msgspec.json.encode(spec.checked()).decode())
 
     async def preview(self, caller: Caller, scope: str, use: PatternUse, body: Any = None) -> ReviewSpec:
         """What people would see."""

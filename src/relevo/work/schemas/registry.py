@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import NotFound, SchemaIncompatible, SchemaInUse
@@ -16,7 +16,7 @@ from relevo.work.remembered import Remembered
 from relevo.work.schemas.checker import Checker
 from relevo.work.store.people import queue_schemas, schemas
 from relevo.work.store.tables import messages, queues
-from relevo.work.tenants import require_slug
+from relevo.work.versions import Versions
 
 if TYPE_CHECKING:
     from relevo.work.office import Office
@@ -58,11 +58,11 @@ Bound = tuple[str, int, Checker]
 _UNKNOWN = object()
 
 
-class Schemas:
+class Schemas(Versions[Schema]):
     """The schemas of an office."""
 
     def __init__(self, office: Office) -> None:
-        self._office = office
+        super().__init__(office, schemas, what="schema", audited="schema", shown=_schema)
         self._bound = Remembered(self._look, now_ms=office.now_ms, kept_ms=CACHED_MS)
         office.queues.changed.listen(lambda _: self._bound.forget_all())
 
@@ -70,43 +70,12 @@ class Schemas:
 
     async def add(self, caller: Caller, scope: str, name: str, definition: str) -> Schema:
         """A new version, the first if there is none yet."""
-        caller.require("manage")
-        caller.require_sight(scope)
-        require_slug(name, "schema")
-        Checker(definition)
 
-        async def save(transaction: ColdTransaction) -> Schema:
-            connection, c = transaction.connection, schemas.c
-            owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
-            latest = select(func.max(c.version)).where(c.scope_id == owner["id"], c.name == name)
-            version = ((await connection.execute(latest)).scalar() or 0) + 1
-            row = {
-                "scope_id": owner["id"], "name": name, "version": version, "definition": definition,
-                "created_by": caller.actor, "created_at": transaction.now,
-            }  # fmt: skip
-            await connection.execute(insert(schemas).values(row))
-            transaction.audit(caller, "schema.add", name, scope_id=owner["id"], after=f'{{"version":{version}}}')
-            return _schema(row)
+        def checked() -> str:
+            Checker(definition)
+            return definition
 
-        return await transact(self._office, save)
-
-    async def get(self, caller: Caller, scope: str, name: str, version: int | None = None) -> Schema:
-        """One version; the latest when none is named."""
-        caller.require("view")
-        caller.require_sight(scope)
-        async with self._office.database.connect() as connection:
-            owner = await require_scope(connection, caller.tenant_id, scope)
-            return _schema(await _found(connection, owner["id"], name, version))
-
-    async def list(self, caller: Caller, scope: str) -> list[Schema]:
-        """The latest version of each, by name."""
-        caller.require("view")
-        caller.require_sight(scope)
-        async with self._office.database.connect() as connection:
-            owner = await require_scope(connection, caller.tenant_id, scope)
-            query = select(schemas).where(schemas.c.scope_id == owner["id"]).order_by(schemas.c.name, schemas.c.version)
-            rows = (await connection.execute(query)).mappings().all()
-        return list({row["name"]: _schema(row) for row in rows}.values())
+        return await self._keep(caller, scope, name, checked)
 
     async def remove(self, caller: Caller, scope: str, name: str) -> None:
         """All versions of a schema that no queue asks for."""
@@ -116,7 +85,7 @@ class Schemas:
         async def forget(transaction: ColdTransaction) -> None:
             connection = transaction.connection
             owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
-            await _found(connection, owner["id"], name, None)
+            await self._row(connection, owner["id"], name, None)
             users = (
                 select(queues.c.slug)
                 .join_from(queue_schemas, queues, queues.c.id == queue_schemas.c.queue_id)
@@ -144,7 +113,7 @@ class Schemas:
             connection = transaction.connection
             # Publishes that began before this is committed may still go by the old binding: they hold no lock of ours.
             await connection.execute(select(queues.c.id).where(queues.c.id == record.id).with_for_update())
-            row = await _found(connection, record.scope_id, name, version)
+            row = await self._row(connection, record.scope_id, name, version)
             if not force:
                 fit = await _compatibility(connection, record.id, Checker(row["definition"]))
                 if fit.refused:
@@ -191,7 +160,7 @@ class Schemas:
         caller.require("view")
         record = await self._office.queues.lookup(caller, scope, queue)
         async with self._office.database.connect() as connection:
-            row = await _found(connection, record.scope_id, name, version)
+            row = await self._row(connection, record.scope_id, name, version)
             return await _compatibility(connection, record.id, Checker(row["definition"]))
 
     def is_free(self, queue_id: int) -> bool:
@@ -216,16 +185,6 @@ class Schemas:
         async with self._office.database.connect() as connection:
             row = (await connection.execute(query)).one_or_none()
         return None if row is None else (str(row[0]), int(row[1]), Checker(row[2]))
-
-
-async def _found(connection: AsyncConnection, scope_id: int, name: str, version: int | None) -> Any:
-    query = select(schemas).where(schemas.c.scope_id == scope_id, schemas.c.name == name)
-    if version is not None:
-        query = query.where(schemas.c.version == version)
-    row = (await connection.execute(query.order_by(schemas.c.version.desc()).limit(1))).mappings().one_or_none()
-    if row is None:
-        raise NotFound(what="schema", name=name if version is None else f"{name}, version {version}")
-    return row
 
 
 async def _compatibility(connection: AsyncConnection, queue_id: int, checker: Checker) -> Compatibility:
