@@ -1,29 +1,32 @@
 """relevo: work distribution in Python. The public names, nothing else."""
 
-from relevo.engine.backoff import BackoffSpec
-from relevo.engine.batch import Batch
-from relevo.engine.consumer import Consumer, RawJob
-from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
-from relevo.engine.dedup import Dedup
-from relevo.engine.dependencies import Depends, TaskContext
-from relevo.engine.events import QueueEvent, QueueEvents
-from relevo.engine.flows import After, Flow, FlowRun, FlowState, ParentResult
-from relevo.engine.handlers import Handler
-from relevo.engine.introspection import FoundJob, JobPage
-from relevo.engine.job import Job
-from relevo.engine.lanes import LaneLimit, Lanes, LaneState
-from relevo.engine.maintenance import Removal
-from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
-from relevo.engine.producer import Producer
-from relevo.engine.queue import Queue
-from relevo.engine.snapshot import QueueSnapshot
-from relevo.engine.standalone import PromoterProcess, Scheduler
-from relevo.engine.tasks import Task, Tasks
-from relevo.engine.worker import Worker, WorkerHealth
-from relevo.errors import NotSupportedError, QueueBusy, QueueFull, RateLimited, RelevoError, UnrecoverableError
-from relevo.metrics.health_server import HealthServer
-from relevo.metrics.metrics import Metrics
-from relevo.wire.retry import RetryDefaults
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relevo.engine.backoff import BackoffSpec
+    from relevo.engine.batch import Batch
+    from relevo.engine.consumer import Consumer, RawJob
+    from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
+    from relevo.engine.dedup import Dedup
+    from relevo.engine.dependencies import Depends, TaskContext
+    from relevo.engine.events import QueueEvent, QueueEvents
+    from relevo.engine.flows import After, Flow, FlowRun, FlowState, ParentResult
+    from relevo.engine.handlers import Handler
+    from relevo.engine.introspection import FoundJob, JobPage
+    from relevo.engine.job import Job
+    from relevo.engine.lanes import LaneLimit, Lanes, LaneState
+    from relevo.engine.maintenance import Removal
+    from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
+    from relevo.engine.producer import Producer
+    from relevo.engine.queue import Queue
+    from relevo.engine.snapshot import QueueSnapshot
+    from relevo.engine.standalone import PromoterProcess, Scheduler
+    from relevo.engine.tasks import Task, Tasks
+    from relevo.engine.worker import Worker, WorkerHealth
+    from relevo.errors import NotSupportedError, QueueBusy, QueueFull, RateLimited, RelevoError, UnrecoverableError
+    from relevo.metrics.health_server import HealthServer
+    from relevo.metrics.metrics import Metrics
+    from relevo.wire.retry import RetryDefaults
 
 __version__ = "0.1.0"
 
@@ -81,3 +84,42 @@ __all__ = [
     "WorkerHealth",
     "version",
 ]
+
+if not TYPE_CHECKING:  # a checker knows the names from above, and must not be told that there may be others
+    _HOMES = {
+        "engine.backoff": "BackoffSpec",
+        "engine.batch": "Batch",
+        "engine.consumer": "Consumer RawJob",
+        "engine.dead_letters": "DeadLetter DeadLetterFilter",
+        "engine.dedup": "Dedup",
+        "engine.dependencies": "Depends TaskContext",
+        "engine.events": "QueueEvent QueueEvents",
+        "engine.flows": "After Flow FlowRun FlowState ParentResult",
+        "engine.handlers": "Handler",
+        "engine.introspection": "FoundJob JobPage",
+        "engine.job": "Job",
+        "engine.lanes": "LaneLimit Lanes LaneState",
+        "engine.maintenance": "Removal",
+        "engine.patterns": "MissedFiresPolicy RepeatableMeta RepeatPattern",
+        "engine.producer": "Producer",
+        "engine.queue": "Queue",
+        "engine.snapshot": "QueueSnapshot",
+        "engine.standalone": "PromoterProcess Scheduler",
+        "engine.tasks": "Task Tasks",
+        "engine.worker": "Worker WorkerHealth",
+        "errors": "NotSupportedError QueueBusy QueueFull RateLimited RelevoError UnrecoverableError",
+        "metrics.health_server": "HealthServer",
+        "metrics.metrics": "Metrics",
+        "wire.retry": "RetryDefaults",
+    }
+
+    def __getattr__(name: str) -> object:
+        """A name is loaded when somebody first asks for it: what needs no Redis (`relevo.client`, `relevo work`) starts in a
+        third of the time without it."""
+        from importlib import import_module
+
+        for home, names in _HOMES.items():
+            if name in names.split():
+                value = globals()[name] = getattr(import_module(f"relevo.{home}"), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

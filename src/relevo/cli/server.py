@@ -1,19 +1,20 @@
-"""The server the commands of one call talk to, from --redis-url."""
+"""The server the commands of one call talk to, from --redis-url. Many talk to none: what talks to one is imported late."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from relevo.broker.address import Address
-from relevo.broker.link import Link
-from relevo.broker.scripts import Script
-from relevo.engine.queue import Queue
-from relevo.wire.keys import QueueKeys
+if TYPE_CHECKING:
+    from relevo.broker.address import Address
+    from relevo.broker.link import Link
+    from relevo.broker.scripts import Script
+    from relevo.engine.queue import Queue
+    from relevo.wire.keys import QueueKeys
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 
@@ -29,9 +30,13 @@ class Server:
 
     @property
     def address(self) -> Address:
+        from relevo.broker.address import Address
+
         return Address.parse(self.url)
 
     def queue(self, name: str) -> Queue:
+        from relevo.engine.queue import Queue
+
         return Queue(name, redis_url=self.url, wait_s=self.patience)
 
     @asynccontextmanager
@@ -39,6 +44,8 @@ class Server:
         self, keys: QueueKeys, address: Address | None = None, *, scripts: Iterable[Script] = ()
     ) -> AsyncGenerator[Link]:
         """A connection to the node that holds a queue's keys."""
+        from relevo.broker.link import Link
+
         link = Link(address or self.address, keys.tag, purpose="cli", scripts=scripts, wait=self.patience)
         try:
             await link.ready()
