@@ -143,18 +143,25 @@ def test_refresh_does_all_three_and_shows_how_far_it_is(
 
 
 @pytest.mark.timeout(120)
-def test_ingest_follows_until_ctrl_c_and_keeps_spark_s_noise_to_itself(valkey: Server, tmp_path: Path) -> None:
+def test_ingest_follows_until_ctrl_c_and_keeps_spark_s_noise_to_itself_and_leaves_nothing_behind(
+    valkey: Server, tmp_path: Path
+) -> None:
     add_events(valkey.url, "letters", EVENTS)
     command = [*COMMAND, "--redis-url", valkey.url, "pipeline", "ingest", "--follow", "--every", "0.1", "--json"]
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    lake = tmp_path / "lake"
     process = subprocess.Popen(
-        [*command, "--lake", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [*command, "--lake", str(lake)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(aside)},
+    )  # fmt: skip
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (first["number"], first["rows"], process.returncode, err) == (0, EVENTS, 0, "")
-    assert json.loads(out) == {"new": EVENTS, "events": EVENTS, "lake": str(tmp_path)}
+    assert json.loads(out) == {"new": EVENTS, "events": EVENTS, "lake": str(lake)}
+    assert list(aside.iterdir()) == []
 
 
 # --- replay ------------------------------------------------------------------------------------------------------------------
@@ -275,16 +282,20 @@ def test_what_is_missing_is_told_with_how_to_get_it(valkey: Server, hidden: str,
     one_line(Said(done.returncode, done.stdout, done.stderr), *words)
 
 
-def test_a_java_that_does_not_run_is_told_with_where_its_words_are(valkey: Server, tmp_path: Path) -> None:
+def test_a_java_that_does_not_run_is_told_with_where_its_words_are_and_these_stay(
+    valkey: Server, tmp_path: Path
+) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text('#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "17.0.1"\' >&2 && exit 0\nexit 1\n')
     java.chmod(0o755)
     done = subprocess.run(
         [*COMMAND, "--redis-url", valkey.url, "pipeline", "ingest", "--lake", str(tmp_path / "lake")],
-        capture_output=True, text=True, timeout=50, check=False, env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=50, check=False,
+        env={**os.environ, "JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
     )  # fmt: skip
-    one_line(Said(done.returncode, done.stdout, done.stderr), "Spark does not start", "spark.log")
+    (log,) = tmp_path.glob("relevo-spark-*/*")
+    one_line(Said(done.returncode, done.stdout, done.stderr), "Spark does not start", str(log))
 
 
 def test_trimmed_events_stop_an_ingest_with_the_gap_named_and_lossy_goes_on(

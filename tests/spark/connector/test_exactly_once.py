@@ -31,6 +31,7 @@ def killed_rounds(spark: SparkSession, server: Server, queue: str, folder: Path,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,  # its JVM and the Python workers die with it
+            env={**os.environ, "TMPDIR": str(folder)},  # who is killed cannot tidy up
         )
         assert driver.stdout is not None
         try:

@@ -1,0 +1,75 @@
+"""The folder of one session: all that Spark and its JVM write on the side lies in it, and goes when the process ends."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+_PATIENCE_S = 30.0  # with a JVM that has been told to end
+
+_QUIET = """\
+rootLogger.level = warn
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+class Scratch:
+    """Made when a session starts. `log` is where the JVM writes; one that nobody chose lies in the folder, too.
+
+    >>> scratch = Scratch()
+    >>> scratch.log.parent == scratch.folder
+    True
+    >>> scratch.clear()
+    ... scratch.folder.exists()
+    False
+    """
+
+    def __init__(self, log: Path | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="relevo-spark-"))
+        self.aside = self.folder / "aside"
+        """For blocks, shuffles, artifacts, and the native libraries that the JVM unpacks."""
+        self.aside.mkdir()
+        self.quiet = self.folder / "log4j2.properties"
+        self.quiet.write_text(_QUIET)
+        self.log = log or self.folder / "spark.log"
+        self._keeps_log = False
+        self._jvm: subprocess.Popen[bytes] | None = None
+
+    def keep_log(self) -> Path:
+        """The log's path, to be told together with an error: whoever reads that must find the file."""
+        self._keeps_log = True
+        return self.log
+
+    def clear_at_exit(self) -> None:
+        """Once this process ends, and the JVM that `wait_for` was told of."""
+        atexit.register(self._end)
+
+    def wait_for(self, jvm: subprocess.Popen[bytes]) -> None:
+        self._jvm = jvm
+
+    def clear(self) -> None:
+        """Deletes the folder, but for a log that was told."""
+        if not self._keeps_log or self.log.parent != self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return
+        for entry in self.folder.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry != self.log:
+                entry.unlink(missing_ok=True)
+
+    def _end(self) -> None:
+        """The JVM ends when its stdin does, and its Python workers with it; what they still write is waited for."""
+        if self._jvm is not None:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                self._jvm.communicate(timeout=_PATIENCE_S)
+        self.clear()
