@@ -15,7 +15,7 @@ from relevo.pipeline.connector.options import Position, SourceOptions, just_befo
 from relevo.pipeline.connector.ranges import IdRange, ranges
 from relevo.pipeline.connector.ranks import sampled_cuts
 from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states
-from relevo.pipeline.connector.task import read_delayed, read_range
+from relevo.pipeline.connector.task import read_delayed, read_part
 
 
 class RangePartition(InputPartition):
@@ -63,7 +63,7 @@ class BatchReader(DataSourceReader):
             return iter(())
         if self.source.what == "delayed":
             return read_delayed(self.source, partition.part.stream, self._schema, partition.wanted)
-        return read_range(self.source, partition.part, self._schema, partition.wanted)
+        return read_part(self.source, partition.part, self._schema, partition.wanted)
 
     def _planned(self, directory: Directory, state: StreamState) -> Iterator[IdRange]:
         start = begins(self.source.starting, state)

@@ -73,6 +73,16 @@ DELAYED = (
     Column("_stream", "string", "the Redis key of the delayed set"),
 )
 
+LANDED = (
+    Column("path", "string", "a Parquet file of events that a task has written"),
+    Column("day", "bigint", "the day they came on, by _ts, counted from 1970"),
+    Column("rows", "bigint", "how many there are"),
+    Column("bytes", "bigint", "the file's size"),
+    Column("_stream", "string", "the Redis key they were read from"),
+    Column("last_id", "string", "the newest of them"),
+)
+"""With the option `landing`: the files of events, instead of the events."""
+
 TABLES = {"events": EVENTS, "stream": STREAM, "dlq": DLQ, "delayed": DELAYED}
 
 

@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from relevo.broker.address import Address
 from relevo.errors import BadArgument
-from relevo.pipeline.connector.columns import TABLES
+from relevo.pipeline.connector.columns import LANDED, TABLES, Column
 from relevo.pipeline.connector.offsets import EntryId, Offset, last_of
 from relevo.wire.keys import QueueKeys
 
@@ -21,7 +21,7 @@ Position = Literal["earliest", "latest"] | datetime | Offset
 _CONNECTION = ("url", "urlEnv", "urlFile", "usernameEnv", "passwordEnv", "passwordFile", "timeoutSeconds")
 _SOURCE = (
     *("queues", "what", "payload", "startingOffsets", "endingOffsets", "maxRowsPerTrigger", "failOnDataLoss"),
-    *("rowsPerPartition", "pageRows"),
+    *("rowsPerPartition", "pageRows", "landing"),
 )
 _SINK = ("queue", "writeId", "maxStreamLen", "fullTimeoutSeconds", "idWindowSeconds", "maxPayloadBytes", "dataFormat")
 _SPARK = ("path", "checkpointLocation", "queryName", "outputMode")  # Spark hands its own on
@@ -62,6 +62,12 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     rows_per_partition: int = 250_000
     page_rows: int = 2500
+    landing: Path | None = None
+    """The folder that tasks write Parquet into, instead of handing out rows."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return TABLES[self.what] if self.landing is None else LANDED
 
     def key(self, queue: str) -> str:
         """The Redis key that is read for one queue, or for a glob of them.
@@ -92,6 +98,10 @@ class SourceOptions:
             rows_per_partition=given.number("rowsPerPartition") or 250_000,
             page_rows=given.number("pageRows") or 2500,
         )
+        if landing := given.text("landing", ""):
+            if what != "events":
+                raise given.bad("landing", f"it is for events, not for what={what}", "Read rows, and write those.")
+            source = replace(source, landing=Path(landing).absolute())
         return replace(
             source,
             starting=_position(given, "startingOffsets", "earliest", source),

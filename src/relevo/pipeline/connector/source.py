@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from relevo.errors import BadArgument
 from relevo.pipeline.connector.batch_reader import BatchReader
-from relevo.pipeline.connector.columns import TABLES, ddl
+from relevo.pipeline.connector.columns import ddl
 from relevo.pipeline.connector.options import SinkOptions, SourceOptions
 from relevo.pipeline.connector.sink import BatchSink, StreamSink
 from relevo.pipeline.connector.stream_reader import StreamReader
@@ -31,7 +31,7 @@ class RelevoSource(DataSource):
 
     def schema(self) -> str:
         source = SourceOptions.parse(self.options)
-        return ddl(TABLES[source.what], raw_payload=source.raw_payload)
+        return ddl(source.columns, raw_payload=source.raw_payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         source = SourceOptions.parse(self.options)
@@ -61,7 +61,7 @@ class RelevoSource(DataSource):
 
 def _arrow(source: SourceOptions, schema: StructType) -> Any:
     """The Arrow schema of what is asked for: some or all of the columns there are, of the types they have."""
-    there = {column.name: column.type for column in TABLES[source.what]}
+    there = {column.name: column.type for column in source.columns}
     if source.raw_payload and "data" in there:
         there["data"] = "binary"
     for field in schema.fields:
@@ -69,7 +69,9 @@ def _arrow(source: SourceOptions, schema: StructType) -> Any:
             raise BadArgument(
                 argument="schema",
                 value=f"{field.name} {field.dataType.simpleString()}",
-                reason=f"what={source.what} has no such column",
+                reason=f"what={source.what} has no such column"
+                if source.landing is None
+                else "landing has no such column",
                 remedy=f"There are: {', '.join(f'{name} {kind}' for name, kind in there.items())}.",
             )
     return cast("Any", to_arrow_schema(schema, timezone="UTC"))

@@ -25,7 +25,7 @@ from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.connector.ranges import ranges
 from relevo.pipeline.connector.ranks import Walk, even_cuts, sampled_cuts
 from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states
-from relevo.pipeline.connector.task import read_range
+from relevo.pipeline.connector.task import read_part
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):
             return iter(())
-        return read_range(self.source, partition.part, self._schema, None)
+        return read_part(self.source, partition.part, self._schema, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_directory": None}  # sockets stay here

@@ -11,6 +11,7 @@ from relevo.pipeline.connector.event_columns import EventColumns
 from relevo.pipeline.connector.event_rows import EventRows
 from relevo.pipeline.connector.filters import Wanted
 from relevo.pipeline.connector.job_rows import JobRows
+from relevo.pipeline.connector.landing import events_schema, landed
 from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.connector.pages import Pages
 from relevo.pipeline.connector.ranges import IdRange
@@ -18,6 +19,13 @@ from relevo.pipeline.connector.streams import encoded
 
 _BATCH_ROWS = 10_000  # Spark's own size of an Arrow batch
 _DELAYED_ROWS = 1000
+
+
+def read_part(source: SourceOptions, part: IdRange, schema: Any, wanted: Wanted | None) -> Iterator[Any]:
+    """What Spark is handed of a range: its entries, or, with `landing`, the files they were written to."""
+    if source.landing is None:
+        return read_range(source, part, schema, wanted)
+    return landed(read_range(source, part, events_schema(), None), source.landing, part.stream)
 
 
 def read_range(source: SourceOptions, part: IdRange, schema: Any, wanted: Wanted | None) -> Iterator[Any]:

@@ -1,30 +1,30 @@
 """The ingest job: events from Redis into bronze.events, every one once, whatever is killed in between.
 
-Spark writes the end of a batch into its checkpoint before it reads it; the batch's number goes into the manifest in the same
-step that makes its rows visible. A batch that comes again after a crash is known by its number and passed over. The manifest
-also keeps how far each stream was read: a checkpoint that was lost or thrown away doubles nothing.
+Tasks write what they read straight to Parquet, and tell which files these are. Spark writes the end of a batch into its
+checkpoint before it reads it; the batch's number goes into the manifest in the same step that makes its files visible. A
+batch that comes again after a crash is known by its number and passed over. The manifest also keeps how far each stream was
+read: a checkpoint that was lost or thrown away doubles nothing.
 """
-
-# pyarrow comes without types.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from relevo.errors import IngestFailed
 from relevo.pipeline.cause import cause_of
+from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.lake.instants import part_of
-from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.lake.lake import Lake, Staged
 
 TABLE = "bronze.events"
 ROWS_A_BATCH = 500_000
@@ -56,6 +56,7 @@ class Ingest:
         self.rows = 0
         """New events so far."""
         self._checkpoint = lake.root / "bronze" / "_checkpoint"
+        self._landing = lake.draft(TABLE)
 
     def once(self, options: Mapping[str, str] | None = None) -> int:
         """Takes what is there now, in batches, and returns how many events were new. Options are those of the source."""
@@ -72,7 +73,7 @@ class Ingest:
         return self._run({"processingTime": f"{every_s} seconds"}, dict(options or {}), stop)
 
     def _run(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None = None) -> int:
-        options = {"maxRowsPerTrigger": str(ROWS_A_BATCH), **options}
+        options = {"maxRowsPerTrigger": str(ROWS_A_BATCH), **options, "landing": str(self._landing)}
         source = self._spark.readStream.format("relevo").options(**options).load()
         query = (
             source.writeStream.queryName(f"relevo ingest {self._lake.root.name}")
@@ -90,9 +91,10 @@ class Ingest:
             raise IngestFailed(reason=cause_of(error)) from error
         finally:
             query.stop()
+            shutil.rmtree(self._landing, ignore_errors=True)
         return self.rows
 
-    def _take(self, rows: DataFrame, number: int) -> None:
+    def _take(self, files: DataFrame, number: int) -> None:
         began = time.monotonic()
         lake = self._lake
         base = lake.manifest(TABLE)
@@ -105,13 +107,21 @@ class Ingest:
         # A batch begins where the one before it ended: where our batches began at the beginning, nothing comes again. After a
         # checkpoint was lost they begin there once more, and what was taken may come in any number of them.
         own = not marks or (same and number == last + 1 and base.notes.get("own", False))
-        new = rows if own else rows.where(_after(marks))
-        staged = lake.stage(TABLE, new, part_of(F.coalesce(F.unix_millis("_ts"), F.lit(0)), "day"))
-        ends = {**marks, **_ends(lake.staged_arrow(staged, ["_stream", "_id"]))} if staged.rows else marks
-        notes = {"query": query, "batch": number, "marks": ends, "own": own}
+        landed = files.collect()  # this is what makes the tasks read and write
+        staged = lake.stage_files(TABLE, [(row["day"], Path(row["path"])) for row in landed])
+        if not own and staged.rows:
+            staged = self._without_taken(staged, marks)
+        notes = {"query": query, "batch": number, "marks": _further(marks, landed), "own": own}
         total = lake.commit(staged, instead=False, notes=notes, base=base).rows
         self.rows += staged.rows
         self._taken(Batch(number, staged.rows, total, time.monotonic() - began))
+
+    def _without_taken(self, staged: Staged, marks: Marks) -> Staged:
+        """The same files, written again without what earlier batches have taken."""
+        rows = self._lake.frame(self._spark, TABLE, staged.paths).where(_after(marks))
+        kept = self._lake.stage(TABLE, rows, part_of(F.coalesce(F.unix_millis("_ts"), F.lit(0)), "day"))
+        self._lake.throw_away(staged)
+        return kept
 
 
 def _after(marks: Marks) -> Column:
@@ -129,15 +139,10 @@ def _big(number: int) -> Column:
     return F.lit(str(number)).cast("decimal(20,0)")
 
 
-def _ends(rows: Any) -> Marks:
-    """The last id of each stream in a batch. Ids compare as numbers, not as text."""
-    import pyarrow.compute as pc
-
-    parts = pc.split_pattern(rows["_id"], "-", max_splits=1)
-    ms = pc.cast(pc.list_element(parts, 0), "uint64")
-    ends: Marks = {}
-    table = rows.append_column("ms", ms)
-    for row in table.group_by("_stream").aggregate([("ms", "max")]).to_pylist():
-        last = table.filter(pc.and_(pc.equal(table["_stream"], row["_stream"]), pc.equal(table["ms"], row["ms_max"])))
-        ends[row["_stream"]] = [row["ms_max"], max(int(text.partition("-")[2]) for text in last["_id"].to_pylist())]
-    return ends
+def _further(marks: Marks, landed: Iterable[Row]) -> Marks:
+    """The last id of each stream, now that these files are in. Ids compare as numbers, not as text."""
+    ends = {stream: EntryId(*mark) for stream, mark in marks.items()}
+    for row in landed:
+        last = EntryId.parse(row["last_id"])
+        ends[row["_stream"]] = max(last, ends.get(row["_stream"], last))
+    return {stream: [end.ms, end.seq] for stream, end in ends.items()}

@@ -120,25 +120,33 @@ class Lake:
 
     # --- writing -------------------------------------------------------------------------------------------------------
 
+    def draft(self, table: str) -> Path:
+        """A folder of a new name for files that are on their way into the table."""
+        return self._folder(BY_NAME[table]) / "_staging" / uuid.uuid4().hex[:16]
+
     def stage(self, table: str, rows: DataFrame, part: Any, keys: Iterable[str] = ()) -> Staged:
         """Writes `rows` by the partition number in `part` (a Column). Partitions in `keys` are there even when empty."""
         spec = BY_NAME[table]
-        folder = self._folder(spec)
-        name = uuid.uuid4().hex[:16]
-        draft = folder / "_staging" / name
+        draft = self.draft(table)
         rows.withColumn(_PART, part).write.options(**_DRAFT).partitionBy(_PART).parquet(str(draft))
-        return self._adopted(spec, draft, name, keys)
+        return self._adopted(spec, draft, keys)
 
     def stage_arrow(self, table: str, parts: dict[int, Any], keys: Iterable[str] = ()) -> Staged:
         """As `stage`, for rows that are already here."""
         spec = BY_NAME[table]
-        name = uuid.uuid4().hex[:16]
-        draft = self._folder(spec) / "_staging" / name
+        draft = self.draft(table)
         for part, rows in parts.items():
             (draft / f"{_PART}={part}").mkdir(parents=True)
             pq.write_table(rows, draft / f"{_PART}={part}" / "part-0.parquet", compression="zstd")
         draft.mkdir(parents=True, exist_ok=True)
-        return self._adopted(spec, draft, name, keys)
+        return self._adopted(spec, draft, keys)
+
+    def stage_files(self, table: str, written: Iterable[tuple[int, Path]]) -> Staged:
+        """As `stage`, for Parquet files that are written already: the partition number of each, and where it lies."""
+        spec, by_key, name = BY_NAME[table], dict[str, list[Path]](), uuid.uuid4().hex[:16]
+        for part, file in written:
+            by_key.setdefault(part_key(part, spec.span), []).append(file)
+        return Staged(spec, {key: self._moved(spec, files, key, name) for key, files in by_key.items()})
 
     def commit(
         self,
@@ -160,11 +168,14 @@ class Lake:
         self._complaint(staged.spec).unlink(missing_ok=True)
         return written
 
+    def throw_away(self, staged: Staged) -> None:
+        for path in staged.paths:
+            (self._folder(staged.spec) / path).unlink(missing_ok=True)
+
     def refuse(self, staged: Staged, reasons: list[str]) -> TableBroken:
         """Throws staged files away and writes down why; the last good version stays what it is."""
         folder = self._folder(staged.spec)
-        for path in staged.paths:
-            (folder / path).unlink(missing_ok=True)
+        self.throw_away(staged)
         kept = self.manifest(staged.spec.name).version
         said = {"at_ms": time.time_ns() // 1_000_000, "reasons": reasons, "kept_version": kept}
         draft = folder / f".broken-{uuid.uuid4().hex}"
@@ -273,11 +284,10 @@ class Lake:
             if len(small) < least:
                 continue
             rows = self.frame(spark, table, [file.path for file in small])
-            name = uuid.uuid4().hex[:16]
-            draft = self._folder(BY_NAME[table]) / "_staging" / name
+            draft = self.draft(table)
             goal = max(1, sum(file.bytes for file in small) // (256 << 20))
             rows.coalesce(int(goal)).write.parquet(str(draft))
-            moved = self._moved(BY_NAME[table], draft, key, name)
+            moved = self._moved(BY_NAME[table], draft.glob("*.parquet"), key, draft.name)
             shutil.rmtree(draft)
             assert sum(file.rows for file in moved) == sum(file.rows for file in small)
             stamped = [replace(file, added_in=max(file.added_in for file in small)) for file in moved]
@@ -290,21 +300,21 @@ class Lake:
 
     # --- the folder ----------------------------------------------------------------------------------------------------
 
-    def _adopted(self, spec: TableSpec, draft: Path, name: str, keys: Iterable[str]) -> Staged:
+    def _adopted(self, spec: TableSpec, draft: Path, keys: Iterable[str]) -> Staged:
         staged = Staged(spec, {key: [] for key in keys})
         for entry in sorted(draft.iterdir()):
             if entry.is_dir() and entry.name.startswith(f"{_PART}="):
                 key = part_key(int(entry.name.partition("=")[2]), spec.span)
-                staged.files.setdefault(key, []).extend(self._moved(spec, entry, key, name))
+                staged.files.setdefault(key, []).extend(self._moved(spec, entry.glob("*.parquet"), key, draft.name))
         shutil.rmtree(draft)
         return staged
 
-    def _moved(self, spec: TableSpec, source: Path, key: str, name: str) -> list[DataFile]:
+    def _moved(self, spec: TableSpec, written: Iterable[Path], key: str, name: str) -> list[DataFile]:
         """Takes Parquet files from where they were written to where they stay; nobody sees them until a manifest says so."""
         target = self._folder(spec) / key
         target.mkdir(parents=True, exist_ok=True)
         files: list[DataFile] = []
-        for number, file in enumerate(sorted(source.glob("*.parquet"))):
+        for number, file in enumerate(sorted(written)):
             path = f"{key}/{name}-{number:04d}.parquet"
             rows = pq.read_metadata(file).num_rows
             size = file.stat().st_size
