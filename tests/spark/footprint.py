@@ -31,11 +31,13 @@ class _Process:
 
 def _process(pid: int) -> _Process | None:
     try:
-        head, _, tail = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+        _, _, tail = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
         commands = Path(f"/proc/{pid}/cmdline").read_bytes()
+        # What it runs, not what it is called: a process that a thread has forked has that thread's name until it runs another.
+        runs = Path(f"/proc/{pid}/exe").readlink().name
     except OSError:  # it has just ended
         return None
-    program = "redis" if b"redis-server" in commands else head.partition("(")[2]
+    program = "redis" if b"redis-server" in commands else runs
     facts = tail.split()
     own, dead = int(facts[11]) + int(facts[12]), int(facts[13]) + int(facts[14])
     return _Process(pid, int(facts[1]), program, own / _TICKS, dead / _TICKS, int(facts[21]) * _PAGE)
