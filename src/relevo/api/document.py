@@ -34,7 +34,8 @@ WITH_BODY: tuple[type[WorkError], ...] = (MalformedBody, BodyTooLarge, Unsupport
 PAGED: tuple[type[WorkError], ...] = (BadCursor,)
 
 _REF = "#/components/schemas/{name}"
-_described: list[Any] = [Problem, Meta]
+_described: list[tuple[Any, dict[str, Any]]] = [(Problem, {}), (Meta, {})]
+"""Types that the document tells of, and where each is to be described: done when somebody asks for it, not at every start."""
 
 
 def describe(
@@ -62,12 +63,14 @@ def describe(
 def openapi_of(app: FastAPI) -> dict[str, Any]:
     """The whole document, made once."""
     if app.openapi_schema is None:
+        schemas, components = msgspec.json.schema_components([kind for kind, _ in _described], ref_template=_REF)
+        for (_, place), schema in zip(_described, schemas, strict=True):
+            place.update(schema)
         document = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
         )
-        _, components = msgspec.json.schema_components(_described, ref_template=_REF)
         made = document.setdefault("components", {})
-        made["schemas"] = {name: _tidied(schema) for name, schema in sorted(components.items())}
+        made["schemas"] = dict(sorted(components.items()))
         made["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer", "description": "an API key, `rlv_…`; `relevo work keys create`"}
         }
@@ -82,9 +85,9 @@ def _schema(kind: Any) -> dict[str, Any]:
     inner = get_args(kind)
     if get_origin(kind) is list and isinstance(inner[0], UnionType):  # of what msgspec writes but cannot tell apart
         return {"type": "array", "items": {"anyOf": [_schema(each) for each in get_args(inner[0])]}}
-    _described.append(kind)
-    (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REF)
-    return schema
+    place: dict[str, Any] = {}
+    _described.append((kind, place))
+    return place
 
 
 def _envelope(kind: Any) -> dict[str, Any]:
@@ -93,11 +96,6 @@ def _envelope(kind: Any) -> dict[str, Any]:
         "required": ["data", "meta"],
         "properties": {"data": _schema(kind), "meta": {"$ref": "#/components/schemas/Meta"}},
     }
-
-
-def _tidied(schema: Any) -> Any:
-    """Defaults that are no JSON (functions, structs) say nothing to a reader."""
-    return schema
 
 
 def _repair(operation: dict[str, Any]) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
-
-import cel
+from typing import TYPE_CHECKING, Any
 
 from relevo.errors import BadExpression, ExpressionFailed
+
+if TYPE_CHECKING:
+    import cel
 
 VARIABLES = frozenset({"message", "labels", "body", "queue", "now"})
 
@@ -68,6 +69,8 @@ class Expression:
 def _compiled(source: str) -> cel.Program:
     if len(source) > MAX_LENGTH:
         raise BadExpression(expression=source[:60] + "…", reason=f"it is longer than {MAX_LENGTH} characters")
+    import cel  # here: it brings a command line of its own along, and most processes never meet a rule
+
     try:
         program = cel.compile(source)
     except ValueError as error:
