@@ -20,7 +20,7 @@ from relevo.work.store.tables import archive, messages, metadata, tallies
 from relevo.work.trail import steps
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
-from tests.servers.stores import STORES, store_url
+from tests.servers.stores import STORES, store_url, with_tables
 
 SCOPE = "main"
 
@@ -96,8 +96,9 @@ def clock() -> Clock:
 
 async def emptied(url: str) -> None:
     """Makes the tables, without rows: a run has one PostgreSQL and one MariaDB for all its tests."""
+    if await with_tables(url):
+        return
     database = Database(url)
-    await database.create_tables()
     names = [table.name for table in metadata.sorted_tables]
     async with database.begin() as connection:
         if database.dialect == "postgresql":

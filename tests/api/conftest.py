@@ -5,18 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.room import EmptyDatabase, Room, served
-
-
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> EmptyDatabase:
-    return EmptyDatabase(tmp_path_factory.mktemp("migrated"))
+from tests.api.room import Room, served
+from tests.servers.stores import sqlite_with_tables
 
 
 @pytest.fixture
-async def database_url(empty_database: EmptyDatabase, tmp_path: Path) -> str:
+async def database_url(tmp_path: Path) -> str:
     """A SQLite file with all tables and nothing in them."""
-    return await empty_database.copy_to(tmp_path / "work.db")
+    return await sqlite_with_tables(tmp_path / "work.db")
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 
-from relevo.api.service import ServiceSettings, WorkService, prepare
+from relevo.api.service import ServiceSettings, WorkService
 from relevo.api.settings import ApiSettings
 from relevo.console.app import make_console
 from relevo.work.caller import ALL_PERMISSIONS, Caller
@@ -100,18 +98,3 @@ async def served(
             yield room
     finally:
         await service.stop()
-
-
-class EmptyDatabase:
-    """A migrated SQLite file, made once a run and copied for each test: a migration costs more than most tests."""
-
-    def __init__(self, folder: Path) -> None:
-        self._template = folder / "template.db"
-        self._made = False
-
-    async def copy_to(self, path: Path) -> str:
-        if not self._made:
-            await prepare(f"sqlite:///{self._template}")
-            self._made = True
-        shutil.copy(self._template, path)
-        return f"sqlite:///{path}"

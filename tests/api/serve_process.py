@@ -20,7 +20,8 @@ class ServeProcess:
         self.database_url = database_url
         self.options = options
         self.port = port
-        self.key = key or first_key(database_url)
+        is_file = database_url.startswith("sqlite")
+        self.key = key or (furnished(database_url) if is_file else first_key(database_url))
         self.start()
 
     def start(self) -> None:
@@ -56,6 +57,21 @@ class ServeProcess:
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
+
+
+_first: list[tuple[bytes, str]] = []
+
+
+def furnished(database_url: str) -> str:
+    """As `first_key` of a new SQLite file; all but the first of a process are copies, since that takes seconds."""
+    file = Path(database_url.removeprefix("sqlite:///"))
+    if not _first:
+        key = first_key(database_url)
+        _first.append((file.read_bytes(), key))
+        return key
+    content, key = _first[0]
+    file.write_bytes(content)
+    return key
 
 
 def first_key(database_url: str, tenant: str = "main") -> str:

@@ -15,7 +15,7 @@ from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains
 from tests.agents.conftest import Clock, Desk, a_desk, emptied
-from tests.servers.stores import STORES, store_url
+from tests.servers.stores import STORES, store_url, with_tables
 
 _written: dict[str, str] = {}
 """Databases with an audit, by store: made once a process, because that takes longer than the tests."""
@@ -28,7 +28,8 @@ def own_database(request: pytest.FixtureRequest, store: str, folder: Path) -> st
 
 @asynccontextmanager
 async def open_office(url: str, clock: Clock | None = None) -> AsyncGenerator[Office]:
-    settings = OfficeSettings(database_url=url, create_tables=True)
+    await with_tables(url)
+    settings = OfficeSettings(database_url=url)
     async with await Office.open(settings, now_ms=clock or Clock()) as office:
         yield office
 

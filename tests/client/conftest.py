@@ -6,18 +6,14 @@ from pathlib import Path
 import pytest
 
 from relevo.client import AsyncClient
-from tests.api.room import EmptyDatabase, Room, served
-
-
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> EmptyDatabase:
-    return EmptyDatabase(tmp_path_factory.mktemp("migrated"))
+from tests.api.room import Room, served
+from tests.servers.stores import sqlite_with_tables
 
 
 @pytest.fixture
-async def room(empty_database: EmptyDatabase, tmp_path: Path) -> AsyncGenerator[Room]:
+async def room(tmp_path: Path) -> AsyncGenerator[Room]:
     """A served room on SQLite with the scope `billing` and the queue `invoices`; agents run, as they do by default."""
-    async with served(await empty_database.copy_to(tmp_path / "work.db"), agents=True) as room:
+    async with served(await sqlite_with_tables(tmp_path / "work.db"), agents=True) as room:
         yield room
 
 

@@ -17,9 +17,10 @@ from relevo.errors import (
     SchemaIncompatible,
     SchemaInvalid,
 )
-from tests.api.room import EmptyDatabase, Room, served
+from tests.api.room import Room, served
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
+from tests.servers.stores import sqlite_with_tables
 
 SCOPE = "billing"
 DROP = {"name": "late", "trigger": "message_published", "condition": "body.late", "actions": [{"action": "drop"}]}
@@ -183,11 +184,9 @@ async def test_without_redis_events_are_refused_with_the_remedy(client: AsyncCli
 
 
 @pytest.fixture
-async def eventful(
-    empty_database: EmptyDatabase, tmp_path: Path, valkey: Server, key_leaks: KeyLeaks
-) -> AsyncGenerator[Room]:
+async def eventful(tmp_path: Path, valkey: Server, key_leaks: KeyLeaks) -> AsyncGenerator[Room]:
     key_leaks.allow("rw:*")
-    url = await empty_database.copy_to(tmp_path / "events.db")
+    url = await sqlite_with_tables(tmp_path / "events.db")
     async with served(url, redis_url=valkey.url, agents=True) as room:
         yield room
 

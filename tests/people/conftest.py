@@ -8,9 +8,9 @@ import pytest
 from relevo.agents.outbox_relay import OutboxRelay
 from relevo.work.office import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
-from tests.api.room import EmptyDatabase, Room, served
+from tests.api.room import Room, served
 from tests.people.receiver import Receiver, listening
-from tests.servers.stores import store_url
+from tests.servers.stores import sqlite_with_tables, store_url
 
 __all__ = ["SCOPE"]
 
@@ -63,14 +63,9 @@ async def relay(desk: Desk) -> None:
     await agent.close()
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> EmptyDatabase:
-    return EmptyDatabase(tmp_path_factory.mktemp("migrated"))
-
-
 @pytest.fixture
-async def room(empty_database: EmptyDatabase, tmp_path: Path) -> AsyncGenerator[Room]:
+async def room(tmp_path: Path) -> AsyncGenerator[Room]:
     """A served room on SQLite, without Redis and without agents."""
-    url = await empty_database.copy_to(tmp_path / "served.db")
+    url = await sqlite_with_tables(tmp_path / "served.db")
     async with served(url) as one:
         yield one

@@ -12,11 +12,12 @@ import pytest
 from relevo.work.event_feed import EventFeed, FeedEvent
 from relevo.work.office import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Clock, Desk, a_desk
-from tests.api.room import QUEUE, EmptyDatabase, Room, served
+from tests.api.room import QUEUE, Room, served
 from tests.patience import turn
 from tests.people.conftest import relay
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
+from tests.servers.stores import sqlite_with_tables, with_tables
 
 EVENTS = "/v1/scopes/billing/events"
 
@@ -30,12 +31,10 @@ class Told(NamedTuple):
 
 
 @pytest.fixture
-async def followed(
-    empty_database: EmptyDatabase, tmp_path: Path, valkey: Server, key_leaks: KeyLeaks
-) -> AsyncGenerator[Room]:
+async def followed(tmp_path: Path, valkey: Server, key_leaks: KeyLeaks) -> AsyncGenerator[Room]:
     """A served room with Redis and agents."""
     key_leaks.allow("rw:*")
-    url = await empty_database.copy_to(tmp_path / "served.db")
+    url = await sqlite_with_tables(tmp_path / "served.db")
     async with served(url, redis_url=valkey.url, agents=True) as one:
         yield one
 
@@ -139,7 +138,8 @@ async def test_what_is_not_there_is_not_followed(followed: Room) -> None:
 @pytest.fixture
 async def linked(database_url: str, clock: Clock, valkey: Server, key_leaks: KeyLeaks) -> AsyncGenerator[Desk]:
     key_leaks.allow("rw:*")
-    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url, create_tables=True)
+    await with_tables(database_url)
+    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url)
     async with await Office.open(settings, now_ms=clock) as office:
         yield await a_desk(office, clock)
 

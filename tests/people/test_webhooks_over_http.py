@@ -10,23 +10,22 @@ import pytest
 from relevo.agents.webhook_post import webhooks_queue
 from relevo.engine.queue import Queue
 from relevo.work.webhooks.signature import verify
-from tests.api.room import QUEUE, EmptyDatabase, Room, served
+from tests.api.room import QUEUE, Room, served
 from tests.patience import turn, until
 from tests.people.conftest import ALLOWED
 from tests.people.receiver import Receiver
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
+from tests.servers.stores import sqlite_with_tables
 
 HOOKS = "/v1/scopes/billing/webhooks"
 
 
 @pytest.fixture(params=["redis", "alone"])
-async def telling(
-    request: pytest.FixtureRequest, empty_database: EmptyDatabase, tmp_path: Path, key_leaks: KeyLeaks
-) -> AsyncGenerator[Room]:
+async def telling(request: pytest.FixtureRequest, tmp_path: Path, key_leaks: KeyLeaks) -> AsyncGenerator[Room]:
     redis: Server | None = request.getfixturevalue("valkey") if request.param == "redis" else None
     key_leaks.allow("rw:*", "{chasqui:work-webhooks-*}:notes")  # of an attempt that waits in its lane
-    url = await empty_database.copy_to(tmp_path / "served.db")
+    url = await sqlite_with_tables(tmp_path / "served.db")
     redis_url = None if redis is None else redis.url
     async with served(url, redis_url=redis_url, agents=True, webhook_allow=ALLOWED) as room:
         yield room

@@ -9,7 +9,7 @@ import pytest
 
 from relevo.work.office import Office, OfficeSettings
 from tests.servers.server import Server
-from tests.servers.stores import STORES, store_url
+from tests.servers.stores import STORES, store_url, with_tables
 from tests.work.desk import SCOPE, Clock, Desk
 
 PATHS = ("index", "sql", "alone")
@@ -53,9 +53,8 @@ async def open_office(lane: Lane, clock: Clock) -> AsyncGenerator[OpenOffice]:
     async def open_one(**settings: Any) -> Office:
         redis_url = None if lane.redis is None else lane.redis.url
         chosen: dict[str, Any] = {"claim_path": lane.path, "redis_url": redis_url, "poll_s": 0.1} | settings
-        office = await Office.open(
-            OfficeSettings(database_url=lane.database_url, create_tables=not opened, **chosen), now_ms=clock
-        )
+        await with_tables(lane.database_url)
+        office = await Office.open(OfficeSettings(database_url=lane.database_url, **chosen), now_ms=clock)
         opened.append(office)
         return office
 
