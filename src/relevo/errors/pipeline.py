@@ -34,6 +34,11 @@ class FileDamaged(RelevoError):
     and gold can also be deleted, both and whole, and a build makes them again from bronze."""
 
 
+class FilesNotShared(RelevoError):
+    """A task wrote {file} for {table}, and it is not there for the driver: nothing was changed. The lake must lie in a folder
+    that the driver and all executors reach by the same path."""
+
+
 class LakeTooNew(RelevoError):
     """The table {table} was written by a newer relevo ({what} {theirs}, this one knows up to {ours}): upgrade relevo here. The
     table was not touched."""

@@ -14,12 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from relevo.errors import BadArgument, DataLost
+from relevo.errors import BadArgument, DataLost, FilesNotShared
 from relevo.pipeline.connector import landing
 from relevo.pipeline.connector.columns import LANDED
 from relevo.pipeline.connector.landing import events_schema
 from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.connector.source import RelevoSource
+from relevo.pipeline.lake.lake import Lake
 from relevo.wire.keys import QueueKeys
 from tests.servers.server import Server
 from tests.spark.connector.filled import add_events, send, spark_schema
@@ -107,3 +108,9 @@ def test_spark_reads_the_files_with_the_columns_of_the_source(
 def test_only_events_land(what: str, tmp_path: Path) -> None:
     with pytest.raises(BadArgument, match=f"it is for events, not for what={what}"):
         SourceOptions.parse({"what": what, "landing": str(tmp_path)})
+
+
+def test_files_that_the_driver_does_not_see_are_told_with_the_remedy(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "of an executor.parquet"
+    with pytest.raises(FilesNotShared, match=r"of an executor\.parquet.*reach by the same path"):
+        Lake(tmp_path / "lake").stage_files("bronze.events", [(20_000, elsewhere)])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relevo.errors import FileDamaged, NoLake, TableBroken
+from relevo.errors import FileDamaged, FilesNotShared, NoLake, TableBroken
 from relevo.pipeline.lake.instants import part_key
 from relevo.pipeline.lake.manifest import DataFile, Manifest, Manifests
 from relevo.pipeline.lake.tables import BY_NAME, TableSpec
@@ -145,6 +145,8 @@ class Lake:
         """As `stage`, for Parquet files that are written already: the partition number of each, and where it lies."""
         spec, by_key, name = BY_NAME[table], dict[str, list[Path]](), uuid.uuid4().hex[:16]
         for part, file in written:
+            if not file.exists():
+                raise FilesNotShared(table=table, file=str(file))
             by_key.setdefault(part_key(part, spec.span), []).append(file)
         return Staged(spec, {key: self._moved(spec, files, key, name) for key, files in by_key.items()})
 
