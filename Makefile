@@ -67,7 +67,7 @@ bench-growth: servers ## what a job costs as things grow (10 minutes on a quiet 
 bench-work: servers ## work queues over HTTP beside procrastinate, pgqueuer and oban (15 minutes on a quiet machine), and writes benchmarks/work_report.md
 	$(BIN)/python -m benchmarks.work_queues
 
-bench-spark: servers ## the data pipeline on Spark beside plain processes (10 minutes on a quiet machine)
+bench-spark: servers ## the data pipeline on Spark beside plain processes (15 minutes on a quiet machine)
 	$(BIN)/python -m benchmarks.spark_ingest
 
 servers: $(READY) ## get the servers the tests run on

@@ -1,6 +1,6 @@
 """`python -m benchmarks.spark_ingest` (`make bench-spark`): what Spark reads, writes and builds, beside plain processes.
 
-One run on one machine, in interleaved rounds, so that the ratios mean something; ten minutes on a quiet one. The goals are
+One run on one machine, in interleaved rounds, so that the ratios mean something; a quarter of an hour on a quiet one. The goals are
 those of the data pipeline. `python -m benchmarks.spark_ingest report` writes benchmarks/spark_report.md anew from the last run.
 """
 
@@ -92,7 +92,7 @@ def _arguments() -> argparse.Namespace:
         "--lake",
         type=int,
         nargs="*",
-        default=[1_000_000, 5_000_000],
+        default=[1_000_000, 20_000_000],
         help="lakes of so many events; none leaves builds out",
     )
     parser.add_argument("--json", type=Path, default=RESULTS)

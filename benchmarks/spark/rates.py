@@ -10,10 +10,15 @@ from typing import Any
 
 from benchmarks.figures import Figures
 from benchmarks.spark.streams import RawReaders, bulk_add, drop, fill
+from relevo.pipeline.jobs.ingest import Ingest
+from relevo.pipeline.lake.lake import Lake
 from tests.spark.footprint import cpu_s
 
 QUEUE = "bench"
-RAW, BATCH, STREAMING, BULK, SINK = CASES = ("raw reading", "batch ingest", "streaming ingest", "bulk add", "sink")
+RAW, BATCH, STREAMING, BULK, SINK, BATCH_ROWS, STREAMING_ROWS = CASES = (
+    *("raw reading", "batch ingest", "streaming ingest", "bulk add", "sink"),
+    *("batch, by rows", "streaming, by rows"),
+)
 PROGRAMS = ("Redis", "Python", "JVM")
 ROWS_A_TRIGGER = 500_000
 
@@ -38,6 +43,8 @@ class Rates:
             STREAMING: self._streaming_ingest,
             BULK: self._bulk_add,
             SINK: self._sink,
+            BATCH_ROWS: self._batch_by_rows,
+            STREAMING_ROWS: self._streaming_by_rows,
         }
         for number in range(rounds + 1):  # the first is for the JVM, which compiles what it meets often
             for name, case in cases.items():
@@ -60,11 +67,28 @@ class Rates:
         return self._events, time.perf_counter() - began
 
     def _batch_ingest(self) -> tuple[int, float]:
+        folder, began = self._place("table"), time.perf_counter()
+        options = {"url": self._url, "queues": QUEUE, "landing": folder}
+        files = self._spark.read.format("relevo").options(**options).load().collect()
+        took = time.perf_counter() - began
+        assert sum(file.rows for file in files) == self._events
+        return self._checked(folder, took)
+
+    def _streaming_ingest(self) -> tuple[int, float]:
+        lake, began = Lake(self._place("lake")), time.perf_counter()
+        options = {"url": self._url, "queues": QUEUE, "maxRowsPerTrigger": str(ROWS_A_TRIGGER)}
+        taken = Ingest(lake, self._spark).once(options)
+        took = time.perf_counter() - began
+        assert taken == lake.manifest("bronze.events").rows == self._events
+        shutil.rmtree(lake.root)
+        return taken, took
+
+    def _batch_by_rows(self) -> tuple[int, float]:
         table, began = self._place("table"), time.perf_counter()
         self._spark.read.format("relevo").options(url=self._url, queues=QUEUE).load().write.parquet(table)
         return self._checked(table, time.perf_counter() - began)
 
-    def _streaming_ingest(self) -> tuple[int, float]:
+    def _streaming_by_rows(self) -> tuple[int, float]:
         table, checkpoint = self._place("table"), self._place("checkpoint")
         options = {"url": self._url, "queues": QUEUE, "maxRowsPerTrigger": str(ROWS_A_TRIGGER)}
         began = time.perf_counter()

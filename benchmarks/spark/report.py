@@ -21,8 +21,11 @@ makes new ones. Ratios within one run count: absolute figures belong to one mach
 Redis, the driver, its JVM and the Python workers share the same cores (`local[2]`), as they do on a small machine.
 
 - **raw reading**: two processes, each with a socket and hiredis, read half of a stream of events and keep nothing.
-- **batch ingest**: `spark.read.format("relevo")` to Parquet. **streaming ingest**: the same stream, `availableNow`, 500k rows a
+- **batch ingest**: `spark.read.format("relevo")` with the option `landing`: tasks write Parquet, the driver learns which files.
+  **streaming ingest**: `relevo pipeline ingest`, which lands the same way and keeps a manifest: `availableNow`, 500k rows a
   trigger, the start of the query included.
+- **batch, by rows** and **streaming, by rows**: the same without `landing`, `.write.parquet(…)` and `.writeStream`: every event
+  passes through the JVM as a row. No goal is judged by them; this is what a query pays that looks at each event.
 - **bulk add**: `Queue.add_bulk` of 10k jobs at a time, one process. **sink**: `df.write.format("relevo")` of as many rows.
 - **build**: bronze to silver to gold of events spread over two days and four queues, all expectations checked, sums compared
   with what is known of the events; then 1 % new events, and built again.
