@@ -112,5 +112,5 @@ def test_only_events_land(what: str, tmp_path: Path) -> None:
 
 def test_files_that_the_driver_does_not_see_are_told_with_the_remedy(tmp_path: Path) -> None:
     elsewhere = tmp_path / "of an executor.parquet"
-    with pytest.raises(FilesNotShared, match=r"of an executor\.parquet.*reach by the same path"):
+    with pytest.raises(FilesNotShared, match=r"(?s)of an executor\.parquet.*reach by the same path"):
         Lake(tmp_path / "lake").stage_files("bronze.events", [(20_000, elsewhere)])
