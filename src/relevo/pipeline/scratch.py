@@ -28,9 +28,8 @@ class Scratch:
     >>> scratch = Scratch()
     >>> scratch.log.parent == scratch.folder
     True
-    >>> scratch.clear()
-    ... scratch.folder.exists()
-    False
+    >>> scratch.clear(), scratch.folder.exists()
+    (None, False)
     """
 
     def __init__(self, log: Path | None = None) -> None:
