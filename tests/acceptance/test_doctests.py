@@ -3,6 +3,8 @@
 import doctest
 import importlib
 import pkgutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +19,8 @@ MODULES = sorted(
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_a_module_are_right(name: str) -> None:
+def test_the_examples_of_a_module_are_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # an example may leave a folder
     failed, _ = doctest.testmod(importlib.import_module(name))
     assert failed == 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.servers.binary import ServerUnavailable
+from tests.servers.lifeline import Lifeline
 from tests.servers.process import ServerFailed, free_port, wait_until
 from tests.servers.programs import Database, Programs, programs_of
 
@@ -31,7 +32,7 @@ class DatabaseServer(ABC):
         user = self._other_user()
         self._uid, self._gid = (None, None) if user is None else (user.pw_uid, user.pw_gid)
         self._process: subprocess.Popen[bytes] | None = None
-        self._lifeline: subprocess.Popen[bytes] | None = None
+        self._lifeline: Lifeline | None = None
         try:
             if self._uid is not None and self._gid is not None:
                 os.chown(self.folder, self._uid, self._gid)
@@ -62,8 +63,7 @@ class DatabaseServer(ABC):
 
     def close(self) -> None:
         if self._lifeline is not None:
-            self._lifeline.kill()
-            self._lifeline.communicate()
+            self._lifeline.cut()
             self._lifeline = None
         if self._process is not None:
             self._process.send_signal(self.ends_with)
@@ -103,9 +103,7 @@ class DatabaseServer(ABC):
                 group=self._gid,
                 start_new_session=True,
             )
-        # When the test run dies without a word, the pipe closes and the shell ends the server.
-        end = f"read _; kill -{self.ends_with.value} {process.pid}"
-        self._lifeline = subprocess.Popen(["/bin/sh", "-c", end], stdin=subprocess.PIPE, start_new_session=True)
+        self._lifeline = Lifeline(process.pid, self.folder, self.ends_with)
         try:
             wait_until(self._ready, self.name, timeout=60)
         except ServerFailed as failed:

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from tests.servers.binary import Binary
+from tests.servers.lifeline import Lifeline
 
 START_TIMEOUT = 20.0
 
@@ -67,7 +68,7 @@ class ServerProcess:
         self._settings = dict(settings or {})
         self._tls: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._lifeline: subprocess.Popen[bytes] | None = None
+        self._lifeline: Lifeline | None = None
 
     def configure(self, settings: Mapping[str, str], *, tls: Mapping[str, str]) -> None:
         """Replaces the settings before the first start; with `tls`, the port speaks TLS and these reach it."""
@@ -176,10 +177,7 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the test run; it stops the server in its own time
             )
-        # When the test run dies without a word, the pipe closes and the shell ends the server.
-        self._lifeline = subprocess.Popen(
-            ["/bin/sh", "-c", f"read _; kill -TERM {self._process.pid}"], stdin=subprocess.PIPE, start_new_session=True
-        )
+        self._lifeline = Lifeline(self._process.pid, self.folder)
         try:
             wait_until(self._answers, f"the server on port {self.port}")
         except ServerFailed as failed:
@@ -212,6 +210,5 @@ class ServerProcess:
 
     def _cut_lifeline(self) -> None:
         if self._lifeline is not None:
-            self._lifeline.kill()
-            self._lifeline.communicate()
+            self._lifeline.cut()
             self._lifeline = None

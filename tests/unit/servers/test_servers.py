@@ -1,6 +1,9 @@
 """The servers themselves: what the other tests take for granted."""
 
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import redis.asyncio
@@ -13,11 +16,12 @@ from tests.servers.binary import ServerUnavailable
 from tests.servers.cluster import RedisCluster
 from tests.servers.leaks import KeyLeaks
 from tests.servers.pool import ServerPool
-from tests.servers.process import ServerFailed, free_port
+from tests.servers.process import ServerFailed, free_port, wait_until
 from tests.servers.sentinel import Sentinel
 from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server, SingleServer
 from tests.servers.tls import TlsRedis
 
+ROOT = Path(__file__).parents[3]
 CLIENT: Client = redis.asyncio.Redis
 SINGLE = pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey], ids=["redis86", "redis7", "valkey"])
 
@@ -126,3 +130,19 @@ async def test_sentinels_move_the_master(sentinel: Sentinel, raw: Client) -> Non
     sentinel.failover()
     assert sentinel.processes[0].port != before
     assert sentinel.call("GET", "key") == b"1"
+
+
+def test_a_run_that_is_killed_leaves_neither_a_server_nor_its_folder() -> None:
+    program = (
+        "from tests.servers.server import EmbeddedValkey; server = EmbeddedValkey(); server.start();"
+        "print(server.process.port, server.process.folder, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as run:
+        assert run.stdout is not None
+        port, folder = run.stdout.readline().split()
+        run.kill()
+    wait_until(lambda: not Path(folder).exists(), "the folder to go")
+    with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
+        probe.connect(("127.0.0.1", int(port)))
