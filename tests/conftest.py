@@ -19,6 +19,7 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.sentinel import Sentinel
 from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server
 from tests.servers.tls import TlsRedis
+from tests.sessions import BySession, longest_first
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -53,10 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)  # after the shuffle, and after others have set their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=longest_first)
+
+
 @pytest.hookimpl(optionalhook=True)  # only there with pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    from tests.sessions import BySession
-
     return BySession(config, log) if config.getoption("dist") == "loadgroup" else None
 
 

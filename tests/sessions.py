@@ -1,4 +1,4 @@
-"""Which tests share something that is slow to start: with `--dist loadgroup` one process runs them all.
+"""Which tests begin first, and which share something that is slow to start: with `--dist loadgroup` one process runs them all.
 
 A Spark session is shared by all that ask for one, since each process would start a JVM of its own; a module's `relevo serve`
 by the tests of that file.
@@ -11,6 +11,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
 from xdist.scheduler import LoadGroupScheduling
 
 ROOT = Path(__file__).parents[1]
@@ -27,6 +28,13 @@ class BySession(LoadGroupScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+
+def longest_first(item: pytest.Item) -> float:
+    """Sorts tests by the time they ask for: whoever needs minutes begins while the others have enough to do, so that nobody
+    waits for one of them at the end."""
+    asked = item.get_closest_marker("timeout")
+    return 0.0 if asked is None else -float(asked.args[0])
 
 
 def group_of(nodeid: str) -> str:

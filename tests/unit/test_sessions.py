@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sessions import group_of, shares_spark
+from tests.sessions import group_of, longest_first, shares_spark
 
 _EXAMPLE = "tests/acceptance/test_pages.py::test_every_python_example_of_a_page_runs_in_order"
 
@@ -27,3 +27,10 @@ def test_tests_of_a_file_with_one_server_are_a_group() -> None:
     first, second = (f"tests/console/test_look.py::test_{name}" for name in ("light", "dark"))
     assert group_of(first) == group_of(second) == "tests/console/test_look.py"
     assert group_of("tests/unit/test_sessions.py::test_a") == "tests/unit/test_sessions.py::test_a"
+
+
+def test_whoever_asks_for_most_time_begins_first(request: pytest.FixtureRequest) -> None:
+    usual = request.node
+    assert longest_first(usual) == 0
+    usual.add_marker(pytest.mark.timeout(500))
+    assert longest_first(usual) == -500
