@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
@@ -105,6 +106,16 @@ def told_error(code: str, detail: str, request_id: str = "", status: int = 0) ->
 def unknown_answer(response: httpx.Response, reason: str) -> WorkError:
     detail = f"The answer {response.status_code} of {response.request.url} cannot be read: {reason}."
     return told_error("INTERNAL", detail, status=response.status_code)
+
+
+def trusted_at(url: str) -> ssl.SSLContext | bool:
+    """Whom to trust at this address: the usual authorities, or nobody where no TLS is spoken. To read the certificates of all
+    authorities takes longer than most calls.
+
+    >>> trusted_at("https://queues.example.com"), trusted_at("http://127.0.0.1:6391").get_ca_certs()
+    (True, [])
+    """
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http://") else True
 
 
 def unreachable(url: str, error: Exception) -> ServiceUnreachable:

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 
 import httpx
 
-from relevo.client.request import Call, may_retry, pause_s, problem_in, unreachable
+from relevo.client.request import Call, may_retry, pause_s, problem_in, trusted_at, unreachable
 from relevo.errors import Unauthenticated
 
 T = TypeVar("T")
@@ -43,8 +43,9 @@ class Sender:
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
         self._http = httpx.Client(
-            base_url=self.url, headers=headers, limits=limits, timeout=timeout_s, transport=transport
-        )
+            base_url=self.url, headers=headers, limits=limits, timeout=timeout_s, transport=transport,
+            verify=trusted_at(self.url),
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"  # never the key
