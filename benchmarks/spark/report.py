@@ -8,9 +8,10 @@ from pathlib import Path
 from benchmarks.figures import Figures, shown
 from benchmarks.outcome import in_the_way
 from benchmarks.spark.goals import GB, lake, outcomes, sizes
-from benchmarks.spark.rates import BATCH, CASES, PROGRAMS
+from benchmarks.spark.rates import BATCH, BATCH_ROWS, CASES, PROGRAMS, RAW, STREAMING, STREAMING_ROWS
 
 PAGE = Path(__file__).parents[1] / "spark_report.md"
+_READING = (BATCH, STREAMING, BATCH_ROWS, STREAMING_ROWS)
 _REMARKS = Path(__file__).with_name("remarks.toml")
 
 _INTRODUCTION = """# The data pipeline, beside plain processes
@@ -59,13 +60,15 @@ def _goals(figures: Figures) -> str:
 def _rates(figures: Figures) -> str:
     if BATCH not in figures.all:
         return ""
-    lines = ["## Rows a second, and what a row costs", "", f"| | rows a second | {' | '.join(PROGRAMS)} | cores busy |"]
-    lines.append("|---" * (len(PROGRAMS) + 3) + "|")
+    head = ["", "rows a second", "share of raw reading", *PROGRAMS, "cores busy"]
+    lines = ["## Rows a second, and what a row costs", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    raw = figures.median(RAW, "rate") or 1.0
     for case in CASES:
         rate = figures.median(case, "rate") or 0.0
         costs = [figures.median(case, f"{program} µs") or 0.0 for program in PROGRAMS]
         cells = [f"{cost:.2f} µs" for cost in costs]
-        lines.append(f"| {case} | {shown(rate)} | {' | '.join(cells)} | {sum(costs) * rate / 1e6:.1f} |")
+        share = f"{rate / raw:.2f}" if case in _READING else ""
+        lines.append(f"| {case} | {shown(rate)} | {share} | {' | '.join(cells)} | {sum(costs) * rate / 1e6:.1f} |")
     return "\n".join([*lines, ""])
 
 
