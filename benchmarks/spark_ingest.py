@@ -1,7 +1,8 @@
 """`python -m benchmarks.spark_ingest` (`make bench-spark`): what Spark reads, writes and builds, beside plain processes.
 
-One run on one machine, in interleaved rounds, so that the ratios mean something; a quarter of an hour on a quiet one. The goals are
-those of the data pipeline. `python -m benchmarks.spark_ingest report` writes benchmarks/spark_report.md anew from the last run.
+One run on one machine, in interleaved rounds, so that the ratios mean something; a quarter of an hour on a quiet one. The
+goals are those of the data pipeline. `python -m benchmarks.spark_ingest report` writes benchmarks/spark_report.md anew from
+the last run.
 """
 
 from __future__ import annotations
