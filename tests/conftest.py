@@ -4,11 +4,13 @@ import os
 import signal
 import uuid
 from collections.abc import AsyncGenerator, Generator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.clock import Clock
 from tests.servers.binary import ServerUnavailable
 from tests.servers.cluster import RedisCluster
 from tests.servers.database import DatabaseServer
@@ -18,6 +20,7 @@ from tests.servers.pool import ServerPool
 from tests.servers.postgres import PostgresServer
 from tests.servers.sentinel import Sentinel
 from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server
+from tests.servers.stores import STORES, store_url
 from tests.servers.tls import TlsRedis
 from tests.sessions import BySession, longest_first
 
@@ -141,6 +144,23 @@ def postgres(request: pytest.FixtureRequest) -> PostgresServer:
 def mariadb(request: pytest.FixtureRequest) -> MariaDbServer:
     """The run's MariaDB, started when a test first asks for it; tests share its one database, or `create` their own."""
     return _shared_database(request, MariaDbServer)
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> str:
+    """Each database of work queues in turn."""
+    return request.param
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
+    """An address of that database; a PostgreSQL and a MariaDB are the run's, and may hold rows of other tests."""
+    return store_url(request, store, tmp_path)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import Said, call
-from tests.agents.conftest import Clock, a_desk
+from tests.agents.conftest import a_desk
 from tests.audit.conftest import open_office
+from tests.clock import Clock
 
 
 @pytest.fixture

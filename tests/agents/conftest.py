@@ -1,8 +1,6 @@
 """An office on each of the three databases, with a clock that tests turn, and a desk to work at."""
 
-import time
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,24 +16,12 @@ from relevo.work.settling import SettleItem, Verdict
 from relevo.work.store.database import Database
 from relevo.work.store.tables import archive, messages, metadata, tallies
 from relevo.work.trail import steps
+from tests.clock import Clock
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
-from tests.servers.stores import STORES, store_url, with_tables
+from tests.servers.stores import with_tables
 
 SCOPE = "main"
-
-
-class Clock:
-    """Real time, plus what a test has turned it by."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def __call__(self) -> int:
-        return time.time_ns() // 1_000_000 + self.ahead_ms
-
-    def turn(self, *, s: float = 0, minutes: float = 0) -> None:
-        self.ahead_ms += int((s + 60 * minutes) * 1000)
 
 
 class Desk:
@@ -81,17 +67,6 @@ class Desk:
 
     async def history(self, message_id: str) -> list[str]:
         return [step.event for step in steps((await self.row(message_id))["trail"])]
-
-
-@pytest.fixture(params=STORES)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Each database in turn."""
-    return store_url(request, request.param, tmp_path)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 async def emptied(url: str) -> None:

@@ -10,7 +10,8 @@ from relevo.agents.audit_exporter import MARGIN_MS, AuditExporter
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.office import Office
 from relevo.work.store.tables import audit
-from tests.agents.conftest import SCOPE, Clock, Desk, a_desk
+from tests.agents.conftest import SCOPE, Desk, a_desk
+from tests.clock import Clock
 
 
 async def exported(desk: Desk, *, batch: int = 500) -> int:

@@ -14,8 +14,9 @@ from relevo.engine.events import QueueEvents
 from relevo.work.message import ClaimedMessage
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.tables import outbox
-from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
+from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.agents.test_kills import serving
+from tests.clock import Clock
 from tests.conftest import Launch
 from tests.patience import until
 from tests.servers.leaks import KeyLeaks

@@ -18,7 +18,8 @@ from relevo.work.faults import AGENT_POINTS
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.past_days import FOLDED_SLOT
 from relevo.work.store.tables import archive, messages, outbox, tallies
-from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied, tallied
+from tests.agents.conftest import SCOPE, Desk, a_desk, emptied, tallied
+from tests.clock import Clock
 from tests.patience import until
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server

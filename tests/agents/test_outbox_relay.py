@@ -17,7 +17,8 @@ from relevo.work.cold_transaction import transact
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.outbox import WorkEvent
 from relevo.work.store.tables import messages, outbox
-from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
+from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
+from tests.clock import Clock
 from tests.conftest import Launch
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey, Server

@@ -10,7 +10,8 @@ from relevo.work.depths import depths_of
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.past_days import FOLDED_SLOT, fold
 from relevo.work.store.tables import tallies
-from tests.agents.conftest import Clock, Desk, tallied
+from tests.agents.conftest import Desk, tallied
+from tests.clock import Clock
 
 DAY_S = 86_400
 

@@ -14,7 +14,8 @@ from relevo.agents.shift import Shift
 from relevo.engine.events import QueueEvents
 from relevo.errors import NotFound
 from relevo.work.office import Office, OfficeSettings
-from tests.agents.conftest import Clock, Desk, a_desk, emptied
+from tests.agents.conftest import Desk, a_desk, emptied
+from tests.clock import Clock
 from tests.conftest import Launch
 from tests.patience import turn, until
 from tests.servers.leaks import KeyLeaks

@@ -14,8 +14,9 @@ from relevo.work.audit.verifier import Finding
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains
-from tests.agents.conftest import Clock, Desk, a_desk, emptied
-from tests.servers.stores import STORES, store_url, with_tables
+from tests.agents.conftest import Desk, a_desk, emptied
+from tests.clock import Clock
+from tests.servers.stores import store_url, with_tables
 
 _written: dict[str, str] = {}
 """Databases with an audit, by store: made once a process, because that takes longer than the tests."""
@@ -32,22 +33,6 @@ async def open_office(url: str, clock: Clock | None = None) -> AsyncGenerator[Of
     settings = OfficeSettings(database_url=url)
     async with await Office.open(settings, now_ms=clock or Clock()) as office:
         yield office
-
-
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
-    """The run's own PostgreSQL and MariaDB; `desk` empties them."""
-    return store_url(request, store, tmp_path)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import pytest
 
 from relevo.agents.outbox_relay import OutboxRelay
 from relevo.work.office import Office, OfficeSettings
-from tests.agents.conftest import SCOPE, Clock, Desk, a_desk, emptied
+from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.api.room import Room, served
+from tests.clock import Clock
 from tests.people.receiver import Receiver, listening
-from tests.servers.stores import sqlite_with_tables, store_url
+from tests.servers.stores import sqlite_with_tables
 
 __all__ = ["SCOPE"]
 
@@ -21,16 +22,6 @@ ALLOWED = ("127.0.0.0/8", "receiver.test")
 def store() -> str:
     """Overridden with `@pytest.mark.parametrize("store", STORES)`."""
     return "sqlite"
-
-
-@pytest.fixture
-def database_url(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
-    return store_url(request, store, tmp_path)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ import pytest
 
 from relevo.work.event_feed import EventFeed, FeedEvent
 from relevo.work.office import Office, OfficeSettings
-from tests.agents.conftest import SCOPE, Clock, Desk, a_desk
+from tests.agents.conftest import SCOPE, Desk, a_desk
 from tests.api.room import QUEUE, Room, served
+from tests.clock import Clock
 from tests.patience import turn
 from tests.people.conftest import relay
 from tests.servers.leaks import KeyLeaks

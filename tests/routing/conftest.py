@@ -1,7 +1,6 @@
 """A desk with rules, on each of the three databases."""
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,11 +17,11 @@ from relevo.work.routing.rule import Action, Rule, Trigger
 from relevo.work.routing.rules import StoredRule
 from relevo.work.search import Message, MessageFilter
 from relevo.work.store.tables import labels
-from tests.agents.conftest import SCOPE, Clock, a_desk, emptied
+from tests.agents.conftest import SCOPE, a_desk, emptied
 from tests.agents.conftest import Desk as PlainDesk
+from tests.clock import Clock
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
-from tests.servers.stores import STORES, store_url
 
 STREAMS = ("*",)
 
@@ -85,17 +84,6 @@ class Desk(PlainDesk):
 async def a_routing_desk(office: Office, clock: Clock) -> Desk:
     plain = await a_desk(office, clock)
     return Desk(office, plain.caller, clock)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(params=STORES)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Each database in turn."""
-    return store_url(request, request.param, tmp_path)
 
 
 @pytest.fixture

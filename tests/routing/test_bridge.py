@@ -15,7 +15,8 @@ from relevo.errors import ReplayLoop, StreamQueueClosed, UnrecoverableError
 from relevo.work.faults import arm
 from relevo.work.message import Published
 from relevo.work.routing.rule import Escalate, Route
-from tests.agents.conftest import SCOPE, Clock
+from tests.agents.conftest import SCOPE
+from tests.clock import Clock
 from tests.patience import until
 from tests.routing.conftest import Desk
 from tests.routing.test_triggers import Killed, die

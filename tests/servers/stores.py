@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from relevo.api.service import prepare
-from relevo.work.store.database import Database
-
 STORES = ("sqlite", "postgres", "mariadb")
 
 _SQLITE = "sqlite:///"
@@ -31,6 +28,8 @@ def store_url(request: pytest.FixtureRequest, store: str, folder: Path, *, name:
 async def sqlite_with_tables(file: Path) -> str:
     """The address of a new SQLite file with all tables and no rows. One is upgraded as `relevo db upgrade` does it, once a
     process, and the others are copies: an upgrade costs more than most tests."""
+    from relevo.api.service import prepare  # here: most tests need neither FastAPI nor SQLAlchemy
+
     if not _upgraded:
         with tempfile.TemporaryDirectory() as folder:
             first = Path(folder) / "work.db"
@@ -49,6 +48,8 @@ async def with_tables(url: str) -> bool:
     if url.startswith(_SQLITE):
         await sqlite_with_tables(Path(url.removeprefix(_SQLITE)))
         return True
+    from relevo.work.store.database import Database
+
     database = Database(url)
     await database.create_tables()
     await database.close()

@@ -8,9 +8,10 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 import pytest
 
 from relevo.work.office import Office, OfficeSettings
+from tests.clock import Clock
 from tests.servers.server import Server
 from tests.servers.stores import STORES, store_url, with_tables
-from tests.work.desk import SCOPE, Clock, Desk
+from tests.work.desk import SCOPE, Desk
 
 PATHS = ("index", "sql", "alone")
 LANES = tuple(f"{store}-{path}" for store in STORES for path in PATHS)
@@ -39,11 +40,6 @@ def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Lane:
     server = {"alone": None, "cluster": "cluster"}.get(path, "redis86")
     redis: Server | None = None if server is None else request.getfixturevalue(server)
     return Lane(store_url(request, store, tmp_path), redis, "index" if path in ("index", "cluster") else "sql")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

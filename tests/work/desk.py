@@ -1,6 +1,5 @@
 """A desk in an office: one tenant, one scope, and short ways to publish, claim and settle."""
 
-import time
 from typing import Any
 
 import msgspec
@@ -17,19 +16,6 @@ from relevo.work.trail import steps
 
 SCOPE = "main"
 JOBS = "jobs"
-
-
-class Clock:
-    """Real time, plus what a test has turned it by."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def __call__(self) -> int:
-        return time.time_ns() // 1_000_000 + self.ahead_ms
-
-    def turn(self, seconds: float) -> None:
-        self.ahead_ms += int(seconds * 1000)
 
 
 def new(n: int = 0, **fields: Any) -> NewMessage:

@@ -21,11 +21,12 @@ from relevo.work.message import NewMessage
 from relevo.work.office import OfficeSettings
 from relevo.work.store.tables import messages, tallies
 from relevo.work.trail import steps
+from tests.clock import Clock
 from tests.patience import until
 from tests.servers.stores import STORES
 from tests.work.casualty import Orders, live
 from tests.work.conftest import Lane
-from tests.work.desk import JOBS, SCOPE, Clock, Desk, new
+from tests.work.desk import JOBS, SCOPE, Desk, new
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.work.casualty", "relevo.work.store.sqlite", "asyncpg", "asyncmy", "aiosqlite"])

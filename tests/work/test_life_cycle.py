@@ -6,7 +6,8 @@ import pytest
 from relevo.errors import InvalidInput, QueueArchived, QueueDraining, QueuePaused, ScopePaused
 from relevo.work.depths import Depth
 from relevo.work.message import Published, Refusal
-from tests.work.desk import JOBS, SCOPE, Clock, Desk, new, number
+from tests.clock import Clock
+from tests.work.desk import JOBS, SCOPE, Desk, new, number
 
 
 async def test_a_completed_message_keeps_its_result_and_its_history(desk: Desk) -> None:

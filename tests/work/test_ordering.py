@@ -7,8 +7,9 @@ import pytest
 
 from relevo.work.message import TIERS, ClaimedMessage, NewMessage
 from relevo.work.order import sort_key
+from tests.clock import Clock
 from tests.work.conftest import OpenOffice
-from tests.work.desk import SCOPE, Clock, Desk, new, number
+from tests.work.desk import SCOPE, Desk, new, number
 
 
 def place(ordering: str, message: ClaimedMessage) -> tuple[int, str]:

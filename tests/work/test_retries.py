@@ -6,7 +6,8 @@ from sqlalchemy import update
 
 from relevo.work.depths import Depth
 from relevo.work.store.tables import messages
-from tests.work.desk import Clock, Desk, new
+from tests.clock import Clock
+from tests.work.desk import Desk, new
 
 
 async def promote(desk: Desk, message_id: str) -> None:
