@@ -7,7 +7,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -143,11 +144,21 @@ class ServerProcess:
 
     def call(self, *command: str | bytes | int) -> Any:
         """One command over a connection of its own; the reply as RESP2 has it, nothing decoded."""
+        with self.connected() as call:
+            return call(*command)
+
+    @contextmanager
+    def connected(self) -> Generator[Callable[..., Any]]:
+        """As `call`, for several commands on one connection: to make one takes longer than most commands."""
         connection: Any = self._connection()  # redis-py's annotations are incomplete here
-        try:
-            connection.connect()
+
+        def call(*command: str | bytes | int) -> Any:
             connection.send_command(*command)
             return connection.read_response()
+
+        try:
+            connection.connect()
+            yield call
         finally:
             connection.disconnect()
 

@@ -110,12 +110,18 @@ class Server(ABC):
 
     def flush(self) -> None:
         """Empties it, scripts too."""
-        self.call("FLUSHALL", "SYNC")
-        self.call("SCRIPT", "FLUSH", "SYNC")
+        for process in self.processes:
+            with process.connected() as call:
+                call("FLUSHALL", "SYNC")
+                call("SCRIPT", "FLUSH", "SYNC")
 
     def keys_without_ttl(self) -> list[bytes]:
         """Every key that will never go away by itself."""
-        return [key for process in self.processes for key in lasting_keys(process.call)]
+        found: list[bytes] = []
+        for process in self.processes:
+            with process.connected() as call:
+                found += lasting_keys(call)
+        return found
 
     def client(self) -> Client:
         """A redis-py client on this server, replies as bytes. Close it with `aclose()`."""
@@ -238,6 +244,10 @@ class BorrowedServer(Server):
         with kind.from_url(self._url, protocol=2) as client:
             client.response_callbacks.clear()
             return client.execute_command(*command)
+
+    def flush(self) -> None:
+        self.call("FLUSHALL", "SYNC")
+        self.call("SCRIPT", "FLUSH", "SYNC")
 
     def keys_without_ttl(self) -> list[bytes]:
         return lasting_keys(self.call)
