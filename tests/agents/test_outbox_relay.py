@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from relevo.agents.event_streams import _bulk, _xadd  # pyright: ignore[reportPrivateUsage]
+from relevo.agents.event_streams import packed
 from relevo.agents.outbox_relay import OutboxRelay
 from relevo.broker.resp import pack
 from relevo.engine.events import QueueEvent, QueueEvents
 from relevo.errors import EventsOvertaken
 from relevo.work.cold_transaction import transact
 from relevo.work.office import Office, OfficeSettings
-from relevo.work.outbox import WorkEvent
+from relevo.work.outbox import EVENTS, WorkEvent
 from relevo.work.store.tables import messages, outbox
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.clock import Clock
@@ -208,11 +208,15 @@ async def test_a_seq_never_comes_again_also_when_the_outbox_was_empty(desk: Desk
     assert len(set(numbers)) == 3
 
 
-@pytest.mark.parametrize("extras", [None, {"attempt": 2, "reason": "zerstört ☹"}])
-async def test_an_event_is_packed_as_the_wire_says(extras: dict[str, int | str] | None) -> None:
-    event = WorkEvent("failed", 7, "01J9", 1_700_000_000_000, "récit", "order-17", extras)
-    fields = event.fields("jobs", "3-1").encode()
-    head = ["XADD", "{chasqui:work.acme.main.jobs}:events", "MAXLEN", "~", "5", "*"]
-    wanted = pack((*head, *fields))
-    start = "".join(_bulk(each) for each in (*head, "e"))
-    assert _xadd(start, _bulk("queue") + _bulk("jobs"), event, "3-1").encode() == wanted
+@pytest.mark.parametrize("name", ["recital", "récit"])
+@pytest.mark.parametrize("extras", [None, {"attempt": 2}, {"attempt": 2, "reason": "zerstört ☹"}])
+async def test_events_are_packed_as_the_wire_says(extras: dict[str, int | str] | None, name: str) -> None:
+    events = [
+        (WorkEvent(kind, 7, "01J9", 1_700_000_000_000 + at // 2, name, "order-17", extras), f"3-{at}")
+        for at, kind in enumerate(EVENTS)
+    ]
+    start = ("XADD", "{chasqui:work.acme.main.jobs}:events", "MAXLEN", "~", "5", "*")
+    made = list(packed(start[1].encode(), 5, "jobs", events))
+    assert [each.encode() for each in made] == [
+        pack((*start, *event.fields("jobs", seq).encode())) for event, seq in events
+    ]

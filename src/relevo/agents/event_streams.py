@@ -4,11 +4,11 @@ them, and so does whatever reads the events of stream queues."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 from relevo.broker.address import Address
 from relevo.broker.link import Link
-from relevo.broker.resp import ReplyError
+from relevo.broker.resp import ReplyError, command
 from relevo.errors import ServerRefused
 from relevo.wire.keys import QueueKeys
 from relevo.work.outbox import WorkEvent, stream_name
@@ -38,11 +38,7 @@ class EventStreams:
 
     async def _append(self, queue: QueueRecord, events: Sequence[tuple[WorkEvent, str]]) -> None:
         keys = QueueKeys(stream_name(queue.tenant, queue.scope, queue.slug))
-        shared = _bulk("queue") + _bulk(queue.slug)
-        head = "".join(
-            _bulk(each) for each in ("XADD", keys.events.decode(), "MAXLEN", "~", str(self._max_len), "*", "e")
-        )
-        commands = [_MULTI, *(_xadd(head, shared, event, seq) for event, seq in events), _EXEC]
+        commands = [_MULTI, *packed(keys.events, self._max_len, queue.slug, events), _EXEC]
         replies = await self._link(keys.tag).send("".join(commands).encode(), len(commands))
         done = replies[-1]
         refused = next((each for each in replies if isinstance(each, ReplyError)), None)
@@ -58,24 +54,39 @@ class EventStreams:
         return self._links[key]
 
 
-def _xadd(head: str, queue: str, event: WorkEvent, seq: str) -> str:
-    """One packed command, with the fields of `WorkEvent.fields` in their order. Written by hand because every change of every
-    message comes by here: 2 us instead of 6."""
-    extras = event.extras
-    count = 18 + 2 * len(extras) if extras else 18
-    packed = (
-        f"{head}{_bulk(event.event)}$2\r\nid\r\n{_bulk(event.id)}$2\r\nts\r\n{_bulk(str(event.ts))}$1\r\nn\r\n"
-        f"{_bulk(event.message_type)}$14\r\ncorrelation_id\r\n{_bulk(event.correlation_id)}{queue}$3\r\nseq\r\n{_bulk(seq)}"
-    )
-    if extras:
-        packed += "".join(f"{_bulk(name)}{_bulk(str(value))}" for name, value in extras.items())
-    return f"*{count + 2}\r\n{packed}"
+def packed(stream: bytes, max_len: int, queue: str, events: Sequence[tuple[WorkEvent, str]]) -> Generator[str]:
+    """The commands that append events, each with its `seq`. The same as `command` makes of `WorkEvent.fields`; written by hand
+    because every change of every message comes by here: 1 us each instead of 6."""
+    start = ("XADD", stream, "MAXLEN", "~", max_len, "*")
+    head = command(*start, "e")[len("*7\r\n") :].decode()
+    slug = _bulk("queue") + _bulk(queue)
+    leads: dict[tuple[str, int], str] = {}
+    at, ts = -1, ""
+    for event, seq in events:
+        extras = event.extras
+        kind = event.event, len(extras) if extras else 0
+        lead = leads.get(kind)
+        if lead is None:
+            lead = leads[kind] = f"*{20 + 2 * kind[1]}\r\n{head}{_bulk(kind[0])}$2\r\nid\r\n$"
+        if event.ts != at:
+            at = event.ts
+            ts = f"\r\n$2\r\nts\r\n{_bulk(str(at))}$1\r\nn\r\n$"
+        said, name, correlation = event.id, event.message_type, event.correlation_id
+        text = (
+            f"{lead}{len(said)}\r\n{said}{ts}{len(name)}\r\n{name}\r\n$14\r\ncorrelation_id\r\n${len(correlation)}\r\n"
+            f"{correlation}\r\n{slug}$3\r\nseq\r\n${len(seq)}\r\n{seq}\r\n"
+        )
+        if extras:
+            for field, value in extras.items():
+                shown = str(value)
+                text += f"${len(field)}\r\n{field}\r\n${len(shown)}\r\n{shown}\r\n"
+        # Lengths are of bytes: those of text are the same only while it is ASCII.
+        yield text if text.isascii() else command(*start, *event.fields(queue, seq).encode()).decode()
 
 
 def _bulk(text: str) -> str:
-    size = len(text) if text.isascii() else len(text.encode())
-    return f"${size}\r\n{text}\r\n"
+    return f"${len(text)}\r\n{text}\r\n"
 
 
-_MULTI = f"*1\r\n{_bulk('MULTI')}"
-_EXEC = f"*1\r\n{_bulk('EXEC')}"
+_MULTI = command("MULTI").decode()
+_EXEC = command("EXEC").decode()
