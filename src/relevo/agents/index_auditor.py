@@ -24,7 +24,7 @@ from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.depths import COUNTED_STATES, depths_of
 from relevo.work.office import Office
 from relevo.work.queues import QueueRecord
-from relevo.work.store.tables import messages, queues, tallies
+from relevo.work.store.tables import CLAIMED, STANDING, messages, queues, tallies
 from relevo.work.transaction import Ready
 
 _SETTLED_MS = 5_000
@@ -116,7 +116,7 @@ class IndexAuditor:
         query = (
             select(m.id, m.sort_key)
             .where(
-                *(m.queue_id == queue.id, m.state == "pending", m.updated_at <= now - _SETTLED_MS),
+                *(m.queue_id == queue.id, STANDING, m.state == "pending", m.updated_at <= now - _SETTLED_MS),
                 or_(m.sort_key > place[0], and_(m.sort_key == place[0], m.id > place[1])),
             )
             .order_by(m.sort_key, m.id)
@@ -156,7 +156,11 @@ class IndexAuditor:
         m, t = messages.c, tallies.c
         sides: list[Any] = []
         for state in COUNTED_STATES:
-            rows = select(func.count()).select_from(messages).where(m.queue_id == queue.id, m.state == state)
+            rows = (
+                select(func.count())
+                .select_from(messages)
+                .where(m.queue_id == queue.id, *((CLAIMED,) if state == "claimed" else (STANDING, m.state == state)))
+            )
             sums = select(func.coalesce(func.sum(t[state]), 0)).where(t.queue_id == queue.id)
             sides.append((rows.scalar_subquery() - sums.scalar_subquery()).label(state))
         async with self._office.database.connect() as connection:
@@ -166,7 +170,7 @@ class IndexAuditor:
     async def _claims(self, queue: QueueRecord) -> list[Finding]:
         m, now = messages.c, self._office.now_ms()
         late = or_(m.claim_until.is_(None), m.claim_until <= now - _STUCK_MS)
-        query = select(m.id).where(m.queue_id == queue.id, m.state == "claimed", late).order_by(m.id).limit(self._page)
+        query = select(m.id).where(m.queue_id == queue.id, CLAIMED, late).order_by(m.id).limit(self._page)
         async with self._office.database.connect() as connection:
             ids = list((await connection.execute(query)).scalars())
         if not ids:

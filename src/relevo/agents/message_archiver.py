@@ -14,7 +14,7 @@ from relevo.work import archive, past_days
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.office import Office
-from relevo.work.store.tables import messages, queues
+from relevo.work.store.tables import STANDING, messages, queues
 from relevo.work.trail import trail_line
 
 AFTER_MS = 3_600_000
@@ -77,7 +77,7 @@ class MessageArchiver:
             .join_from(queues, messages, m.queue_id == queues.c.id)
             .where(
                 queues.c.consumer_mode == "broadcast",
-                m.state == "pending",
+                *(STANDING, m.state == "pending"),
                 m.open_deliveries == 0,
                 m.created_at <= before,
             )

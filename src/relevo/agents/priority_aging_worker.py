@@ -19,7 +19,7 @@ from relevo.work.message import TIERS
 from relevo.work.office import Office
 from relevo.work.order import sort_key
 from relevo.work.queues import QueueRecord
-from relevo.work.store.tables import messages, queues
+from relevo.work.store.tables import STANDING, messages, queues
 from relevo.work.trail import trail_line
 from relevo.work.transaction import Ready
 
@@ -71,7 +71,12 @@ class PriorityAgingWorker:
         query = (
             select(m.id, m.sort_key, m.priority_tier, m.priority_score, m.created_at, m.deadline_at)
             .where(
-                *(m.queue_id == queue.id, m.state == "pending", m.updated_at <= now - int(self.every_s * 1000)),
+                *(
+                    m.queue_id == queue.id,
+                    STANDING,
+                    m.state == "pending",
+                    m.updated_at <= now - int(self.every_s * 1000),
+                ),
                 or_(m.sort_key > key, and_(m.sort_key == key, m.id > last_id)),
                 m.priority_score < TOP_SCORE
                 if not queue.aging_crosses_tiers

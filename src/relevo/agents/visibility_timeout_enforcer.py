@@ -21,7 +21,7 @@ from relevo.work.delivery_timeouts import WORKER_LOST, promote_deliveries, recla
 from relevo.work.office import Office
 from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
-from relevo.work.store.tables import deliveries, messages
+from relevo.work.store.tables import CLAIMED, deliveries, messages
 from relevo.work.trail import trail_line
 from relevo.work.transaction import Ready
 
@@ -57,7 +57,7 @@ class VisibilityTimeoutEnforcer:
         """Whether there is anything to do, without a transaction that writes: mostly there is not."""
         now = self._office.now_ms()
         questions = [
-            select(messages.c.id).where(messages.c.claim_until <= now, messages.c.state == "claimed"),
+            select(messages.c.id).where(messages.c.claim_until <= now, CLAIMED),
             select(messages.c.id).where(messages.c.visible_at <= now, messages.c.state == "delayed"),
             select(deliveries.c.message_id).where(deliveries.c.claim_until <= now, deliveries.c.state == "claimed"),
             select(deliveries.c.message_id).where(deliveries.c.visible_at <= now, deliveries.c.state == "delayed"),
@@ -69,7 +69,7 @@ class VisibilityTimeoutEnforcer:
         m = messages.c
         query = (
             select(*(m.id, m.queue_id, m.sort_key, m.attempts, m.reclaims, m.message_type, m.correlation_id))
-            .where(m.claim_until <= transaction.now, m.state == "claimed")
+            .where(m.claim_until <= transaction.now, CLAIMED)
             .order_by(m.claim_until)
             .limit(self._batch)
         )

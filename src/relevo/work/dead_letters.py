@@ -20,7 +20,7 @@ from relevo.work.deliveries import SUBSCRIPTION
 from relevo.work.outbox import WorkEvent
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import QueueRecord
-from relevo.work.store.tables import labels, messages, queues
+from relevo.work.store.tables import STANDING, labels, messages, queues
 from relevo.work.trail import trail_line
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ async def matching(
 ) -> list[ColumnElement[bool]]:
     """The conditions of a filter on `messages`. `home` is the scope's `_dead_letter`."""
     m = messages.c
-    conditions: list[ColumnElement[bool]] = [m.queue_id == home.id, m.state == "dead"]
+    conditions: list[ColumnElement[bool]] = [m.queue_id == home.id, STANDING, m.state == "dead"]
     if caller.queues is not None:  # a key for some queues sees their dead letters and no others
         own = select(queues.c.id).where(queues.c.scope_id == home.scope_id, queues.c.slug.in_(caller.queues))
         conditions.append(m.origin_queue_id.in_(own))

@@ -273,8 +273,8 @@ async def _event_copies(transaction: ColdTransaction, scope_id: int, ids: Sequen
             query = select(origin.c.correlation_id).where(origin.c.id.in_(ids), origin.c.scope_id == scope_id)
             correlated |= set((await transaction.connection.execute(query)).scalars())
         copies = select(table.c.id).where(
-            table.c.scope_id == scope_id, table.c.correlation_id.in_(correlated), table.c.causation_id.in_(ids),
-            table.c.queue_id == home,
+            table.c.scope_id == scope_id, table.c.correlation_id.in_(correlated), table.c.correlation_id != table.c.id,
+            table.c.causation_id.in_(ids), table.c.queue_id == home,
         )  # fmt: skip
         found += (await transaction.connection.execute(copies)).scalars()
     return found

@@ -17,7 +17,7 @@ from relevo.work.message import STATES, TIERS, State, Tier
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import DEAD_LETTER, require_scope
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, labels, messages, queues
+from relevo.work.store.tables import archive, correlated, labels, messages, queues
 
 _SHOWN = tuple(
     column.name
@@ -97,6 +97,10 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True):
     """True: only the archive; False: only what is not there yet."""
 
 
+AFTER_ALL_IDS = "8"
+"""Ids are ULIDs and begin with 0 to 7. A sign beyond the alphabet would come before the digits where a language orders text."""
+
+
 class Search:
     """Reads messages and their history."""
 
@@ -110,7 +114,7 @@ class Search:
         """Newest first. One statement over both tables: a message on its way into the archive is seen once."""
         caller.require("view")
         caller.require_sight(scope, wanted.queue)
-        before = text_of("messages", cursor, default="~")
+        before = text_of("messages", cursor, default=AFTER_ALL_IDS)
         async with self._database.connect() as connection:
             slugs, scope_id = await self._slugs(connection, caller, scope)
             halves = [
@@ -194,9 +198,11 @@ def _conditions(
         conditions.append(_in_state(table, wanted.state))
     conditions += [
         table.c[name] == value
-        for name in ("message_type", "correlation_id", "parent_id", "source_id", "idempotency_key")
+        for name in ("message_type", "parent_id", "source_id", "idempotency_key")
         if (value := getattr(wanted, name)) is not None
     ]
+    if wanted.correlation_id is not None:
+        conditions.append(correlated(table, [scope_id], wanted.correlation_id))
     for name, value in wanted.labels.items():
         labelled = select(labels.c.message_id).where(
             labels.c.scope_id == scope_id, labels.c.name == name, labels.c.value == value

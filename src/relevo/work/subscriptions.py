@@ -170,7 +170,8 @@ class Subscriptions:
         archived = select(archive.c.id).where(archive.c.queue_id == queue.id, archive.c.id > from_id)
         ids = list((await connection.execute(archived.order_by(archive.c.id).limit(_MOST_AT_ONCE + 1))).scalars())
         wanted = and_(
-            m.queue_id == queue.id, m.id > from_id, m.state.in_(("pending", "delayed", "completed", "failed"))
+            *(m.scope_id == queue.scope_id, m.id > from_id, m.queue_id == queue.id),
+            m.state.in_(("pending", "delayed", "completed", "failed")),
         )
         live = (await connection.execute(select(func.count()).select_from(messages).where(wanted))).scalar_one()
         if len(ids) + live > _MOST_AT_ONCE:

@@ -15,7 +15,7 @@ from relevo.work.review.case import Case
 from relevo.work.search import steps_of
 from relevo.work.store.database import Database
 from relevo.work.store.people import reviews, webhook_deliveries
-from relevo.work.store.tables import archive, audit, messages, queues, scopes
+from relevo.work.store.tables import archive, audit, correlated, messages, queues, scopes
 
 MOST = 500
 """Messages, reviews, deliveries and audit entries of one trace, each: more than a person reads."""
@@ -150,7 +150,7 @@ class _Story:
         return rows[:MOST]
 
     def _in_scopes(self, table: Table) -> Any:
-        return and_(table.c.scope_id.in_(self._sight.scopes), table.c.correlation_id == self._correlation_id)
+        return correlated(table, list(self._sight.scopes), self._correlation_id)
 
     def _tell(self, source: Any, row: Any, at: int, about: str, what: str, actor: str | None, detail: Any) -> None:
         self.steps.append(

@@ -7,9 +7,28 @@ Ids and states are compared byte by byte (`ascii_bin` on MariaDB), never by the 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, SmallInteger, String, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    and_,
+    literal,
+    literal_column,
+    select,
+    text,
+    union_all,
+)
 from sqlalchemy.dialects import mysql, sqlite
 
 PREFIX = "relevo_"
@@ -40,11 +59,16 @@ def ulid(name: str, **options: Any) -> Column[str]:
     return Column(name, kind, **options)
 
 
+def _partial(name: str, *columns: str, where: str) -> Index:
+    """An index over some rows only, where the database has such: what a message does not need in its state costs it nothing.
+    A query finds it only when it says the condition in the same words, see below the tables of messages."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
 def _where_set(name: str, column: str) -> Index:
     """An index for agents over a time that only rows in one state have: `visible_at` while delayed, `claim_until` while
     claimed, `finished_at` when terminal, else NULL. So that a change of state touches few indexes, and most inserts none."""
-    condition = text(f"{column} IS NOT NULL")
-    return Index(name, column, sqlite_where=condition, postgresql_where=condition)
+    return _partial(name, column, where=f"{column} IS NOT NULL")
 
 
 def table(name: str, *columns: Any, **options: Any) -> Table:
@@ -200,15 +224,38 @@ def _message_columns() -> tuple[Any, ...]:
 messages = table(
     "messages",
     *_message_columns(),
-    Index("ix_relevo_messages_order", "queue_id", "state", "sort_key", "id"),
+    # All but those in the two states that every message passes through and nobody looks for by queue.
+    _partial(
+        "ix_relevo_messages_order", "queue_id", "state", "sort_key", "id", where="state NOT IN ('claimed', 'completed')"
+    ),
     _where_set("ix_relevo_messages_visible", "visible_at"),
-    _where_set("ix_relevo_messages_claims", "claim_until"),
+    _partial("ix_relevo_messages_claims", "claim_until", where="state = 'claimed'"),
     _where_set("ix_relevo_messages_finished", "finished_at"),
     _where_set("ix_relevo_messages_expires", "expires_at"),
     _where_set("ix_relevo_messages_deadline", "deadline_at"),
     Index("ix_relevo_messages_scope", "scope_id", "id"),
-    Index("ix_relevo_messages_correlation", "scope_id", "correlation_id"),
+    # Most messages are correlated with themselves alone, and found by their id.
+    _partial("ix_relevo_messages_correlation", "scope_id", "correlation_id", where="correlation_id <> id"),
 )
+
+STANDING: ColumnElement[bool] = messages.c.state.not_in([literal_column("'claimed'"), literal_column("'completed'")])
+"""What the order index covers. SQLite uses it for a query that says so, PostgreSQL also for one that means so."""
+
+CLAIMED: ColumnElement[bool] = messages.c.state == literal_column("'claimed'")
+"""What the index of claims covers."""
+
+
+def correlated(rows: Table, scope_ids: Collection[int], correlation_id: str) -> ColumnElement[bool]:
+    """Those rows of these scopes that belong together; of messages by their ids, which their index leads to."""
+    here = and_(rows.c.scope_id.in_(scope_ids), rows.c.correlation_id == correlation_id)
+    if rows is not messages:
+        return here
+    others = messages.alias().c
+    found = select(others.id).where(
+        *(others.scope_id.in_(scope_ids), others.correlation_id == correlation_id, others.correlation_id != others.id)
+    )
+    return and_(here, messages.c.id.in_(union_all(found, select(literal(correlation_id)))))
+
 
 archive = table(
     "archive",  # a finished message moves here an hour later; it is read through the same API
@@ -236,6 +283,7 @@ idempotency = table(
     ulid("message_id", nullable=False),
     Column("body_digest", exact(64), nullable=False),
     Index("ix_relevo_idempotency_message", "message_id"),
+    sqlite_with_rowid=False,  # its key is all that is looked for: one tree less to write
 )
 
 subscriptions = table(

@@ -1,0 +1,99 @@
+"""What is asked of a long table is found by its index: where rows are left out of an index, only a query that says so in the
+same words is answered from it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+
+from relevo.agents.index_auditor import IndexAuditor
+from relevo.agents.priority_aging_worker import PriorityAgingWorker
+from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
+from relevo.work.dead_letters import DeadLetterFilter
+from relevo.work.office import Office
+from relevo.work.search import MessageFilter
+from relevo.work.store.statements import labelled, statement
+from tests.work.desk import JOBS, SCOPE, Desk, new
+
+TWO = ("sqlite-alone", "postgres-alone")
+ORDER, CLAIMS, CORRELATION = (f"ix_relevo_messages_{name}" for name in ("order", "claims", "correlation"))
+
+
+class Asked:
+    """The statements of an office's cold paths, with their values, as they went to the database."""
+
+    def __init__(self, office: Office) -> None:
+        self.all: list[tuple[str, Any]] = []
+        event.listen(office.database.engine.sync_engine, "before_cursor_execute", self._note)
+
+    def _note(self, _: Any, __: Any, sql: str, values: Any, *___: Any) -> None:
+        if "FROM relevo_messages" in sql and sql.startswith("SELECT"):
+            self.all.append((sql, values))
+
+
+async def plan(office: Office, sql: str, values: Any = ()) -> str:
+    how = "EXPLAIN QUERY PLAN" if office.dialect == "sqlite" else "EXPLAIN"
+    async with office.database.connect() as connection:
+        return str((await connection.exec_driver_sql(f"{how} {sql}", values)).all())
+
+
+async def crowded(desk: Desk) -> None:
+    """Much that is over and little that waits, as in a queue that is worked on: then an index is worth its while."""
+    await desk.queue(ordering="priority")
+    for _ in range(4):
+        await desk.ids(*(new(n) for n in range(500)))
+        claimed = await desk.claim(500)
+        await desk.settle("complete", *claimed)
+    await desk.ids(*(new(n, correlation_id="order-17" if n == 3 else None) for n in range(20)))
+    await desk.claim(2)
+    if desk.office.dialect == "postgresql":
+        async with desk.office.database.begin() as connection:
+            await connection.execute(text("ANALYZE relevo_messages"))
+
+
+@pytest.mark.parametrize("lane", TWO, indirect=True)
+async def test_claims_are_found_in_order(desk: Desk) -> None:
+    await crowded(desk)
+    record = await desk.office.queues.lookup(desk.caller, SCOPE, JOBS)
+    if desk.office.dialect == "sqlite":
+        for sql, values in (
+            (labelled("sqlite", 0), (record.id, 5)),
+            (statement("sqlite", "pending_page"), (record.id, 0, "", 5)),
+            (statement("sqlite", "oldest_waiting"), (record.id, 5)),
+        ):
+            assert ORDER in await plan(desk.office, sql, values)
+    else:
+        waiting = statement("postgresql", "pending_page")
+        for place, value in (("$1", str(record.id)), ("$2", "0"), ("$3", "''"), ("$4", "5")):
+            waiting = waiting.replace(place, value)
+        assert ORDER in await plan(desk.office, waiting)
+
+
+@pytest.mark.parametrize("lane", TWO, indirect=True)
+@pytest.mark.parametrize("who", ["auditor", "aging", "timeouts", "dead letters", "correlated", "trace"])
+async def test_who_looks_through_many_messages_uses_an_index(desk: Desk, who: str) -> None:
+    await crowded(desk)
+    office, caller = desk.office, desk.caller
+    asked = Asked(office)
+    wanted = {ORDER, CLAIMS} if who == "auditor" else {ORDER}
+    if who == "auditor":
+        await IndexAuditor(office).work()
+    elif who == "aging":
+        await PriorityAgingWorker(office).work()
+    elif who == "timeouts":
+        wanted = {CLAIMS}
+        await VisibilityTimeoutEnforcer(office).work()
+    elif who == "dead letters":
+        await office.dead_letters.list(caller, SCOPE, DeadLetterFilter())
+    elif who == "correlated":
+        wanted = {CORRELATION}
+        found = await office.search.list(caller, SCOPE, MessageFilter(correlation_id="order-17"))
+        assert len(found.items) == 1
+    else:
+        wanted = {CORRELATION}
+        assert (await office.traces.of(caller, "order-17")).steps
+    plans = await asyncio.gather(*(plan(office, sql, values) for sql, values in asked.all))
+    for name in wanted:
+        assert any(name in each for each in plans), (name, asked.all, plans)
+    assert not any("Seq Scan on relevo_messages" in each or "SCAN relevo_messages'" in each for each in plans), plans
