@@ -75,6 +75,10 @@ class Asked(NamedTuple):
 
 
 Answer = tuple[int, bytes]
+Work = tuple[str, Callable[[Asked, list[str]], Awaitable[Answer]]]
+"""A hot route's name in the metrics, and what answers it."""
+Answered = tuple[int, bytes, list[tuple[bytes, bytes]]]
+"""Status, body and headers."""
 
 
 class HotRoutes:
@@ -92,16 +96,27 @@ class HotRoutes:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter()
         path: str = scope["path"]
         parts = path.split("/")
-        route = self._route(parts) if scope["method"] == "POST" and len(parts) in (7, 8) else None
-        if route is None:
+        found = self.route(parts) if scope["method"] == "POST" else None
+        if found is None:
             await self._app(scope, receive, send)
             return
-        name, work = route
+        try:
+            status, body, headers = await self.answer(path, parts, found, scope["headers"], receive)
+        except ClientGone:
+            return
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def answer(
+        self, path: str, parts: list[str], found: Work, given: list[tuple[bytes, bytes]], receive: Receive
+    ) -> Answered:
+        """What goes back. Raises `ClientGone` alone, when there is nobody left to answer."""
+        started = time.perf_counter()
+        name, work = found
         authorization = declared = content_type = given_id = None
-        for header, value in scope["headers"]:
+        for header, value in given:
             if header == b"authorization":
                 authorization = value
             elif header == b"content-type":
@@ -122,16 +137,16 @@ class HotRoutes:
                 headers = _PROBLEM_HEADERS[status >= 429] + headers[1:]
         except ClientGone:
             self._metrics.answered(name, "POST", 499, time.perf_counter() - started)
-            return
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the other side gets a problem document
             status, body, headers = packed_problem(problem_of(known(error), request_id))
         headers.append((b"x-request-id", request_id.encode()))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
         self._metrics.answered(name, "POST", status, time.perf_counter() - started)
+        return status, body, headers
 
-    def _route(self, parts: list[str]) -> tuple[str, Callable[[Asked, list[str]], Awaitable[Answer]]] | None:
-        if parts[1] != "v1" or parts[2] != "scopes":
+    def route(self, parts: list[str]) -> Work | None:
+        """The hot route at an address, split at its slashes, that is posted to."""
+        if len(parts) not in (7, 8) or parts[1] != "v1" or parts[2] != "scopes":
             return None
         if parts[4] == "queues":
             last = parts[6]
@@ -166,7 +181,7 @@ class HotRoutes:
         messages = [message.in_numbers() for message in decoded(_BATCH, raw).messages]
         limit = self._settings.max_message_bytes
         for place, message in enumerate(messages):
-            if len(bytes(message.body)) > limit:
+            if len(message.body) > limit:
                 reason = f"it is over the limit of {limit} bytes; store it elsewhere and send a reference"
                 raise InvalidInput(where=f"$.messages[{place}].body", reason=reason)
         outcomes = await self._office.messages.publish(asked.caller, parts[3], parts[5], messages)

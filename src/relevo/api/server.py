@@ -11,6 +11,7 @@ from collections.abc import Generator
 import uvicorn
 
 from relevo.api.hot import HotRoutes
+from relevo.api.protocol import HotProtocol
 from relevo.errors import CannotListen
 
 log = logging.getLogger("relevo.api")
@@ -36,7 +37,7 @@ class HttpServer:
         listening = listen(self._host, self._wanted, shared=self._shared)
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
-            self._app, http="httptools", loop="none", lifespan="off", ws="none", access_log=False, log_config=None,
+            self._app, http=HotProtocol, loop="none", lifespan="off", ws="none", access_log=False, log_config=None,
             proxy_headers=False, server_header=False, date_header=False, backlog=_BACKLOG, timeout_keep_alive=75,
             timeout_graceful_shutdown=int(self._grace_s), h11_max_incomplete_event_size=65_536,
         )  # fmt: skip
