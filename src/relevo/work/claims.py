@@ -224,7 +224,7 @@ def _claimed(look: _Look, row: TakenRow) -> ClaimedMessage:
         message_type=row.message_type,
         priority_tier=TIERS[row.priority_tier],
         priority_score=row.priority_score,
-        labels=msgspec.Raw(row.labels.encode()),
+        labels=_NO_LABELS if row.labels == "{}" else msgspec.Raw(row.labels.encode()),
         content_type=row.content_type,
         body=_NOTHING if row.body is None else msgspec.Raw(row.body.encode()),
         correlation_id=row.correlation_id,
@@ -235,4 +235,5 @@ def _claimed(look: _Look, row: TakenRow) -> ClaimedMessage:
     )
 
 
+_NO_LABELS = msgspec.Raw(b"{}")
 _NOTHING = msgspec.Raw(b"null")

@@ -59,9 +59,9 @@ def take_in(
     """A row for each message, or why there is none."""
     trail = trail_line(now, "published", caller.actor)
     made: list[NewRow | Refusal] = []
-    for message in messages:
+    for message, message_id in zip(messages, mint.row(len(messages), now), strict=True):
         wrong = _wrong(message, now, max_body_bytes)
-        made.append(_row(queue, message, mint(), now, trail) if wrong is None else _refusal(*wrong))
+        made.append(_row(queue, message, message_id, now, trail) if wrong is None else _refusal(*wrong))
     return made
 
 
@@ -72,16 +72,17 @@ def _row(queue: QueueRecord, message: NewMessage, message_id: str, now: int, tra
     state = "pending" if visible_at is None else "delayed"
     ttl = message.ttl_seconds if message.ttl_seconds is not None else queue.default_ttl_s
     tier = _TIER_NUMBERS[message.priority_tier]
-    place = sort_key(
-        queue.ordering, created_at=now, tier=tier, score=message.priority_score, deadline_at=message.deadline
-    )
+    place = now  # of most queues; `sort_key` knows them all
+    if queue.ordering != "fifo":
+        score = message.priority_score
+        place = sort_key(queue.ordering, created_at=now, tier=tier, score=score, deadline_at=message.deadline)
     values = (
         *(message_id, queue.tenant_id, queue.scope_id, queue.id, state, place, visible_at, 0, 0, 0),
         *(message.message_type, message.source_type, message.source_id, message.correlation_id or message_id),
         *(message.causation_id, message.parent_id, tier, message.priority_score),
         *(_encode(message.labels).decode() if message.labels else "{}", message.content_type, body.decode(), digest),
         *(None if ttl is None else now + ttl * 1000, message.deadline, message.idempotency_key),
-        *(bytes(message.hitl_spec).decode() or None, trail, now, now),
+        *(bytes(message.hitl_spec).decode() if len(message.hitl_spec) else None, trail, now, now),
     )
     return NewRow(message_id, values, state, place, len(body), digest, message)
 

@@ -18,8 +18,8 @@ from relevo.work.transaction import Transaction
 Request = TypeVar("Request")
 Outcome = TypeVar("Outcome")
 
-MOST_TOGETHER = 2_000
-"""Weight (messages) from which a transaction is closed for more: it holds locks, and its answers wait for all of it."""
+WORTH_A_LANE = 8
+"""Messages that wait from which on another transaction is begun while one is under way."""
 
 
 class Step(Generic[Request, Outcome]):
@@ -42,7 +42,8 @@ class Joiner:
 
     `commit` carries out one transaction and returns what is left to do after it (telling the order index), which happens
     outside the lane, before the answers. `together`: requests of different kinds share a transaction, which pays where there is
-    one writer; elsewhere each kind goes on a connection of its own.
+    one writer; elsewhere each kind goes on a connection of its own. From `most` on, a transaction is closed for more: it holds
+    locks, and its answers wait for all of it.
     """
 
     def __init__(
@@ -51,9 +52,11 @@ class Joiner:
         *,
         lanes: int,
         together: bool,
+        most: int,
     ) -> None:
         self._commit = commit
         self._lanes = lanes
+        self._most = most
         self._together = together
         self._waiting: deque[_Waiting] = deque()
         self._scheduled = False
@@ -78,7 +81,7 @@ class Joiner:
 
     def _flush(self) -> None:
         self._scheduled = False
-        while self._waiting and self._busy < self._lanes:
+        while self._waiting and self._busy < self._lanes and (not self._busy or self._is_worth_a_lane()):
             batch = self._next_batch()
             if not batch:
                 return
@@ -87,11 +90,21 @@ class Joiner:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def _is_worth_a_lane(self) -> bool:
+        """Whether enough waits for a transaction beside those under way. A few requests that wait for the end of one share the
+        next with all that come meanwhile: less work for all than a transaction for each handful."""
+        weight = 0
+        for each in self._waiting:
+            weight += each.weight
+            if weight >= WORTH_A_LANE:
+                return True
+        return False
+
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
         others: list[_Waiting] = []
         weight = 0
-        while self._waiting and weight < MOST_TOGETHER:
+        while self._waiting and weight < self._most:
             each = self._waiting.popleft()
             if each.future.done():  # its caller has gone: nothing was begun
                 continue

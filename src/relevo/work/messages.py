@@ -204,20 +204,23 @@ class Messages:
 
     @staticmethod
     async def _known_keys(transaction: Transaction, calls: Sequence[_Publication]) -> dict[tuple[int, str], KnownKey]:
-        """Remembers the keys of this transaction; what each key stands for now, be it known before or new."""
+        """Remembers the keys of this transaction; what those stand for that were known before, or are used twice in it."""
         mine: dict[tuple[int, str], tuple[int, str, str, str]] = {}
+        keyed = 0
         for call in calls:
+            queue_id = call.queue.id
             for row in call.rows:
-                if isinstance(row, NewRow) and row.message.idempotency_key is not None:
-                    place = (call.queue.id, row.message.idempotency_key)
-                    mine.setdefault(place, (*place, row.id, row.digest))
+                if isinstance(row, NewRow) and (key := row.message.idempotency_key) is not None:
+                    keyed += 1
+                    mine.setdefault((queue_id, key), (queue_id, key, row.id, row.digest))
         if not mine:
             return {}
-        known = {place: KnownKey(*row, "pending") for place, row in mine.items()}
         # In the order of the keys, so that two transactions never wait for each other.
-        for key in await transaction.session.remember_keys(sorted(mine.values())):
-            known[key.queue_id, key.idempotency_key] = key
-        return known
+        found = await transaction.session.remember_keys(sorted(mine.values()))
+        if len(mine) == keyed and not found:  # as almost always
+            return {}
+        known = {place: KnownKey(*row, "pending") for place, row in mine.items()}
+        return known | {(each.queue_id, each.idempotency_key): each for each in found}
 
     @staticmethod
     async def _insert(transaction: Transaction, rows: list[NewRow]) -> None:
@@ -252,6 +255,8 @@ def _without_known(
     call: _Publication, known: dict[tuple[int, str], KnownKey], turned_away: set[str]
 ) -> tuple[list[NewRow], dict[str, Published | Refusal]]:
     """The rows that are new, and the outcomes of those whose key was used before."""
+    if not known:
+        return [row for row in call.rows if isinstance(row, NewRow)], {}
     wanted: list[NewRow] = []
     outcomes: dict[str, Published | Refusal] = {}
     for row in call.rows:

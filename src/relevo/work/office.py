@@ -147,6 +147,7 @@ class Office:
             self._commit,
             lanes=settings.lanes or self._driver.lanes,
             together=self._driver.lanes == 1,
+            most=self._driver.most_together,
         )
         self._slots = deque(random.sample(range(_SLOTS), _SLOTS))
 

@@ -153,17 +153,20 @@ class Settling:
         transaction: Transaction, calls: Sequence[_Settlement], done: Mapping[tuple[str, str], CompletedRow]
     ) -> None:
         now, differences = transaction.now, transaction.differences
+        held_in: dict[int, list[int]] = {}
         for row in done.values():
             held_ms = max(0, now - row.claimed_at)
-            differences.add(row.queue_id, "claimed", -1)
-            differences.add(row.queue_id, "completed", 1)
-            differences.add(row.queue_id, "handler_ms", held_ms)
+            held_in.setdefault(row.queue_id, []).append(held_ms)
             transaction.events.append(
                 WorkEvent(
                     "completed", row.queue_id, row.id, now, row.message_type, row.correlation_id,
                     {"attempt": row.attempts, "duration_us": held_ms * 1000},
                 )
             )  # fmt: skip
+        for queue_id, times in held_in.items():
+            differences.moved(queue_id, "claimed", None, len(times))
+            differences.add(queue_id, "completed", len(times))
+            differences.add(queue_id, "handler_ms", sum(times))
         for call in calls:
             rows = [row for item in call.items if (row := done.get((item.id, item.claim_token))) is not None]
             _audit(transaction, call, "message.complete", [row.id for row in rows])

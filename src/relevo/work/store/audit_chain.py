@@ -65,6 +65,11 @@ class Head(msgspec.Struct, frozen=True):
         return self.chain, self.began_after, self.last_no, self.last_hash
 
     @property
+    def moved(self) -> tuple[int, str, str]:
+        """Its new end, and which chain it is of."""
+        return self.last_no, self.last_hash, self.chain
+
+    @property
     def beginning(self) -> tuple[int, str]:
         """Number and hash of what the first entry that is there follows."""
         return (self.cut_no, self.cut_hash) if self.cut_no else (0, self.anchor)

@@ -170,7 +170,7 @@ class MariaDbSession:
         if is_new:
             await self.insert(audit_chains, [head.row], columns=HEAD)
         else:
-            await self._fetch(_sql("move_head"), head.last_no, head.last_hash, head.chain)
+            await self._fetch(_sql("move_head"), *head.moved)
 
 
 class MariaDbDriver:
@@ -178,6 +178,8 @@ class MariaDbDriver:
 
     dialect: Dialect = "mariadb"
     lanes = 3
+    most_together = 500
+    """Batches are transactions of their own, side by side: the server works on one while we pack the next."""
 
     def __init__(self, database: Database) -> None:
         url = database.url

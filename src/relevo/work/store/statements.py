@@ -33,8 +33,7 @@ def filled(columns: tuple[str, ...], rows: Sequence[Row]) -> tuple[tuple[str, ..
     >>> filled(("id", "deadline", "body"), [(1, None, "a"), (2, None, None)])
     (('id', 'body'), [(1, 'a'), (2, None)])
     """
-    first = rows[0]
-    kept = [at for at in range(len(columns)) if first[at] is not None or any(row[at] is not None for row in rows)]
+    kept = [at for at, value in enumerate(rows[0]) if value is not None or set(map(itemgetter(at), rows)) != {None}]
     if len(kept) == len(columns) or len(kept) < 2:  # of one column itemgetter makes no tuple
         return columns, rows
     pick = itemgetter(*kept)
