@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from relevo.errors import NotFound, SchemaIncompatible, SchemaInUse
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.queues import CACHED_MS, require_scope
+from relevo.work.queues import CACHED_MS, QueueRecord, require_scope
 from relevo.work.remembered import Remembered
 from relevo.work.schemas.checker import Checker
 from relevo.work.store.people import queue_schemas, schemas
@@ -115,7 +115,7 @@ class Schemas(Versions[Schema]):
             await connection.execute(select(queues.c.id).where(queues.c.id == record.id).with_for_update())
             row = await self._row(connection, record.scope_id, name, version)
             if not force:
-                fit = await _compatibility(connection, record.id, Checker(row["definition"]))
+                fit = await _compatibility(connection, record, Checker(row["definition"]))
                 if fit.refused:
                     raise SchemaIncompatible(
                         schema=name, version=row["version"], count=fit.refused, example=fit.examples[0]
@@ -161,7 +161,7 @@ class Schemas(Versions[Schema]):
         record = await self._office.queues.lookup(caller, scope, queue)
         async with self._office.database.connect() as connection:
             row = await self._row(connection, record.scope_id, name, version)
-            return await _compatibility(connection, record.id, Checker(row["definition"]))
+            return await _compatibility(connection, record, Checker(row["definition"]))
 
     def is_free(self, queue_id: int) -> bool:
         """Whether it is known, from less than a second ago, that this queue asks for no schema."""
@@ -187,14 +187,14 @@ class Schemas(Versions[Schema]):
         return None if row is None else (str(row[0]), int(row[1]), Checker(row[2]))
 
 
-async def _compatibility(connection: AsyncConnection, queue_id: int, checker: Checker) -> Compatibility:
+async def _compatibility(connection: AsyncConnection, queue: QueueRecord, checker: Checker) -> Compatibility:
     """Looks at every unfinished message, a page at a time."""
     looked_at, refused, examples, after = 0, 0, list[str](), ""
     m = messages.c
     while True:
         page = (
             select(m.id, m.body)
-            .where(m.queue_id == queue_id, m.state.in_(UNFINISHED), m.id > after)
+            .where(m.scope_id == queue.scope_id, m.id > after, m.queue_id == queue.id, m.state.in_(UNFINISHED))
             .order_by(m.id)
             .limit(_PAGE)
         )
