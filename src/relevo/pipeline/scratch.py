@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 _PATIENCE_S = 30.0  # with a JVM that has been told to end
 
@@ -41,7 +42,7 @@ class Scratch:
         self.quiet.write_text(_QUIET)
         self.log = log or self.folder / "spark.log"
         self._keeps_log = False
-        self._jvm: subprocess.Popen[bytes] | None = None
+        self._gateway: Any = None
 
     def keep_log(self) -> Path:
         """The log's path, to be told together with an error: whoever reads that must find the file."""
@@ -49,11 +50,12 @@ class Scratch:
         return self.log
 
     def clear_at_exit(self) -> None:
-        """Once this process ends, and the JVM that `wait_for` was told of."""
+        """Once this process ends, and the JVM behind the gateway that `end_with` was told of."""
         atexit.register(self._end)
 
-    def wait_for(self, jvm: subprocess.Popen[bytes]) -> None:
-        self._jvm = jvm
+    def end_with(self, gateway: Any) -> None:
+        """`gateway` is pyspark's way to the JVM, with the process in `proc`."""
+        self._gateway = gateway
 
     def clear(self) -> None:
         """Deletes the folder, but for a log that was told."""
@@ -68,7 +70,9 @@ class Scratch:
 
     def _end(self) -> None:
         """The JVM ends when its stdin does, and its Python workers with it; what they still write is waited for."""
-        if self._jvm is not None:
+        if self._gateway is not None:
+            with suppress(Exception):
+                self._gateway.shutdown()  # else py4j tells the JVM of every object that Python throws away at its very end
             with suppress(OSError, subprocess.TimeoutExpired):
-                self._jvm.communicate(timeout=_PATIENCE_S)
+                self._gateway.proc.communicate(timeout=_PATIENCE_S)
         self.clear()

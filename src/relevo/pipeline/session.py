@@ -155,7 +155,7 @@ def _launched(conf: SparkConf, scratch: Scratch) -> Any:
     scratch.clear_at_exit()
     with scratch.log.open("ab") as out:
         gateway: Any = launch_gateway(conf, popen_kwargs={"stdout": out, "stderr": out})
-    scratch.wait_for(gateway.proc)
+    scratch.end_with(gateway)
     _scratch = scratch
     return gateway
 
