@@ -123,3 +123,7 @@ if not TYPE_CHECKING:  # a checker knows the names from above, and must not be t
                 value = globals()[name] = getattr(import_module(f"relevo.{home}"), name)
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        """For those who look around: also what nobody has asked for yet."""
+        return sorted({*globals(), *__all__})

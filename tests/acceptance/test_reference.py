@@ -1,11 +1,14 @@
 """docs/reference.md: says what there is, all of it, as it is now."""
 
+import sys
 from collections.abc import Iterator
+from subprocess import run
 
 import pytest
 from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
+import relevo
 from relevo.cli import app
 from tests.acceptance.reference import PAGE, PUBLIC, page
 
@@ -17,6 +20,11 @@ def test_the_page_is_up_to_date() -> None:
 @pytest.mark.parametrize("name", [name for module in PUBLIC for name in module.__all__])
 def test_every_public_name_has_its_place(name: str) -> None:
     assert f"\n### `{name}`\n" in PAGE.read_text()
+
+
+def test_public_names_are_seen_before_they_are_loaded() -> None:
+    seen = run([sys.executable, "-c", "import relevo; print(*dir(relevo))"], capture_output=True, text=True, check=True)
+    assert set(relevo.__all__) <= set(seen.stdout.split())
 
 
 def test_every_command_is_there_with_all_its_options() -> None:
