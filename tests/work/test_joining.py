@@ -1,20 +1,20 @@
 """Concurrent requests share a transaction, and none of them pays for another."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import func, select
 
 from relevo.errors import NotFound, StoreUnavailable
-from relevo.work.joining import Step
+from relevo.work.joining import WORTH_A_LANE, Joiner, Step
 from relevo.work.office import Office
 from relevo.work.outbox import decode
 from relevo.work.settling import SettleItem
 from relevo.work.store import tables
 from relevo.work.transaction import Transaction
-from tests.patience import turn
+from tests.patience import turn, until
 from tests.work.desk import JOBS, Desk, new
 
 
@@ -75,6 +75,62 @@ async def test_what_a_failed_transaction_wrote_is_gone(desk: Desk) -> None:
         await desk.office.transact(half)
     (outcome,) = await desk.ids(new(idempotency_key="k"))
     assert outcome != "01J9ZZZZZZZZZZZZZZZZZZZZZZ"
+
+
+def a_joiner(lanes: int, carried_out: list[list[int]], held: asyncio.Event) -> tuple[Joiner, Step[int, int]]:
+    """A joiner whose transactions write down what they hold; the one with a 0 takes until `held` is set."""
+
+    async def note(_: Transaction, requests: Sequence[int]) -> list[int]:
+        carried_out.append(list(requests))
+        if 0 in requests:
+            await held.wait()
+        return list(requests)
+
+    async def commit(work: Callable[[Transaction], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        await work(cast("Transaction", None))
+        return turn
+
+    return Joiner(commit, lanes=lanes, together=False, most=500), Step("note", note)
+
+
+async def test_a_few_wait_for_the_transaction_under_way_and_share_the_next() -> None:
+    carried_out: list[list[int]] = []
+    held = asyncio.Event()
+    joiner, step = a_joiner(3, carried_out, held)
+    slow = asyncio.ensure_future(joiner.join(step, 0))
+    await until(lambda: carried_out == [[0]])
+    others = [asyncio.ensure_future(joiner.join(step, number)) for number in (1, 2)]
+    await turn()
+    held.set()
+    assert await asyncio.gather(slow, *others) == [0, 1, 2]
+    assert carried_out == [[0], [1, 2]]
+
+
+async def test_many_take_a_lane_of_their_own_at_once() -> None:
+    carried_out: list[list[int]] = []
+    held = asyncio.Event()
+    joiner, step = a_joiner(2, carried_out, held)
+    slow = asyncio.ensure_future(joiner.join(step, 0))
+    await until(lambda: carried_out == [[0]])
+    numbers = list(range(1, 1 + WORTH_A_LANE))
+    assert await asyncio.gather(*(joiner.join(step, number) for number in numbers)) == numbers
+    assert not slow.done()
+    held.set()
+    assert await slow == 0
+    assert carried_out == [[0], numbers]
+
+
+async def test_a_transaction_that_hangs_holds_nobody_up() -> None:
+    carried_out: list[list[int]] = []
+    held = asyncio.Event()
+    joiner, step = a_joiner(2, carried_out, held)
+    slow = asyncio.ensure_future(joiner.join(step, 0))
+    await until(lambda: carried_out == [[0]])
+    async with asyncio.timeout(20):
+        assert await joiner.join(step, 1) == 1
+    assert not slow.done()
+    held.set()
+    assert await slow == 0
 
 
 async def test_a_caller_who_gives_up_takes_nobody_along(desk: Desk) -> None:

@@ -21,6 +21,10 @@ Outcome = TypeVar("Outcome")
 WORTH_A_LANE = 8
 """Messages that wait from which on another transaction is begun while one is under way."""
 
+_LONG_S = 0.02
+"""How long fewer than that wait at most. A transaction that takes longer waits for something itself, a row that another holds
+or a disk: nobody has to wait with it."""
+
 
 class Step(Generic[Request, Outcome]):
     """One kind of request: how many of them are carried out together in a transaction. Outcomes in the order of requests."""
@@ -60,6 +64,7 @@ class Joiner:
         self._together = together
         self._waiting: deque[_Waiting] = deque()
         self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
 
@@ -79,9 +84,13 @@ class Joiner:
                 await asyncio.sleep(0)
                 await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _flush(self) -> None:
+    def _flush(self, *, at_once: bool = False) -> None:
         self._scheduled = False
-        while self._waiting and self._busy < self._lanes and (not self._busy or self._is_worth_a_lane()):
+        while self._waiting and self._busy < self._lanes:
+            if self._busy and not at_once and not self._is_worth_a_lane():
+                if self._timer is None:
+                    self._timer = asyncio.get_running_loop().call_later(_LONG_S, self._wait_no_longer)
+                return
             batch = self._next_batch()
             if not batch:
                 return
@@ -89,6 +98,10 @@ class Joiner:
             task = asyncio.get_running_loop().create_task(self._carry_out(batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _wait_no_longer(self) -> None:
+        self._timer = None
+        self._flush(at_once=True)
 
     def _is_worth_a_lane(self) -> bool:
         """Whether enough waits for a transaction beside those under way. A few requests that wait for the end of one share the
