@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, console, count, print_json, table
+from relevo.cli.screen import Json, count, table
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, Scope, plain, said, target_of, when
+from relevo.cli.work.target import Limit, Scope, listed, said, target_of, when
 
 if TYPE_CHECKING:
     from relevo.client import Client, Erasure
@@ -45,12 +45,9 @@ def erase(
 def list_erasures(ctx: typer.Context, scope: Scope, limit: Limit = 50, as_json: Json = False) -> None:
     """List erasures; whom they were about is not known any more."""
     found = target_of(ctx).ask(lambda client: client.erasures(scope, limit=limit)).items
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("erasure", "state", "messages", "by", "asked for", "done", numbers=("messages",))
     for each in found:
         made.add_row(
             each.id, each.state, count(each.messages), each.created_by, when(each.created_at), when(each.finished_at)
         )
-    console().print(made if found else f"no erasures in {scope}")
+    listed(found, as_json, made, nothing=f"no erasures in {scope}")

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.screen import Json, console, print_json, say, table
+from relevo.cli.screen import Json, say, table
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Scope, plain, said, target_of, when
+from relevo.cli.work.target import Scope, listed, said, target_of, when
 
 grants = typer.Typer(help="Grants: what keys may do in a scope or a queue.", no_args_is_help=True)
 app.add_typer(grants, name="grants")
@@ -25,16 +25,13 @@ def list_grants(
 ) -> None:
     """List what was granted in a scope."""
     found = target_of(ctx).ask(lambda client: client.grants(scope, key_id=key))
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("grant", "key", "queue", "permissions", "by", "made")
     for each in found:
         made.add_row(
             each.id, each.key_id, each.queue or "all", ", ".join(each.permissions), each.created_by,
             when(each.created_at),
         )  # fmt: skip
-    console().print(made if found else f"no grants in {scope}")
+    listed(found, as_json, made, nothing=f"no grants in {scope}")
 
 
 @grants.command("give")

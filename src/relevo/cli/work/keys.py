@@ -14,7 +14,7 @@ from relevo.cli.screen import Json, console, print_json, say, table
 from relevo.cli.serve import DEFAULT_DATABASE, DatabaseUrl
 from relevo.cli.server import run
 from relevo.cli.work.group import app
-from relevo.cli.work.target import plain, said, target_of, when
+from relevo.cli.work.target import listed, plain, said, target_of, when
 
 if TYPE_CHECKING:
     from relevo.client import NewKey
@@ -27,9 +27,6 @@ app.add_typer(keys, name="keys")
 def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
     """The tenant's keys, without their secrets."""
     found = target_of(ctx).ask(lambda client: client.keys(limit=500)).items
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("key", "name", "may", "scopes", "queues", "ends", "last used")
     for key in found:
         ends = f"revoked {when(key.revoked_at)}" if key.revoked_at else when(key.expires_at)
@@ -37,7 +34,7 @@ def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
             key.id, key.name, " ".join(key.permissions), " ".join(key.scopes or ["all"]),
             " ".join(key.queues or ["all"]), ends, when(key.last_used_at),
         )  # fmt: skip
-    console().print(made)
+    listed(found, as_json, made, nothing="no keys")
 
 
 @keys.command("create")

@@ -20,6 +20,7 @@ from relevo.cli.work.target import (
     Token,
     json_given,
     labels_given,
+    listed,
     plain,
     said,
     short,
@@ -40,13 +41,10 @@ if TYPE_CHECKING:
 def scopes(ctx: typer.Context, as_json: Json = False) -> None:
     """List scopes."""
     found = target_of(ctx).ask(lambda client: client.scopes(limit=500)).items
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("scope", "name", "state", "made")
     for scope in found:
         made.add_row(scope.slug, scope.display_name, scope.state, when(scope.created_at))
-    console().print(made)
+    listed(found, as_json, made, nothing="no scopes yet")
 
 
 @app.command("create-scope")
@@ -60,14 +58,11 @@ def create_scope(ctx: typer.Context, scope: Scope, as_json: Json = False) -> Non
 def queues(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
     """List the queues of a scope and what they hold."""
     found = target_of(ctx).ask(lambda client: client.queues(scope, limit=500)).items
-    if as_json:
-        print_json(plain(found))
-        return
     numbers = ("pending", "delayed", "claimed", "in review", "dead")
     made = table("queue", "order", "mode", "state", *numbers, title=f"queues of {scope}", numbers=numbers)
     for queue in found:
         made.add_row(queue.slug, queue.ordering, queue.consumer_mode, queue.state, *_depths(queue))
-    console().print(made)
+    listed(found, as_json, made, nothing=f"no queues in {scope}")
 
 
 @app.command("create-queue")
@@ -178,16 +173,13 @@ def claim(
             labels=labels_given(label) or None, consumer="relevo work claim",
         )
     )  # fmt: skip
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("message", "token", "until", "attempt", "type", "body")
     for message in found:
         made.add_row(
             message.id, message.claim_token, when(message.claim_until), str(message.attempts), message.message_type,
             short(message.body),
         )  # fmt: skip
-    console().print(made if found else "nothing to claim")
+    listed(found, as_json, made, nothing="nothing to claim")
 
 
 @app.command()
@@ -266,16 +258,13 @@ def search(
         )
         .items
     )  # fmt: skip
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("message", "queue", "state", "type", "made", "body")
     for message in found:
         state_shown = f"{message.state} (archived)" if message.archived_at else message.state
         made.add_row(
             message.id, message.queue, state_shown, message.message_type, when(message.created_at), short(message.body)
         )
-    console().print(made)
+    listed(found, as_json, made, nothing=f"no such messages in {scope}")
 
 
 @app.command()
@@ -298,13 +287,10 @@ def show(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json 
 def history(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
     """What happened to a message."""
     steps = target_of(ctx).ask(lambda client: client.history(scope, message_id))
-    if as_json:
-        print_json(plain(steps))
-        return
     made = table("at", "event", "by", "detail")
     for step in steps:
         made.add_row(when(step.at), step.event, step.actor or "-", "-" if step.detail is None else short(step.detail))
-    console().print(made)
+    listed(steps, as_json, made, nothing="nothing happened yet")
 
 
 @app.command()

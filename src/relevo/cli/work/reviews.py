@@ -8,7 +8,7 @@ import typer
 
 from relevo.cli.screen import Json, console, print_json, say, table
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, MessageId, Scope, json_given, plain, said, short, target_of, when
+from relevo.cli.work.target import Limit, MessageId, Scope, json_given, listed, plain, said, short, target_of, when
 
 reviews = typer.Typer(help="Reviews: list, show, claim, release, hand over, comment, decide.", no_args_is_help=True)
 app.add_typer(reviews, name="reviews")
@@ -31,16 +31,13 @@ def list_reviews(
 ) -> None:
     """List what waits for people, the oldest first."""
     found = target_of(ctx).ask(lambda client: client.reviews(scope, state=state, person=person, limit=limit)).items
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("review", "queue", "title", "state", "held by", "due", "since")
     for each in found:
         made.add_row(
             each.id, each.queue or "-", each.title, each.state, each.holder or "-", when(each.due_at),
             when(each.created_at),
         )  # fmt: skip
-    console().print(made if found else f"nothing waits for people in {scope}")
+    listed(found, as_json, made, nothing=f"nothing waits for people in {scope}")
 
 
 @reviews.command("show")

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, console, count, print_json, say, table
+from relevo.cli.screen import Json, count, print_json, say, table
 from relevo.cli.work.group import app
 from relevo.cli.work.target import Labels as LabelOptions
-from relevo.cli.work.target import Scope, json_file, json_given, labels_given, plain, said, short, target_of
+from relevo.cli.work.target import Scope, json_file, json_given, labels_given, listed, plain, said, short, target_of
 
 rules = typer.Typer(help="Routing rules: list, set, try out, enable, reset, delete.", no_args_is_help=True)
 app.add_typer(rules, name="rules")
@@ -26,9 +26,6 @@ RuleFile = Annotated[
 def list_rules(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
     """List rules in the order in which they are asked."""
     found = target_of(ctx).ask(lambda client: client.rules(scope))
-    if as_json:
-        print_json(plain(found))
-        return
     numbers = ("position", "matched", "failed")
     made = table(
         "rule", "position", "trigger", "queue", "condition", "does", "state", "matched", "failed", numbers=numbers
@@ -40,7 +37,7 @@ def list_rules(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
             rule.name, str(rule.position), rule.trigger, rule.queue or "-", rule.condition, _does(rule.actions), state,
             count(each.matched), count(each.failed),
         )  # fmt: skip
-    console().print(made if found else f"no rules in {scope}")
+    listed(found, as_json, made, nothing=f"no rules in {scope}")
 
 
 @rules.command("show")
@@ -87,14 +84,11 @@ def try_rule(
     else:
         options["last"] = last or 100
     found = target_of(ctx).ask(lambda client: client.try_rule(scope, wanted, queue, **options))
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("message", "matches", "would", "body after")
     for each in found:
         would = each.error or " ".join(filter(None, (each.ending, each.to, "and a review" if each.review else "")))
         made.add_row(each.message_id or "-", "yes" if each.matches else "no", would or "-", short(each.body))
-    console().print(made if found else f"no messages in {scope}/{queue}")
+    listed(found, as_json, made, nothing=f"no messages in {scope}/{queue}")
 
 
 @rules.command("enable")

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, console, count, print_json, say, table
+from relevo.cli.screen import Json, count, print_json, say, table
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Queue, Scope, json_file, plain, said, target_of, when
+from relevo.cli.work.target import Queue, Scope, json_file, listed, plain, said, target_of, when
 
 schemas = typer.Typer(help="JSON Schemas: list, show, add, bind to queues, check, delete.", no_args_is_help=True)
 app.add_typer(schemas, name="schemas")
@@ -23,13 +23,10 @@ Version = Annotated[int | None, typer.Option(help="The latest when none is named
 def list_schemas(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
     """List the latest version of each schema."""
     found = target_of(ctx).ask(lambda client: client.schemas(scope))
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("schema", "version", "by", "made", numbers=("version",))
     for each in found:
         made.add_row(each.name, str(each.version), each.created_by, when(each.created_at))
-    console().print(made if found else f"no schemas in {scope}")
+    listed(found, as_json, made, nothing=f"no schemas in {scope}")
 
 
 @schemas.command("show")

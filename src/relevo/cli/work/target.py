@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
+from rich.table import Table
 
-from relevo.cli.screen import moment, print_json, say
+from relevo.cli.screen import console, moment, print_json, say
 from relevo.errors import BadArgument, DependencyMissing
 
 if TYPE_CHECKING:
@@ -108,3 +109,11 @@ def said(value: object, as_json: bool, sentence: str) -> None:
         print_json(plain(value))
     else:
         say(sentence)
+
+
+def listed(found: Sequence[object], as_json: bool, made: Table, *, nothing: str) -> None:
+    """What was found: whole for programs, a table for people, or a sentence when it is empty."""
+    if as_json:
+        print_json(plain(found))
+    else:
+        console().print(made if found else nothing)

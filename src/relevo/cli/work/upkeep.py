@@ -9,9 +9,20 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from relevo.cli.asking import DryRun, Yes, ask
-from relevo.cli.screen import Json, console, count, print_json, span, table
+from relevo.cli.screen import Json, console, count, span, table
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Labels, Limit, Scope, Target, labels_given, plain, said, short, target_of, when
+from relevo.cli.work.target import (
+    Labels,
+    Limit,
+    Scope,
+    Target,
+    labels_given,
+    listed,
+    said,
+    short,
+    target_of,
+    when,
+)
 
 if TYPE_CHECKING:
     from relevo.client import Client, Replay
@@ -36,16 +47,13 @@ def dead_letters(
     """List dead letters, the newest first."""
     question = {"queue": queue, "reason": reason, "since": since, "limit": limit}
     found = target_of(ctx).ask(lambda client: client.dead_letters(scope, **question)).items  # pyright: ignore[reportArgumentType]
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("message", "from", "type", "reason", "attempts", "replays", "died", "body")
     for letter in found:
         made.add_row(
             letter.id, letter.queue or "-", letter.message_type, letter.reason or "-", str(letter.attempts),
             str(letter.replays), when(letter.died_at), short(letter.body, 40),
         )  # fmt: skip
-    console().print(made if found else f"no dead letters in {scope}")
+    listed(found, as_json, made, nothing=f"no dead letters in {scope}")
 
 
 @app.command()
@@ -113,9 +121,6 @@ def usage(
 ) -> None:
     """What each queue did on each day."""
     rows = target_of(ctx).ask(lambda client: client.usage(since=since, until=until, scope=scope))
-    if as_json:
-        print_json(plain(rows))
-        return
     numbers = ("published", "bytes", "completed", "failed", "dead", "handler time")
     made = table("day", "scope", "queue", *numbers, numbers=numbers)
     for row in rows:
@@ -123,7 +128,7 @@ def usage(
             row.day, row.scope, row.queue, count(row.published), count(row.published_bytes), count(row.completed),
             count(row.failed), count(row.dead_lettered), span(row.handler_ms),
         )  # fmt: skip
-    console().print(made)
+    listed(rows, as_json, made, nothing="nothing happened then")
 
 
 @app.command()
@@ -140,16 +145,13 @@ def audit(
     found = target_of(ctx).ask(
         lambda client: client.audit(scope=scope, actor=actor, action=action, target=target, limit=limit)
     ).items  # fmt: skip
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("at", "who", "did", "what", "scope", "queue", "after")
     for entry in found:
         made.add_row(
             when(entry.at), entry.actor, entry.action, entry.target, entry.scope or "-", entry.queue or "-",
             short(entry.after),
         )  # fmt: skip
-    console().print(made)
+    listed(found, as_json, made, nothing="nothing was changed")
 
 
 @app.command()
@@ -165,9 +167,6 @@ def agents(
         if run_now
         else target.ask(lambda client: client.agents())
     )
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("agent", "every", "last run", "took", "items", "error", "runs", "failures")
     for agent in found:
         made.add_row(
@@ -175,4 +174,4 @@ def agents(
             "-" if agent.last_items is None else count(agent.last_items), agent.last_error or "-", count(agent.runs),
             count(agent.failures),
         )  # fmt: skip
-    console().print(made)
+    listed(found, as_json, made, nothing="no agents")

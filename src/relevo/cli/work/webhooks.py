@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, console, print_json, say, table
+from relevo.cli.screen import Json, print_json, say, table
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, Scope, plain, target_of, when
+from relevo.cli.work.target import Limit, Scope, listed, plain, target_of, when
 
 webhooks = typer.Typer(help="Webhooks: list, create, switch, rotate, log, redeliver.", no_args_is_help=True)
 app.add_typer(webhooks, name="webhooks")
@@ -21,14 +21,11 @@ WebhookId = Annotated[str, typer.Argument(help="Id of the webhook.", show_defaul
 def list_webhooks(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
     """List webhooks, without their secrets."""
     found = target_of(ctx).ask(lambda client: client.webhooks(scope, limit=500)).items
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("webhook", "url", "events", "state", "failures in a row", numbers=("failures in a row",))
     for each in found:
         state = each.state if each.disabled_reason is None else f"{each.state}: {each.disabled_reason}"
         made.add_row(each.id, each.url, ", ".join(each.events) or "all", state, str(each.failures_in_a_row))
-    console().print(made if found else f"no webhooks in {scope}")
+    listed(found, as_json, made, nothing=f"no webhooks in {scope}")
 
 
 @webhooks.command("create")
@@ -88,16 +85,13 @@ def show_log(
 ) -> None:
     """What was told, and how it went."""
     found = target_of(ctx).ask(lambda client: client.deliveries(scope, webhook_id, state=state, limit=limit)).items
-    if as_json:
-        print_json(plain(found))
-        return
     made = table("delivery", "event", "message", "state", "attempts", "answer", "next", numbers=("attempts",))
     for each in found:
         answer = str(each.last_status) if each.last_status else each.last_error or "-"
         made.add_row(
             each.id, each.event, each.message_id, each.state, str(each.attempts), answer, when(each.next_at)
         )  # fmt: skip
-    console().print(made if found else "nothing was told yet")
+    listed(found, as_json, made, nothing="nothing was told yet")
 
 
 @webhooks.command("redeliver")
