@@ -29,6 +29,7 @@ _GROUP_ROWS = 100_000
 _REPEATED = ("queue", "e", "n", "attempt", "reason", "backoff_ms", "delay_ms", "wait_ms", "prev", "bad", "_stream")
 """Columns whose values come again: written once each. Of the others nearly every value is another."""
 
+# Spark reads such types with its JVM only, and a task has none.
 _ARROW = {"string": pa.string(), "bigint": pa.int64(), "timestamp": MOMENT}
 _ARROW["map<string,string>"] = pa.map_(pa.string(), pa.string())
 _SPARK: dict[str, Any] = {"string": "string", "bigint": "long", "timestamp": "timestamp"}
