@@ -6,16 +6,20 @@ READY := .venv/.ready
 INTEROP := .venv/.ready-interop
 PYTEST := $(BIN)/python -m pytest
 # Most tests wait for servers most of the time: four at once on two cores is a quarter of the time.
-# Tests that share a Spark session are one group (tests/sessions.py), and one process runs all of a group.
+# Who runs what, beside what and for how long, is in tests/harness; a process that dies is replaced.
 AT_ONCE ?= 4
-# A process that a hung test took down is not replaced: with one in its place the run would never end, and it is red already.
-SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadgroup --max-worker-restart=0
+SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadgroup --max-worker-restart=100
+# `make test BACKEND=valkey`: what there is of stream queues on one server (redis86, redis7, valkey, cluster).
+BACKEND ?=
+ON_BACKENDS := tests/conformance tests/testing tests/integration tests/acceptance
 # pyright's program comes with its wheel; without this it asks the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Without the bytecode kept, each test process would rewrite all tests anew, for half of the time it takes to find them.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work bench-spark servers install clean
+.PHONY: help demo up test test-all check lint format reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work bench-spark servers install clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,13 +30,26 @@ demo: $(READY) ## a queue's life in a minute and a half, in this terminal
 up: $(READY) ## the whole platform in the foreground; Ctrl-C stops it
 	$(BIN)/relevo up
 
-test: check servers $(INTEROP) ## everything: format, lint, types, and all tests on all servers
-	timeout 2400 $(PYTEST) $(SIDE_BY_SIDE) --timeout-method=thread
+ifeq ($(BACKEND),)
+test: lint servers $(INTEROP) ## format, lint, types, and all tests, each on some of its servers (15 minutes on two quiet cores)
+	@echo "types are checked beside the tests; what pyright finds is said at the end"
+	@$(BIN)/pyright >.venv/pyright.log 2>&1 & pyright=$$!; \
+	$(PYTEST) $(SIDE_BY_SIDE) --sample; tests=$$?; \
+	wait $$pyright || { cat .venv/pyright.log; exit 1; }; tail -n 1 .venv/pyright.log; exit $$tests
+else
+test: servers
+	$(PYTEST) $(SIDE_BY_SIDE) --backend=$(BACKEND) $(ON_BACKENDS)
+endif
 
-check: $(READY) ## format, lint and types, in seconds
+test-all: check servers $(INTEROP) ## as `make test`, each test on all of its servers and databases
+	$(PYTEST) $(SIDE_BY_SIDE) --run-limit=7200
+
+check: lint ## format, lint and types
+	$(BIN)/pyright
+
+lint: $(READY) ## format and lint, in seconds
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
 
 format: $(READY) ## put the code in its form
 	$(BIN)/ruff format .
@@ -41,8 +58,8 @@ format: $(READY) ## put the code in its form
 reference: $(READY) ## write docs/reference.md from the code
 	$(BIN)/python -m tests.acceptance.reference
 
-test-unit: $(READY) ## the fast tests
-	$(PYTEST) tests/unit
+test-unit: $(READY) ## the fast tests, in a minute
+	$(PYTEST) $(SIDE_BY_SIDE) tests/unit
 
 test-conformance: servers ## one suite on every kind of server
 	$(PYTEST) $(SIDE_BY_SIDE) tests/conformance
@@ -81,12 +98,10 @@ clean: ## remove the virtual environment and what runs leave behind
 
 # A stamp tells that .venv holds what these two files ask for.
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("relevo needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
-	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@$(PYTHON) tests/harness/environment.py packages
 	@touch $@
 
 # Apart, because chasquimq declares redis<7 and relevo needs redis 8; see requirements-interop.txt.
 $(INTEROP): $(READY) requirements-interop.txt
-	$(BIN)/python -m pip install -q --no-deps -r requirements-interop.txt
+	@$(PYTHON) tests/harness/environment.py interop
 	@touch $@

@@ -53,14 +53,19 @@ class Driver:
     async def until_done(self, *, timeout: float = 60.0) -> None:
         """Waits until every job that was added has run to its end."""
         added = set(self.story.added)
-        await self.ledger.wait_for(
-            lambda marks: added <= {mark.job_id for mark in marks if mark.kind == "end"}, timeout=timeout
-        )
+
+        def all_done(marks: list[Mark]) -> bool:
+            done = added <= {mark.job_id for mark in marks if mark.kind == "end"}
+            for worker in () if done else self.fleet:
+                worker.child.must_live("end of all jobs")
+            return done
+
+        await self.ledger.wait_for(all_done, timeout=timeout)
 
     async def close(self) -> None:
         for worker in self.fleet:
-            if worker.process.poll() is None:
-                worker.process.terminate()
+            if worker.child.alive:
+                worker.child.process.terminate()
         for worker in self.fleet:
             await worker.ended()
         await self.queue.close()
@@ -69,5 +74,5 @@ class Driver:
     def abandon(self) -> None:
         """Ends every process at once, whatever happened."""
         for worker in self.fleet:
-            if worker.process.poll() is None:
+            if worker.child.alive:
                 worker.kill()

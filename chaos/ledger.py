@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.pace import limit
+
 
 class Mark(NamedTuple):
     """One line. `kind` is ready, start, end, cut, left or died; the last is written by whoever killed the process."""
@@ -46,7 +48,7 @@ class Ledger:
 
     async def wait_for(self, enough: Callable[[list[Mark]], bool], *, timeout: float = 30.0) -> list[Mark]:
         """The marks, once they are `enough`. Another process writes them, so there is nothing but to look again."""
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(limit(timeout)):
             while not enough(marks := self.marks()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         return marks

@@ -1,7 +1,6 @@
 """Fixtures every test may use: shared servers, a queue name of its own, a raw client, and the key leak checker."""
 
 import os
-import signal
 import uuid
 from collections.abc import AsyncGenerator, Generator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clock import Clock
+from tests.pace import limit
 from tests.servers.binary import ServerUnavailable
 from tests.servers.cluster import RedisCluster
 from tests.servers.database import DatabaseServer
@@ -22,10 +22,11 @@ from tests.servers.sentinel import Sentinel
 from tests.servers.server import Client, EmbeddedValkey, Redis7, Redis86, Server
 from tests.servers.stores import STORES, store_url
 from tests.servers.tls import TlsRedis
-from tests.sessions import BySession, longest_first
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+pytest_plugins = ("tests.harness.plugin",)
 
 S = TypeVar("S", bound=Server)
 D = TypeVar("D", bound=DatabaseServer)
@@ -39,6 +40,7 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 
 _POOL = pytest.StashKey[ServerPool]()
 _DATABASES = pytest.StashKey[dict[str, DatabaseServer]]()
+_BROWSER_STARTS_MS, _PAGE_SHOWS_MS = 60_000, 10_000
 _NOT_HAD = " could not be had: "
 _SERVER_FIXTURES = ("server", "redis86", "redis7", "valkey", "cluster", "tls_redis", "sentinel")
 
@@ -52,19 +54,6 @@ class Launch(Protocol):
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_POOL] = ServerPool()
     config.stash[_DATABASES] = {}
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # Started in the background, where a shell makes its children deaf to Ctrl-C: ours are to hear it, as at a terminal.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(trylast=True)  # after the shuffle, and after others have set their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=longest_first)
-
-
-@pytest.hookimpl(optionalhook=True)  # only there with pytest-xdist
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    return BySession(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -166,7 +155,7 @@ def clock() -> Clock:
 @pytest.fixture(scope="module")
 def browser() -> Generator["Browser"]:
     """A real Chromium for the tests of a module that look at pages."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     from tests.servers.chromium import ARGUMENTS, provide_chromium
 
@@ -174,7 +163,10 @@ def browser() -> Generator["Browser"]:
     if isinstance(program, ServerUnavailable):
         pytest.skip(f"chromium{_NOT_HAD}{program}")  # said in red at the end of the run
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
+        opened = playwright.chromium.launch(
+            executable_path=program, args=list(ARGUMENTS), timeout=limit(_BROWSER_STARTS_MS)
+        )
+        expect.set_options(timeout=limit(_PAGE_SHOWS_MS))
         yield opened
         opened.close()
 

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
+from tests.pace import limit
+
 
 async def turn() -> None:
     """Lets everything that is ready to run do so once."""
@@ -14,8 +16,9 @@ async def turn() -> None:
 
 
 async def until(true: Callable[[], bool | Awaitable[bool]], *, timeout: float = 20.0) -> None:
-    """Asks again and again. For what nobody tells: the state of another process, and health, which a probe asks as well."""
-    async with asyncio.timeout(timeout):
+    """Asks again and again. For what nobody tells: the state of another process, and health, which a probe asks as well.
+    `timeout` is in seconds of a quiet machine."""
+    async with asyncio.timeout(limit(timeout)):
         while True:
             answer = true()
             if await answer if inspect.isawaitable(answer) else answer:

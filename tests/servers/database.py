@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
+from tests.pace import limit
 from tests.servers.binary import ServerUnavailable
 from tests.servers.lifeline import Lifeline
 from tests.servers.process import ServerFailed, free_port, wait_until
@@ -68,7 +69,7 @@ class DatabaseServer(ABC):
         if self._process is not None:
             self._process.send_signal(self.ends_with)
             try:
-                self._process.wait(15)
+                self._process.wait(limit(15))
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -113,7 +114,7 @@ class DatabaseServer(ABC):
     def _ready(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
-            raise ServerFailed(f"{self.name} ended as soon as it was started")
+            raise ServerFailed(f"{self.name} ended with {self._process.returncode} as soon as it was started")
         return self.answers(self._log.read_text(errors="replace"))
 
     def _other_user(self) -> pwd.struct_passwd | None:

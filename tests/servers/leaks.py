@@ -10,7 +10,8 @@ from tests.servers.server import Server
 
 # Of `{chasqui:<queue>}:<name>`: the queue itself. A pause, a repeat and a limit last until someone ends them.
 _DURABLE = re.compile(
-    rb"\{chasqui:[^}]*\}:(stream|dlq|delayed|repeat|repeat:paused|repeat:spec:.*|events|paused|lanes:limits)", re.DOTALL
+    rb"\{chasqui:[^}]*\}:(stream|dlq|delayed|repeat|repeat:paused|repeat:declared|repeat:spec:.*|events|paused|lanes:limits)",
+    re.DOTALL,
 )
 
 

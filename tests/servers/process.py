@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from tests.pace import limit
 from tests.servers.binary import Binary
 from tests.servers.lifeline import Lifeline
 
@@ -45,7 +46,8 @@ def free_port() -> int:
 
 
 def wait_until(ready: Callable[[], bool], what: str, *, timeout: float = START_TIMEOUT) -> None:
-    """Asks `ready` again and again until it says yes."""
+    """Asks `ready` again and again until it says yes; `timeout` is that of a quiet machine."""
+    timeout = limit(timeout)
     deadline = time.monotonic() + timeout
     while not ready():
         if time.monotonic() > deadline:
@@ -112,7 +114,7 @@ class ServerProcess:
             self._process.send_signal(signal.SIGCONT)  # a paused process would never see the next signal
             self._process.terminate()
             try:
-                self._process.wait(timeout=15)
+                self._process.wait(timeout=limit(15))
             except subprocess.TimeoutExpired:
                 self._process.kill()
         self._process.wait()
@@ -201,7 +203,8 @@ class ServerProcess:
 
     def _answers(self) -> bool:
         if not self.running:
-            raise ServerFailed("the server ended as soon as it was started")
+            code = None if self._process is None else self._process.returncode
+            raise ServerFailed(f"the server ended with {code} as soon as it was started")
         try:
             # Whoever answers must be the process we started, not another program that was faster to take the port.
             return self.call("PING") == b"PONG" and f"process_id:{self.pid}\r\n".encode() in self.call("INFO", "server")
@@ -216,6 +219,7 @@ class ServerProcess:
             protocol=2,
             socket_timeout=10,
             retry=Retry(NoBackoff(), 0),
+            driver_info=None,  # to look its own version up costs redis-py more than a connection, for each
             **self._tls,
         )
 

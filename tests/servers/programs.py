@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.pace import limit
 from tests.servers.binary import ServerUnavailable
 from tests.servers.cache import cache_lock, open_cache_folder
 from tests.servers.debian import DebianArchive, DebianUnavailable
@@ -155,7 +156,7 @@ def _version(program: Path, libraries: str = "") -> str:
     environment = {**os.environ, "LD_LIBRARY_PATH": libraries} if libraries else None
     try:
         done = subprocess.run(
-            [program, "--version"], env=environment, capture_output=True, text=True, check=True, timeout=20
+            [program, "--version"], env=environment, capture_output=True, text=True, check=True, timeout=limit(20)
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerUnavailable(f"{program.name} does not run here: {error}") from error

@@ -126,7 +126,7 @@ class Server(ABC):
     def client(self) -> Client:
         """A redis-py client on this server, replies as bytes. Close it with `aclose()`."""
         kind: Client = redis.asyncio.Redis
-        return kind.from_url(self.url)
+        return kind.from_url(self.url, driver_info=None)
 
     def __enter__(self) -> Self:
         self.start()

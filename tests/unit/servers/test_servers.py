@@ -1,7 +1,6 @@
 """The servers themselves: what the other tests take for granted."""
 
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,8 +10,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError
 
 from tests.conftest import Launch
+from tests.pace import limit
 from tests.servers.acl import AclUser
 from tests.servers.binary import ServerUnavailable
+from tests.servers.child import Child
 from tests.servers.cluster import RedisCluster
 from tests.servers.leaks import KeyLeaks
 from tests.servers.pool import ServerPool
@@ -92,7 +93,7 @@ def test_a_paused_server_does_not_answer_until_resumed(launch: Launch) -> None:
         with pytest.raises(TimeoutError):
             connection.recv(16)
         server.resume()
-        connection.settimeout(10)
+        connection.settimeout(limit(10))
         assert connection.recv(16) == b"+PONG\r\n"
 
 
@@ -137,11 +138,8 @@ def test_a_run_that_is_killed_leaves_neither_a_server_nor_its_folder() -> None:
         "from tests.servers.server import EmbeddedValkey; server = EmbeddedValkey(); server.start();"
         "print(server.process.port, server.process.folder, flush=True); input()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as run:
-        assert run.stdout is not None
-        port, folder = run.stdout.readline().split()
+    with Child(sys.executable, "-c", program, cwd=ROOT) as run:
+        port, folder = run.line().split()
         run.kill()
     wait_until(lambda: not Path(folder).exists(), "the folder to go")
     with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
