@@ -16,14 +16,12 @@ from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 from relevo.engine.job_context import JobContext
+from relevo.engine.redaction import HIDDEN, hide_passwords
 from relevo.errors import BadArgument
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-HIDDEN = "***"
-
 _KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_PASSWORD = re.compile(r"(?<=://)([^\s:/@]*):[^\s@/]+(?=@)")
 _SECRET_NAME = re.compile(r"passw|secret|token|api_?key|authori[sz]ation|credential|cookie", re.IGNORECASE)
 
 
@@ -64,7 +62,9 @@ class JsonFormatter(logging.Formatter):
         for name, value in vars(record).items():
             if name not in _KNOWN and name not in line:
                 line[name] = HIDDEN if _SECRET_NAME.search(name) else _plain(value)
-        if record.exc_info:
+        if record.exc_text:  # before `exc_info`: that of a failed run is without our own frames
+            line["error"] = hide_passwords(record.exc_text)
+        elif record.exc_info:
             line["error"] = hide_passwords(self.formatException(record.exc_info))
         if record.stack_info:
             line["stack"] = hide_passwords(record.stack_info)
@@ -80,7 +80,7 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         said = super().formatMessage(record)
         job_id = getattr(record, "job_id", None)
-        if job_id is None:
+        if job_id is None or job_id in said:
             return said
         fields = vars(record)
         about = f"{fields.get('queue')}/{fields.get('job_name')} {job_id} attempt {fields.get('attempt')}"
@@ -105,15 +105,6 @@ def configure(*, json: bool = True, level: str = "INFO", stream: TextIO | None =
     root.addHandler(handler)
     root.setLevel(level.upper())
     return handler
-
-
-def hide_passwords(text: str) -> str:
-    """The text without passwords of URLs.
-
-    >>> hide_passwords("rediss://:s3cr3t@db:6380/0 is away")
-    'rediss://:***@db:6380/0 is away'
-    """
-    return _PASSWORD.sub(rf"\1:{HIDDEN}", text) if "://" in text else text
 
 
 class _Configured(logging.StreamHandler[TextIO]):

@@ -1,6 +1,6 @@
-"""Every error relevo raises, in one tree. The docstring of a class is its message: what was wrong, the value, the remedy.
+"""Every error relevo raises, in one tree. The `message` of a class says what was wrong, the value, and the remedy.
 
-Raise with the fields the docstring names: ``QueueFull(queue="emails", length=10, cap=10)``. Nobody formats messages where
+Raise with the fields the message names: ``QueueFull(queue="emails", length=10, cap=10)``. Nobody formats messages where
 an error is raised, so a message reads the same wherever it comes from. One file for each room; all are imported from here.
 """
 
@@ -45,6 +45,7 @@ from relevo.errors.pipeline import (
     SparkFailed,
     SparkNotStarted,
     TableBroken,
+    WorkersFailed,
 )
 from relevo.errors.stream_queues import (
     AddUncertain,
@@ -53,8 +54,10 @@ from relevo.errors.stream_queues import (
     BadCron,
     BadFlow,
     BadInterval,
+    BadResult,
     BadTarget,
     BadTask,
+    BadTaskCall,
     BadTaskData,
     BadUrl,
     CannotListen,
@@ -67,6 +70,8 @@ from relevo.errors.stream_queues import (
     EmbeddedServerMissing,
     EmbeddedServerUnavailable,
     EventsTrimmed,
+    HandlerStopped,
+    InsideLoop,
     JobCancelled,
     JobDead,
     JobTimedOut,
@@ -146,6 +151,7 @@ __all__ = [
     "BadExpression",
     "BadFlow",
     "BadInterval",
+    "BadResult",
     "BadReviewSpec",
     "BadRevision",
     "BadRule",
@@ -153,6 +159,7 @@ __all__ = [
     "BadSignature",
     "BadTarget",
     "BadTask",
+    "BadTaskCall",
     "BadTaskData",
     "BadUrl",
     "BadWebhookUrl",
@@ -177,8 +184,10 @@ __all__ = [
     "FileDamaged",
     "FilesNotShared",
     "ForeignForm",
+    "HandlerStopped",
     "IdempotencyConflict",
     "IngestFailed",
+    "InsideLoop",
     "InvalidInput",
     "JavaMissing",
     "JobCancelled",
@@ -249,6 +258,7 @@ __all__ = [
     "WebhookTargetRefused",
     "WorkError",
     "WorkQueueFull",
+    "WorkersFailed",
     "WrongConsumerMode",
     "WrongState",
     "WrongType",

@@ -1,17 +1,24 @@
-"""The root of all errors, and how a docstring becomes a message."""
+"""The root of all errors, and how a class's message and the fields of one raise become its text."""
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 
 class RelevoError(RuntimeError):
-    """Something went wrong in relevo."""
+    """The root of what relevo raises: catch it to catch all of them."""
+
+    message: ClassVar[str] = "Something went wrong in relevo."
+    """What was wrong, the value and the remedy, with the fields in braces; `python -OO` keeps it, and no docstrings."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__doc__ is None:
+            cls.__doc__ = cls.message  # for help() and the reference
 
     def __init__(self, **fields: object) -> None:
         self.fields = fields
-        super().__init__(inspect.cleandoc(type(self).__doc__ or "").format(**fields))
+        super().__init__(sentence(type(self).message, fields))
 
     def __getattr__(self, name: str) -> Any:
         # Fields of the message are attributes too: `error.queue`, `error.cap`.
@@ -24,5 +31,22 @@ class RelevoError(RuntimeError):
         return (_rebuild, (type(self), self.fields))
 
 
+def sentence(message: str, fields: dict[str, object]) -> str:
+    """The message with its fields. A reason is often a sentence of another program, with line breaks and a full stop of its
+    own: inside of ours it gets neither.
+
+    >>> sentence("Redis refused {command}: {reason}. Try again.", {"command": "XADD", "reason": "no\\nmemory."})
+    'Redis refused XADD: no memory. Try again.'
+    """
+    fitting = dict(fields)
+    for name, value in fields.items():
+        if isinstance(value, str) and f"{{{name}}}" in message:
+            text = value if message.endswith(f"{{{name}}}") else " ".join(value.split())
+            fitting[name] = text.rstrip(".") if f"{{{name}}}." in message else text
+    return message.format(**fitting).strip()
+
+
 def _rebuild(kind: type[RelevoError], fields: dict[str, object]) -> RelevoError:
-    return kind(**fields)
+    error = kind.__new__(kind)
+    RelevoError.__init__(error, **fields)
+    return error

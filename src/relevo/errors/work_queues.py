@@ -15,202 +15,197 @@ class WorkError(RelevoError):
 
 
 class Unauthenticated(WorkError):
-    """No valid API key was sent: send `Authorization: Bearer rlv_…`; `relevo work keys create` makes a key."""
-
+    message = "No valid API key was sent: send `Authorization: Bearer rlv_…`; `relevo work keys create` makes a key."
     code = "UNAUTHENTICATED"
     status = 401
 
 
 class KeyExpired(WorkError):
-    """The API key {key} expired or was revoked at {at}: make a new one with `relevo work keys create`."""
-
+    message = "The API key {key} expired or was revoked at {at}: make a new one with `relevo work keys create`."
     code = "KEY_EXPIRED"
     status = 401
 
 
 class PermissionDenied(WorkError):
-    """The API key may not {permission} here: use a key with the permission {permission!r}, for this scope and queue."""
-
+    message = (
+        "The API key may not {permission} here: use a key with the permission {permission!r}, for this scope and queue."
+    )
     code = "PERMISSION_DENIED"
     status = 403
 
 
 class NotFound(WorkError):
-    """There is no {what} {name!r} here: check its name, and that the key belongs to its tenant."""
-
+    message = "There is no {what} {name!r} here: check its name, and that the key belongs to its tenant."
     code = "NOT_FOUND"
     status = 404
 
 
 class MethodNotAllowed(WorkError):
-    """{method} is not answered at {path}: this place answers {allowed}."""
-
+    message = "{method} is not allowed at {path}: use {allowed}."
     code = "METHOD_NOT_ALLOWED"
     status = 405
 
 
 class MalformedBody(WorkError):
-    """The body is no JSON: {reason}. Send one JSON object in UTF-8."""
-
+    message = "The body is not valid JSON: {reason}. Send one JSON object in UTF-8."
     code = "MALFORMED_BODY"
     status = 400
 
 
 class BadCursor(WorkError):
-    """The cursor {cursor!r} was not given out by this listing: pass `meta.next_cursor` of the page before, unchanged."""
-
+    message = "The cursor {cursor!r} is not from this listing: pass `meta.next_cursor` of the previous page, unchanged."
     code = "BAD_CURSOR"
     status = 400
 
 
 class InvalidInput(WorkError):
-    """{where}: {reason}."""
-
+    message = "{where}: {reason}."
     code = "INVALID_INPUT"
     status = 422
 
 
 class BodyTooLarge(WorkError):
-    """The {what} is {size} bytes, the limit is {limit}: store it elsewhere and send a reference, or raise {option}."""
-
+    message = (
+        "The {what} is {size} bytes, the limit is {limit}: store it elsewhere and send a reference, or raise {option}."
+    )
     code = "BODY_TOO_LARGE"
     status = 413
 
 
 class UnsupportedMediaType(WorkError):
-    """The content type {given!r} is not read here: send `Content-Type: application/json`."""
-
+    message = "The content type {given!r} is not supported: send `Content-Type: application/json`."
     code = "UNSUPPORTED_MEDIA_TYPE"
     status = 415
 
 
 class SlugTaken(WorkError):
-    """There is a {what} {slug!r} already: choose another slug, or change the one there is with PATCH."""
-
+    message = "There is a {what} {slug!r} already: choose another slug, or change the existing one with PATCH."
     code = "SLUG_TAKEN"
     status = 409
 
 
 class ScopePaused(WorkError):
-    """Scope {scope!r} is {state}: set its state to "active" to go on."""
-
+    message = 'Scope {scope!r} is {state}: set its state to "active" to go on.'
     code = "SCOPE_PAUSED"
     status = 409
 
 
 class QueuePaused(WorkError):
-    """Queue {queue!r} is paused: set its state to "active" to go on."""
-
+    message = 'Queue {queue!r} is paused: set its state to "active" to go on.'
     code = "QUEUE_PAUSED"
     status = 409
 
 
 class QueueDraining(WorkError):
-    """Queue {queue!r} is draining and takes no new messages: publish elsewhere, or set its state to "active"."""
-
+    message = 'Queue {queue!r} is draining and takes no new messages: publish elsewhere, or set its state to "active".'
     code = "QUEUE_DRAINING"
     status = 409
 
 
 class QueueArchived(WorkError):
-    """Queue {queue!r} is archived: it can only be read; set its state to "active" to use it again."""
-
+    message = 'Queue {queue!r} is archived and read-only: set its state to "active" to use it again.'
     code = "QUEUE_ARCHIVED"
     status = 409
 
 
 class WorkQueueFull(WorkError):
-    """Queue {queue!r} holds {depth} messages, its max_depth is {max_depth}: add workers, raise it, or try again later."""
-
+    message = (
+        "Queue {queue!r} holds {depth} messages, its max_depth is {max_depth}: add workers, raise it, or try again "
+        "later."
+    )
     code = "QUEUE_FULL"
     status = 429
 
 
 class QueueNotEmpty(WorkError):
-    """The {what} {name!r} still holds {count} messages: let it drain or cancel them first, or archive it instead."""
-
+    message = (
+        "The {what} {name!r} still holds {count} messages: let it drain or cancel them first, or archive it instead."
+    )
     code = "NOT_EMPTY"
     status = 409
 
 
 class SystemQueue(WorkError):
-    """Queue {queue!r} belongs to the scope itself: it cannot be {done}."""
-
+    message = "Queue {queue!r} is managed by its scope: it cannot be {done}."
     code = "SYSTEM_QUEUE"
     status = 409
 
 
 class IdempotencyConflict(WorkError):
-    """The idempotency key {key!r} was used with another body, for message {message_id}: use a new key for a new message."""
-
+    message = (
+        "The idempotency key {key!r} was used with another body, for message {message_id}: use a new key for a new "
+        "message."
+    )
     code = "IDEMPOTENCY_CONFLICT"
     status = 409
 
 
 class ClaimLost(WorkError):
-    """The claim on message {message_id!r} is not yours any more ({reason}): it timed out, was settled or was taken over;
-    drop your result, and extend claims that take long."""
-
+    message = (
+        "The claim on message {message_id!r} is lost ({reason}): it timed out, was settled or was taken over. Drop "
+        "your result, and extend claims that take long."
+    )
     code = "CLAIM_LOST"
     status = 409
 
 
 class WrongState(WorkError):
-    """The {what} {name!r} is {state}: it cannot be {done} any more."""
-
+    message = "The {what} {name!r} is {state}: it can no longer be {done}."
     code = "WRONG_STATE"
     status = 409
 
 
 class WrongConsumerMode(WorkError):
-    """Queue {queue!r} is {mode}: {remedy}."""
-
+    message = "Queue {queue!r} is {mode}: {remedy}."
     code = "WRONG_CONSUMER_MODE"
     status = 409
 
 
 class StoreUnavailable(WorkError):
-    """The database does not answer: {reason}. Nothing was changed unless you were told so; try again later."""
-
+    message = "The database does not answer: {reason}. Nothing was changed unless you were told so. Try again later."
     code = "STORE_UNAVAILABLE"
     status = 503
 
 
 class BadDatabaseUrl(WorkError, ValueError):
-    """The database address {url!r} cannot be used: {reason}. Write sqlite:///path/to/file, mariadb://user:password@host/name
-    or postgresql://user:password@host/name."""
-
+    message = (
+        "The database address {url!r} is not valid: {reason}. Write sqlite:///path/to/file, "
+        "mariadb://user:password@host/name or postgresql://user:password@host/name."
+    )
     code = "BAD_DATABASE_URL"
     status = 500
 
 
 class StoreOutdated(WorkError):
-    """The database is at revision {current}, this program needs {wanted}: run `relevo db upgrade`."""
-
+    message = "The database is at revision {current}, this program needs {wanted}: run `relevo db upgrade`."
     code = "STORE_OUTDATED"
     status = 503
 
 
 class BadRevision(WorkError, ValueError):
-    """There is no revision {revision!r} of the tables: pass one of {known}, or leave `--to` out for the newest."""
-
+    message = (
+        "There is no revision {revision!r} of the tables: pass one of {known}, or leave `--to` out for the newest."
+    )
     code = "BAD_REVISION"
 
 
 class ServiceUnreachable(WorkError):
-    """No work queues answer at {url}: {reason}. Start them with `relevo serve`, or correct the address."""
-
+    message = (
+        "No relevo server answers at {url}: {reason}. Start one with `relevo serve` or `relevo up`, or correct the "
+        "address."
+    )
     code = "UNREACHABLE"
     status = 503
 
 
 class AgentFailed(WorkError):
-    """The agent {agent!r} failed: {reason}. It runs again at its next beat; `GET /v1/agents` shows its last error."""
-
+    message = "Agent {agent!r} failed: {reason}. It runs again at its next turn; `GET /v1/agents` shows its last error."
     code = "AGENT_FAILED"
 
 
 class EventsOvertaken(WorkError):
-    """Two processes relayed the same events at the same time: they were sent twice, with the same `seq`, and none is lost."""
-
+    message = (
+        "Two processes relayed the same events at the same time: they were sent twice, with the same `seq`, and none "
+        "is lost."
+    )
     code = "EVENTS_OVERTAKEN"
