@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from relevo.engine.events import QueueEvent, QueueEvents
     from relevo.engine.flows import After, Flow, FlowRun, FlowState, ParentResult
     from relevo.engine.handlers import Handler
-    from relevo.engine.introspection import FoundJob, JobPage
+    from relevo.engine.introspection import JobPage
     from relevo.engine.job import Job
+    from relevo.engine.job_search import FoundJob
     from relevo.engine.lanes import LaneLimit, Lanes, LaneState
     from relevo.engine.maintenance import Removal
     from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from relevo.engine.queue import Queue
     from relevo.engine.snapshot import QueueSnapshot
     from relevo.engine.standalone import PromoterProcess, Scheduler
-    from relevo.engine.tasks import Task, Tasks
+    from relevo.engine.sync_queue import SyncJob, SyncQueue
+    from relevo.engine.tasks import Call, Task, TaskJob, Tasks
     from relevo.engine.worker import Worker, WorkerHealth
     from relevo.errors import NotSupportedError, QueueBusy, QueueFull, RateLimited, RelevoError, UnrecoverableError
     from relevo.metrics.health_server import HealthServer
     from relevo.metrics.metrics import Metrics
+    from relevo.wire.failure import Failure
     from relevo.wire.retry import RetryDefaults
 
 __version__ = "0.1.0"
@@ -40,11 +43,13 @@ __all__ = [
     "After",
     "BackoffSpec",
     "Batch",
+    "Call",
     "Consumer",
     "DeadLetter",
     "DeadLetterFilter",
     "Dedup",
     "Depends",
+    "Failure",
     "Flow",
     "FlowRun",
     "FlowState",
@@ -76,8 +81,11 @@ __all__ = [
     "RepeatableMeta",
     "RetryDefaults",
     "Scheduler",
+    "SyncJob",
+    "SyncQueue",
     "Task",
     "TaskContext",
+    "TaskJob",
     "Tasks",
     "UnrecoverableError",
     "Worker",
@@ -96,8 +104,9 @@ if not TYPE_CHECKING:  # a checker knows the names from above, and must not be t
         "engine.events": "QueueEvent QueueEvents",
         "engine.flows": "After Flow FlowRun FlowState ParentResult",
         "engine.handlers": "Handler",
-        "engine.introspection": "FoundJob JobPage",
+        "engine.introspection": "JobPage",
         "engine.job": "Job",
+        "engine.job_search": "FoundJob",
         "engine.lanes": "LaneLimit Lanes LaneState",
         "engine.maintenance": "Removal",
         "engine.patterns": "MissedFiresPolicy RepeatableMeta RepeatPattern",
@@ -105,11 +114,13 @@ if not TYPE_CHECKING:  # a checker knows the names from above, and must not be t
         "engine.queue": "Queue",
         "engine.snapshot": "QueueSnapshot",
         "engine.standalone": "PromoterProcess Scheduler",
-        "engine.tasks": "Task Tasks",
+        "engine.sync_queue": "SyncJob SyncQueue",
+        "engine.tasks": "Call Task TaskJob Tasks",
         "engine.worker": "Worker WorkerHealth",
         "errors": "NotSupportedError QueueBusy QueueFull RateLimited RelevoError UnrecoverableError",
         "metrics.health_server": "HealthServer",
         "metrics.metrics": "Metrics",
+        "wire.failure": "Failure",
         "wire.retry": "RetryDefaults",
     }
 

@@ -16,6 +16,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.fires import Fires
 from tests.conformance.group import Group
 from tests.conformance.watched import WatchedWorker
+from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import Client, Server
 
@@ -87,7 +88,7 @@ def worker_of(server: Server, plain_transport: bool, queue_name: str) -> WorkerO
     async def start(handler: Handler, **options: Any) -> AsyncGenerator[WatchedWorker]:
         settings = {**_IMPATIENT, "redis_url": server.url, "plain_transport": plain_transport, **options}
         worker = WatchedWorker(queue_name, handler, **settings)
-        started = asyncio.ensure_future(worker.started.wait_for(timeout=20))
+        started = asyncio.ensure_future(worker.started.wait_for(timeout=limit(20)))
         await turn()  # let it listen before there is something to hear
         async with worker:
             await started

@@ -34,6 +34,11 @@ def hang(pipe: str) -> None:
     Path(pipe).read_bytes()
 
 
+@tasks.task(run_on="process")
+def unpicklable() -> object:
+    return lambda: 7
+
+
 def factor() -> int:
     return 7
 

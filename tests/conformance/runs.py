@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relevo import Job
+from tests.pace import limit
 
 
 class Runs:
@@ -34,7 +35,7 @@ class Runs:
     async def until(self, count: int, *, timeout: float = 20.0) -> list[Job]:
         """The runs, once there have been `count` of them."""
         async with self._more:
-            await asyncio.wait_for(self._more.wait_for(lambda: len(self.jobs) >= count), timeout)
+            await asyncio.wait_for(self._more.wait_for(lambda: len(self.jobs) >= count), limit(timeout))
         return self.jobs
 
     @property

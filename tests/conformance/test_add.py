@@ -1,19 +1,22 @@
 """Adding jobs: what arrives, in which order, in how many writes."""
 
 import asyncio
+import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from relevo import Job, Queue
+from relevo import Job, Queue, RepeatPattern, Tasks
 from relevo.errors import BadArgument, NotEncodable
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.retry import Backoff, RetryOverride
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.runs import Runs
+from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import Client, Server
 
@@ -215,7 +218,7 @@ async def test_an_add_may_be_awaited_gathered_made_a_task_of_or_given_a_time_lim
         task = group.create_task(queue.add("n", 1))
     ensured = asyncio.ensure_future(queue.add("n", 2))
     jobs = [task.result(), await ensured, *await asyncio.gather(queue.add("n", 3), queue.add("n", 4, attempts=2))]
-    jobs.append(await asyncio.wait_for(queue.add("n", 5), timeout=30))
+    jobs.append(await asyncio.wait_for(queue.add("n", 5), timeout=limit(30)))
     assert [job.data for job in jobs] == [1, 2, 3, 4, 5]
     assert await raw.xlen(keys.stream) == 6
 
@@ -250,3 +253,65 @@ def test_an_add_may_be_all_that_a_loop_is_run_for(server: Server, plain_transpor
     with asyncio.Runner() as runner:
         assert runner.run(queue.add("n", 1)).data == 1
         runner.run(queue.close())
+
+
+async def test_an_add_that_nobody_awaits_adds_nothing_and_says_so(queue: Queue, keys: QueueKeys, raw: Client) -> None:
+    tasks: Tasks[None] = Tasks()
+
+    @tasks.task()
+    async def send(to: str) -> None: ...
+
+    calls: list[Callable[[], object]] = [
+        lambda: queue.add("send", 1),
+        lambda: queue.add("send", 1, attempts=3),
+        lambda: queue.add("send", 1, job_id="a"),
+        lambda: queue.add("send", 1, delay_ms=50),
+        lambda: queue.add("send", 1, repeat=RepeatPattern.every(1000)),
+        lambda: send.enqueue(queue, "ada"),
+        lambda: send.options(lane="a").enqueue(queue, "ada"),
+    ]
+    for call in calls:
+        said = f"the add of job 'send' to queue '{queue.name}' was never awaited: nothing was added"
+        with pytest.warns(RuntimeWarning, match=re.escape(said)):
+            call()
+    with pytest.warns(RuntimeWarning, match=r"Queue\.add_bulk' was never awaited"):
+        queue.add_bulk([{"name": "send", "data": 1}])  # pyright: ignore[reportUnusedCoroutine] - the type checker says it too
+    with pytest.warns(RuntimeWarning, match=r"Queue\.upsert_repeatable_job' was never awaited"):
+        queue.upsert_repeatable_job("send", 1, repeat=RepeatPattern.every(1000))  # pyright: ignore[reportUnusedCoroutine]
+    await queue.add("last", 1)
+    assert await raw.xlen(keys.stream) == 1
+    assert await raw.exists(keys.delayed, keys.repeat, keys.lanes) == 0
+
+
+async def test_an_add_begins_when_it_is_made_a_future_and_may_be_waited_for_like_one(
+    queue: Queue, keys: QueueKeys, raw: Client
+) -> None:
+    options: dict[str, Any]
+    for options in ({}, {"job_id": "a"}):
+        await asyncio.gather(asyncio.create_task(queue.add("n", 0)))  # must not stay known as a coroutine for ever
+        ensured = asyncio.ensure_future(queue.add("n", 1, **options))
+        done, _ = await asyncio.wait([ensured, asyncio.create_task(queue.add("n", 2))])
+        assert sorted(each.result().data for each in done) == [1, 2]
+        assert (await asyncio.shield(queue.add("n", 3))).data == 3
+        assert [(await each).data for each in asyncio.as_completed([queue.add("n", 4)])] == [4]
+    assert await raw.xlen(keys.stream) == 10
+
+
+async def test_an_add_whose_task_is_cancelled_before_its_first_step_adds_nothing(
+    queue: Queue, keys: QueueKeys, raw: Client
+) -> None:
+    options: dict[str, Any]
+    for options in ({}, {"job_id": "a"}):
+        task = asyncio.create_task(queue.add("n", 1, **options))
+        task.cancel()
+        await asyncio.wait([task])
+        queue.add("n", 1, **options).close()  # as a coroutine: closed, it has nothing to complain of
+    await queue.add("last", 1)
+    assert await raw.xlen(keys.stream) == 1
+
+
+async def test_plain_adds_are_written_in_the_order_in_which_they_were_gathered(
+    queue: Queue, keys: QueueKeys, raw: Client
+) -> None:
+    await asyncio.gather(*[queue.add(str(number), number) for number in range(300)])
+    assert [fields[b"n"] for _, fields in await raw.xrange(keys.stream)] == [b"%d" % number for number in range(300)]

@@ -85,6 +85,7 @@ BAD_ADDS: list[tuple[dict[str, Any], type[Exception]]] = [
 ]
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     ("bad", "error"), BAD_ADDS, ids=[f"{at}-{'-'.join(bad)}" for at, (bad, _) in enumerate(BAD_ADDS)]
 )
@@ -99,6 +100,7 @@ async def test_a_bad_argument_is_named_and_nothing_is_written(
     assert await raw.exists(keys.stream, keys.delayed) == 0
 
 
+@pytest.mark.refusal
 @pytest.mark.parametrize(
     "jobs", [[1], ["text"], [None], [{}], [{"name": "a"}], [{"data": 1}], [[("name", "a")]]], ids=str
 )

@@ -71,7 +71,7 @@ async def test_each_job_has_an_outcome_of_its_own(queue: Queue, worker_of: Worke
         jobs = await queue.add_bulk(numbered(3, backoff=BackoffSpec.fixed(1)))
         await worker.until(done=2, dead=1, retried=1)
         assert await queue.get_job_result_bulk([job.id for job in jobs]) == ["fine", None, "late"]
-    assert [letter["detail"] for letter in await queue.peek_dlq()] == ["never"]
+    assert [letter["detail"] for letter in await queue.peek_dlq()] == ["relevo.errors.UnrecoverableError: never"]
 
 
 @pytest.mark.parametrize(

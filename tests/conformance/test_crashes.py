@@ -20,6 +20,7 @@ from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import GROUP, Group
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
+from tests.pace import limit
 from tests.servers.server import Client, Server
 
 IDLE_MS = 200
@@ -75,7 +76,7 @@ async def test_more_killers_than_one_scan_takes_are_all_found(
     await queue.add_bulk([{"name": "killer", "data": at} for at in range(300)])
     await group.die_with(300, times=2)
     runs = Runs()
-    async with worker_of(runs, claim_min_idle_ms=IDLE_MS, concurrency=1) as worker, asyncio.timeout(20):
+    async with worker_of(runs, claim_min_idle_ms=IDLE_MS, concurrency=1) as worker, asyncio.timeout(limit(20)):
         while await raw.xlen(keys.dead) < 300:
             await worker.stalled_detector.scanned.wait_for()
     assert runs.jobs == []

@@ -42,7 +42,11 @@ async def test_a_dead_job_can_be_looked_at(queue: Queue, worker_of: WorkerOf) ->
         job = await queue.add("send", {"to": "ada"})
         await worker.until(dead=1)
     (letter,) = await queue.peek_dlq()
-    assert (letter["reason"], letter["detail"], letter["name"]) == ("unrecoverable", "no such address", "send")
+    assert (letter["reason"], letter["detail"], letter["name"]) == (
+        "unrecoverable",
+        "relevo.errors.UnrecoverableError: no such address",
+        "send",
+    )
     assert Envelope.decode(letter["payload"]).id == job.id
     assert letter["source_id"].count("-") == letter["dlq_id"].count("-") == 1
 

@@ -13,6 +13,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
+from tests.servers.child import Child
 from tests.servers.server import Client, Server
 
 DROP = Dedup.drop("report")
@@ -98,9 +99,8 @@ async def test_drop_counts_across_processes(queue: Queue, server: Server, queue_
         "        print((await queue.add('report', 2, dedup=Dedup.drop('report'))).id)\n"
         "asyncio.run(main())\n"
     )
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
-    printed, _ = await process.communicate()
-    assert printed.decode().strip() == first.id
+    done = await asyncio.to_thread(Child.run, sys.executable, "-c", program)
+    assert done.out.strip() == first.id, done.err
     assert await queue.drain() == 1
 
 

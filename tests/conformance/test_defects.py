@@ -16,6 +16,7 @@ from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import Group
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
+from tests.pace import limit
 from tests.servers.server import Client, Server
 
 LONG_IDLE_MS = 30_000
@@ -31,7 +32,7 @@ async def test_defect_01_a_job_delivered_as_often_as_allowed_does_not_run_once_m
     job = await queue.add("job", {})
     await group.die_with(1, times=deaths)
     runs = Runs()
-    async with worker_of(runs, claim_min_idle_ms=200, max_stalled_attempts=3) as worker, asyncio.timeout(20):
+    async with worker_of(runs, claim_min_idle_ms=200, max_stalled_attempts=3) as worker, asyncio.timeout(limit(20)):
         while await group.length():  # reader or detector, whichever is first
             await worker.stalled_detector.scanned.wait_for()
         letters = await queue.peek_dlq()
@@ -56,7 +57,7 @@ async def test_defect_03_a_worker_that_left_takes_no_later_job_with_it(
 ) -> None:
     async with worker_of(Runs(), read_block_ms=5000, claim_min_idle_ms=LONG_IDLE_MS) as worker:
         began = time.monotonic()
-    assert time.monotonic() - began < 4, "the blocked read was waited for"
+    assert time.monotonic() - began < limit(4), "the blocked read was waited for"
     job = await queue.add("job", {})
     assert await group.pending() == []
     other = Runs()

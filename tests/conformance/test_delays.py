@@ -12,7 +12,7 @@ from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.promoter import PROMOTE, Promoter
-from relevo.errors import DelayTooLong
+from relevo.errors import BadArgument, DelayTooLong
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
@@ -63,7 +63,6 @@ async def test_a_delayed_job_runs_and_not_before_its_time(queue: Queue, worker_o
         {"delay_ms": 0.5},
         {"delay": timedelta(0)},
         {"delay_ms": datetime(2001, 1, 1, tzinfo=UTC)},
-        {"delay_ms": datetime(2001, 1, 1)},  # noqa: DTZ001 - naive on purpose
     ],
     ids=str,
 )
@@ -91,10 +90,10 @@ async def test_a_datetime_is_the_instant_it_names(queue: Queue, keys: QueueKeys,
     assert await scores(raw, keys) == [int(instant.timestamp()) * 1000]
 
 
-async def test_a_naive_datetime_means_utc(queue: Queue, keys: QueueKeys, raw: Client) -> None:
-    instant = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
-    await queue.add("later", 1, delay_ms=instant.replace(tzinfo=None))
-    assert await scores(raw, keys) == [int(instant.timestamp()) * 1000]
+async def test_a_datetime_without_a_time_zone_is_refused(queue: Queue, keys: QueueKeys, raw: Client) -> None:
+    with pytest.raises(BadArgument, match=r"no time zone\. Use datetime\.now\(UTC\), or call \.astimezone\(\)"):
+        await queue.add("later", 1, delay_ms=datetime(2001, 1, 1))  # noqa: DTZ001 - naive on purpose
+    assert await raw.exists(keys.delayed, keys.stream) == 0
 
 
 async def test_a_delay_over_the_limit_is_refused_and_not_shortened(

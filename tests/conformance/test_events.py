@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from relevo import Job, Queue, QueueEvent, QueueEvents, UnrecoverableError
+from relevo.engine.tracebacks import LONGEST_ERROR
 from relevo.errors import EventsTrimmed
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.runs import Runs
+from tests.pace import limit
 from tests.patience import until
 from tests.servers.server import Client, Server
 
@@ -17,7 +19,7 @@ from tests.servers.server import Client, Server
 async def collect(events: QueueEvents, last: str, *, of: str | None = None, count: int = 1) -> list[QueueEvent]:
     """The events up to the `count`th named `last`; only those of one job when `of` is its id."""
     found: list[QueueEvent] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(limit(20)):
         async for event in events:
             if of is None or event.job_id == of:
                 found.append(event)
@@ -58,7 +60,7 @@ async def test_a_job_that_fails_tells_of_its_retry(queue: Queue, worker_of: Work
         found = await collect(events, "completed", of=job.id)
     assert shown(found) == [
         ("active", {"attempt": 1}),
-        ("failed", {"attempt": 1, "reason": "no route"}),
+        ("failed", {"attempt": 1, "reason": "RuntimeError: no route"}),
         ("retry-scheduled", {"attempt": 2, "backoff_ms": 7}),
         ("waiting", {}),
         ("active", {"attempt": 2}),
@@ -96,7 +98,7 @@ async def test_a_job_that_dies_tells_why(queue: Queue, worker_of: WorkerOf) -> N
         found = await collect(events, "dlq", of=job.id)
     assert shown(found) == [
         ("active", {"attempt": 1}),
-        ("failed", {"attempt": 1, "reason": "no such address"}),
+        ("failed", {"attempt": 1, "reason": "relevo.errors.UnrecoverableError: no such address"}),
         ("dlq", {"attempt": 1, "reason": "unrecoverable"}),
     ]
 
@@ -142,7 +144,8 @@ async def test_a_reason_of_any_text_costs_no_event(queue: Queue, worker_of: Work
         job = await queue.add("näme\r\n", 1)
         found = await collect(events, "dlq", of=job.id)
     assert [event.name for event in found] == ["active", "failed", "dlq"]
-    assert found[1].fields["reason"] == text.encode(errors="replace").decode()
+    said = f"relevo.errors.UnrecoverableError: {text.encode(errors='replace').decode()}"
+    assert found[1].fields["reason"] == (said if len(said) <= LONGEST_ERROR else said[: LONGEST_ERROR - 1] + "…")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import GROUP, Group
 from tests.conformance.held import HeldRuns
+from tests.pace import limit
 from tests.servers.server import Client
 
 AT_ONCE = BackoffSpec.fixed(1)
@@ -55,7 +56,7 @@ def diamond(rule: Any = "fail") -> Flow:
 async def test_each_job_of_a_diamond_runs_once_and_behind_those_it_waits_for(queue: Queue, worker_of: WorkerOf) -> None:
     runs = FlowRuns()
     async with worker_of(runs), worker_of(runs):
-        state = await (await queue.start_flow(diamond())).wait(timeout=20)
+        state = await (await queue.start_flow(diamond())).wait(timeout=limit(20))
     assert (runs.order[0], sorted(runs.order[1:3]), runs.order[3:]) == ("top", ["left", "right"], ["bottom"])
     assert (state.state, set(states(state).values())) == ("done", {"done"})
 
@@ -65,7 +66,7 @@ async def test_a_job_finds_what_its_parents_returned(queue: Queue, worker_of: Wo
     runs = FlowRuns(answer=lambda job: {"half": job.data / 2})
     async with worker_of(runs, store_results=False):
         run = await queue.start_flow(diamond())
-        state = await run.wait(timeout=20)
+        state = await run.wait(timeout=limit(20))
     assert runs.seen["bottom"] == {
         "left": ParentResult("done", {"half": 1.0}, ""),
         "right": ParentResult("done", {"half": 1.5}, ""),
@@ -77,7 +78,7 @@ async def test_a_job_finds_what_its_parents_returned(queue: Queue, worker_of: Wo
 async def test_results_are_stored_too_where_workers_store_them(queue: Queue, worker_of: WorkerOf) -> None:
     async with worker_of(FlowRuns(), store_results=True):
         run = await queue.start_flow(diamond())
-        await run.wait(timeout=20)
+        await run.wait(timeout=limit(20))
     assert await queue.get_job_result(f"{run.id}.0.top") == 1
 
 
@@ -88,7 +89,7 @@ async def test_fifty_at_once_come_together_in_one(queue: Queue, worker_of: Worke
     flow.add("sum", None, after=parts)
     runs = FlowRuns()
     async with worker_of(runs), worker_of(runs):
-        state = await (await queue.start_flow(flow)).wait(timeout=20)
+        state = await (await queue.start_flow(flow)).wait(timeout=limit(20))
     assert Counter(runs.order) == {"split": 1, "part": 50, "sum": 1}
     assert sum(each.value for each in runs.seen["sum"].values()) == sum(range(50))
     assert state.state == "done"
@@ -113,7 +114,10 @@ async def test_a_job_of_no_flow_has_no_parents(queue: Queue, worker_of: WorkerOf
         (
             "continue",
             "done",
-            {"left": ParentResult("failed", None, "left broke"), "right": ParentResult("done", 3, "")},
+            {
+                "left": ParentResult("failed", None, "relevo.errors.UnrecoverableError: left broke"),
+                "right": ParentResult("done", 3, ""),
+            },
         ),
     ],
 )
@@ -122,10 +126,10 @@ async def test_the_rule_of_an_edge_says_what_a_failure_means(
 ) -> None:
     runs = FlowRuns("left")
     async with worker_of(runs):
-        state = await (await queue.start_flow(diamond(rule))).wait(timeout=20)
+        state = await (await queue.start_flow(diamond(rule))).wait(timeout=limit(20))
     assert states(state) == {"top": "done", "left": "failed", "right": "done", "bottom": bottom}
     assert runs.seen.get("bottom") == sees
-    assert (state.state, state.jobs["left"].reason) == ("failed", "left broke")
+    assert (state.state, state.jobs["left"].reason) == ("failed", "relevo.errors.UnrecoverableError: left broke")
 
 
 async def test_what_follows_a_skipped_job_obeys_its_own_rule(queue: Queue, worker_of: WorkerOf) -> None:
@@ -136,7 +140,7 @@ async def test_what_follows_a_skipped_job_obeys_its_own_rule(queue: Queue, worke
     flow.add("d", 1, after=[After("c", "continue")])
     runs = FlowRuns("a")
     async with worker_of(runs):
-        state = await (await queue.start_flow(flow)).wait(timeout=20)
+        state = await (await queue.start_flow(flow)).wait(timeout=limit(20))
     assert states(state) == {"a": "failed", "b": "skipped", "c": "skipped", "d": "done"}
     assert runs.seen["d"] == {"c": ParentResult("skipped", None, "")}
 
@@ -154,7 +158,7 @@ async def test_a_job_of_a_flow_is_tried_again_like_any_other(queue: Queue, worke
     flow.add("first", None, attempts=3, backoff=AT_ONCE)
     flow.add("second", None, after=["first"], attempts=2, backoff=AT_ONCE)
     async with worker_of(handle):
-        state = await (await queue.start_flow(flow)).wait(timeout=20)
+        state = await (await queue.start_flow(flow)).wait(timeout=limit(20))
     assert tries == {"first": 3, "second": 2}
     assert states(state) == {"first": "done", "second": "failed"}
 
@@ -167,7 +171,7 @@ async def test_a_parent_that_killed_its_workers_counts_as_failed(
     run = await queue.start_flow(diamond())
     await group.die_with(1, times=3)
     async with worker_of(FlowRuns(), claim_min_idle_ms=100, stalled_detector_enabled=detector):
-        state = await run.wait(timeout=20)
+        state = await run.wait(timeout=limit(20))
     assert states(state) == {"top": "failed", "left": "skipped", "right": "skipped", "bottom": "skipped"}
 
 
@@ -176,7 +180,7 @@ async def test_a_parent_of_a_dead_worker_runs_again(queue: Queue, worker_of: Wor
     run = await queue.start_flow(diamond())
     await group.die_with(1)
     async with worker_of(FlowRuns(), claim_min_idle_ms=100):
-        assert (await run.wait(timeout=20)).state == "done"
+        assert (await run.wait(timeout=limit(20))).state == "done"
 
 
 @pytest.mark.parametrize("how", ["remove", "drain"])
@@ -201,7 +205,7 @@ async def test_an_audit_finds_a_parent_that_is_gone(
     async with worker_of(FlowRuns()) as worker:
         await worker.lane_keeper.audit()
         await worker.lane_keeper.audit()
-        state = await run.wait(timeout=20)
+        state = await run.wait(timeout=limit(20))
     assert states(state) == {"top": "failed", "left": "skipped", "right": "skipped", "bottom": "done"}
     assert state.jobs["top"].reason == "the job is gone"
 
@@ -226,7 +230,7 @@ async def test_cancelling_the_rest_ends_what_runs_and_what_waits(
         run = await queue.start_flow(flow)
         await runs.until(1)
         assert await run.cancel() == 1
-        state = await run.wait(timeout=20)
+        state = await run.wait(timeout=limit(20))
         assert await run.cancel() == 0
     assert states(state) == {"before": "done", "held": "cancelled", "never": "cancelled"}
     assert (runs.names, len(runs.cut)) == (["held"], 1)
@@ -237,7 +241,7 @@ async def test_a_job_that_waits_in_the_stream_is_cancelled_with_its_flow(queue: 
     assert await run.cancel() == 1
     runs = FlowRuns()
     async with worker_of(runs):
-        state = await run.wait(timeout=20)
+        state = await run.wait(timeout=limit(20))
     assert set(states(state).values()) == {"cancelled"}
 
 
@@ -250,7 +254,7 @@ async def test_one_job_of_a_flow_may_be_cancelled(queue: Queue, worker_of: Worke
         assert await queue.cancel(f"{run.id}.0.top")
         await ended
         runs.let_go()
-        state = await run.wait(timeout=20)
+        state = await run.wait(timeout=limit(20))
     assert states(state) == {"top": "cancelled", "left": "cancelled", "right": "cancelled", "bottom": "done"}
 
 
@@ -268,7 +272,7 @@ async def test_the_state_of_a_flow_tells_where_each_job_is(queue: Queue, worker_
         with pytest.raises(TimeoutError):
             await run.wait(timeout=0.05)
         runs.let_go()
-        await run.wait(timeout=20)
+        await run.wait(timeout=limit(20))
 
 
 async def test_a_flow_that_has_ended_is_kept_for_a_day(
@@ -276,7 +280,7 @@ async def test_a_flow_that_has_ended_is_kept_for_a_day(
 ) -> None:
     async with worker_of(FlowRuns()):
         run = await queue.start_flow(diamond())
-        await run.wait(timeout=20)
+        await run.wait(timeout=limit(20))
     assert KEPT_S - 60 < await raw.ttl(keys.flow(run.id)) <= KEPT_S
     assert await raw.exists(keys.notes) == 0
     await raw.delete(keys.flow(run.id))
@@ -329,6 +333,6 @@ async def test_two_flows_do_not_mix(queue: Queue, worker_of: WorkerOf) -> None:
     runs = FlowRuns("left")
     async with worker_of(runs):
         first, second = await asyncio.gather(queue.start_flow(diamond()), queue.start_flow(diamond("ignore")))
-        ends = await asyncio.gather(first.wait(timeout=20), second.wait(timeout=20))
+        ends = await asyncio.gather(first.wait(timeout=limit(20)), second.wait(timeout=limit(20)))
     assert [states(end)["bottom"] for end in ends] == ["skipped", "done"]
     assert Counter(runs.order) == {"top": 2, "left": 2, "right": 2, "bottom": 1}

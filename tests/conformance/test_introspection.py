@@ -12,6 +12,7 @@ from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import Group
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
+from tests.pace import limit
 from tests.servers.server import Client, Server
 
 HOUR_MS = 3_600_000
@@ -60,7 +61,7 @@ async def test_each_job_is_counted_in_its_state(queue: Queue, worker_of: WorkerO
         await queue.add_bulk(numbers(7))
         await runs.until(2)
         await queue.pause()
-        await worker.pausing.changed.wait_for(timeout=20)
+        await worker.pausing.changed.wait_for(timeout=limit(20))
         counts = await queue.get_job_counts()
         single = [
             await queue.get_waiting_count(), await queue.get_active_count(), await queue.get_delayed_count(),
@@ -154,7 +155,7 @@ async def test_a_dead_job_has_failed_and_one_with_a_result_is_completed(queue: Q
     assert await queue.get_job_state(done.id) == "completed"
     found = await queue.get_job(done.id)
     assert found is not None
-    assert await found.wait_for_result(timeout=5) == 42
+    assert await found.wait_for_result(timeout=limit(5)) == 42
 
 
 async def test_a_job_comes_back_as_it_was_added(queue: Queue, worker_of: WorkerOf) -> None:

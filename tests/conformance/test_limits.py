@@ -17,6 +17,7 @@ from tests.conformance.group import Group
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
 from tests.conformance.watched import WatchedWorker, until_done
+from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import Client, Server
 
@@ -68,7 +69,9 @@ async def test_a_worker_without_the_limit_in_its_settings_is_not_limited(queue: 
 async def test_two_workers_share_the_places(queue: Queue, worker_of: WorkerOf) -> None:
     crowd, options = Crowd(), {"max_running": 3, "concurrency": 10}  # of thirty jobs each has some in hand
     async with worker_of(crowd, **options) as first, worker_of(crowd, **options) as second:
-        asked = [each.admission.limited.wait_for(timeout=20) for each in (first, second) if each.admission is not None]
+        asked = [
+            each.admission.limited.wait_for(timeout=limit(20)) for each in (first, second) if each.admission is not None
+        ]
         refused = asyncio.gather(*asked)
         await turn()
         await queue.add_bulk(some(30))
@@ -95,7 +98,7 @@ async def test_the_places_of_a_killed_worker_come_back(
     with WorkerProcess(ledger, queue.name, server.url, **told) as doomed:
         await doomed.ready()
         await queue.add_bulk([{"name": "long", "data": {"seconds": 600}}] * 2)
-        await ledger.wait_for(lambda marks: sum(mark.kind == "start" for mark in marks) == 2)
+        await doomed.until(lambda marks: sum(mark.kind == "start" for mark in marks) == 2)
         async with worker_of(runs, **options) as worker:
             assert worker.admission is not None
             limited = asyncio.ensure_future(worker.admission.limited.wait_for())

@@ -12,6 +12,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.runs import Runs
 from tests.conformance.watched import WatchedWorker
+from tests.pace import limit
 from tests.patience import until
 from tests.servers.server import Client
 
@@ -47,7 +48,7 @@ async def nobody_ticks(worker: WatchedWorker) -> bool:
     assert worker.outpost.lookout is not None
     ticks = worker.pausing.ticked.count + worker.promoter.promoted.count
     for _ in range(5):
-        await worker.outpost.lookout.looked.wait_for(timeout=20)
+        await worker.outpost.lookout.looked.wait_for(timeout=limit(20))
     return worker.pausing.ticked.count + worker.promoter.promoted.count == ticks
 
 
@@ -87,7 +88,7 @@ async def test_whoever_looks_out_no_longer_wakes_everyone(worker_of: WorkerOf) -
         await resting(worker)
         worker.outpost.hear(ConnectionError("gone"))
         assert not worker.outpost.quiet()
-        await worker.pausing.ticked.wait_for(timeout=20)
+        await worker.pausing.ticked.wait_for(timeout=limit(20))
 
 
 async def test_workers_of_one_process_share_a_lookout_and_the_last_takes_it_along(

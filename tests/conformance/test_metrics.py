@@ -16,6 +16,7 @@ from tests.conformance.exposition import Exposition
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
 from tests.conformance.watched import WatchedWorker
+from tests.pace import limit
 from tests.servers.server import Client, Server
 
 CHASQUIMQ = {
@@ -153,10 +154,10 @@ async def test_leases_that_are_renewed_and_lost_are_counted(
         metrics.watch(worker)
         await queue.add("job", 1)
         await runs.until(1)
-        await worker.leases.renewed.wait_for(lambda renewal: renewal.kept == 1, timeout=20)
+        await worker.leases.renewed.wait_for(lambda renewal: renewal.kept == 1, timeout=limit(20))
         (entry,) = await raw.xpending_range(keys.stream, "default", "-", "+", 10)
         await raw.xclaim(keys.stream, "default", "thief", 0, [entry["message_id"]])
-        await worker.leases.renewed.wait_for(lambda renewal: renewal.lost == 1, timeout=20)
+        await worker.leases.renewed.wait_for(lambda renewal: renewal.lost == 1, timeout=limit(20))
         seen = Exposition.of(metrics)
         runs.let_go()
     assert (seen.value("relevo_leases_renewed_total", queue=queue_name) or 0) >= 1
@@ -219,7 +220,7 @@ async def test_the_time_to_drain_is_the_backlog_over_what_the_fleet_gets_done(
         await watch.tick()
         drained = Exposition.of(metrics).value("relevo_queue_time_to_drain_seconds", queue=queue_name)
         worker.pause()
-        await worker.pausing.changed.wait_for(lambda paused: paused, timeout=20)
+        await worker.pausing.changed.wait_for(lambda paused: paused, timeout=limit(20))
         await queue.add_bulk([{"name": "job", "data": number} for number in range(5)])
         await watch.tick()
         waiting = Exposition.of(metrics).value("relevo_queue_time_to_drain_seconds", queue=queue_name)
@@ -236,7 +237,7 @@ async def test_a_watched_worker_looks_at_its_queue_and_takes_its_numbers_with_it
         metrics.watch(worker)
         await queue.add("job", 1)
         await worker.until(done=1)  # an older server knows a consumer from its first entry on
-        await backlog_watch(worker).looked.wait_for(lambda seen: seen.consumers == 1, timeout=20)
+        await backlog_watch(worker).looked.wait_for(lambda seen: seen.consumers == 1, timeout=limit(20))
         during = Exposition.of(metrics)
     assert during.value("relevo_queue_consumers", queue=queue_name) == 1
     assert during.value("relevo_can_claim", queue=queue_name) == 1
@@ -282,7 +283,7 @@ async def test_the_fires_of_a_scheduler_in_a_process_of_its_own_are_counted(
     metrics.watch(scheduler)
     await queue.upsert_repeatable_job("tick", {}, repeat=RepeatPattern.every(50), limit=1, key="once")
     async with scheduler:
-        await scheduler.fired.wait_for(lambda tick: tick.fired == 1, timeout=20)
+        await scheduler.fired.wait_for(lambda tick: tick.fired == 1, timeout=limit(20))
         seen = Exposition.of(metrics)
     assert seen.value("relevo_schedule_fires_total", queue=queue_name) == 1
     assert seen.value("relevo_leader", queue=queue_name, duty="scheduler") == 1

@@ -49,6 +49,29 @@ async def test_fire_once_fires_one_for_all(queue: Queue, scheduler: ScheduleLoop
     assert await fires.score("ping") == first + 7 * EVERY
 
 
+async def test_a_downtime_is_told_in_one_line_and_is_a_warning_only_where_slots_are_lost(
+    queue: Queue, scheduler: ScheduleLoop, fires: Fires, caplog: pytest.LogCaptureFixture
+) -> None:
+    repeat = RepeatPattern.every(EVERY)
+    policies = {
+        "a": None,
+        "b": MissedFiresPolicy.skip(),
+        "c": MissedFiresPolicy.fire_once(),
+        "d": MissedFiresPolicy.fire_all(2),
+    }
+    for key, policy in policies.items():
+        await queue.upsert_repeatable_job("ping", None, repeat=repeat, key=key, missed_fires=policy)
+        await fires.turn_back(key, MISSED)
+    with caplog.at_level("INFO", "relevo.scheduler"):
+        await scheduler.tick()
+        await scheduler.tick()
+    told = {record.levelname: record.getMessage().rpartition("schedules ")[2] for record in caplog.records}
+    assert len(caplog.records) == 2
+    assert sorted(told) == ["INFO", "WARNING"]
+    assert told["WARNING"].startswith("that missed slots: 2 (")
+    assert told["INFO"].startswith("caught up: 2 (")
+
+
 @pytest.mark.parametrize(("cap", "fired"), [(1, 1), (3, 3), (7, 7), (100, 7)])
 async def test_fire_all_fires_the_latest_slots_up_to_its_cap(
     queue: Queue, scheduler: ScheduleLoop, fires: Fires, cap: int, fired: int

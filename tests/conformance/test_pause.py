@@ -5,6 +5,7 @@ from tests.conformance.group import Group
 from tests.conformance.held import WARM_UP, HeldRuns
 from tests.conformance.runs import Runs
 from tests.conformance.watched import WatchedWorker
+from tests.pace import limit
 from tests.servers.acl import AclUser
 from tests.servers.server import Client, Server
 
@@ -12,7 +13,7 @@ from tests.servers.server import Client, Server
 async def paused(worker: WatchedWorker, *, now: bool = True) -> None:
     """Until the worker has stopped reading and given back what it had (or, with now=False, reads again)."""
     if worker.pausing.changed.last is not now:
-        await worker.pausing.changed.wait_for(lambda value: value is now, timeout=20)
+        await worker.pausing.changed.wait_for(lambda value: value is now, timeout=limit(20))
 
 
 async def test_a_paused_queue_is_said_to_be_paused_until_it_is_resumed(queue: Queue) -> None:
@@ -94,7 +95,7 @@ async def test_a_job_that_arrives_with_the_pause_is_handed_back_and_not_run(queu
         job = await queue.add("job", 1)
         await paused(worker)
         while worker.holdings:
-            await worker.pausing.ticked.wait_for(timeout=20)
+            await worker.pausing.ticked.wait_for(timeout=limit(20))
         stop()
         assert await queue.get_job_state(job.id) == "waiting"
         assert runs.jobs == []
@@ -118,9 +119,9 @@ async def test_a_resumed_worker_of_a_paused_queue_stays_paused(queue: Queue, wor
         worker.pause()
         await queue.pause()
         for _ in range(2):  # the first look may have begun before the queue was paused
-            await worker.pausing.ticked.wait_for(timeout=20)
+            await worker.pausing.ticked.wait_for(timeout=limit(20))
         worker.resume()
-        await worker.pausing.ticked.wait_for(timeout=20)
+        await worker.pausing.ticked.wait_for(timeout=limit(20))
         assert worker.is_paused()
         assert worker.reader.paused
 
@@ -147,7 +148,7 @@ async def test_a_paused_worker_is_healthy_and_says_that_it_is_paused(queue: Queu
     async with worker_of(Runs()) as worker:
         await paused(worker)
         while not worker.health().can_claim:
-            await worker.pausing.ticked.wait_for(timeout=20)
+            await worker.pausing.ticked.wait_for(timeout=limit(20))
         health = worker.health()
         assert (health.can_claim, health.paused, health.reason) == (True, True, "paused")
         await queue.resume()

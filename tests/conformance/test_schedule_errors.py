@@ -20,6 +20,8 @@ from tests.conformance.conftest import QueueOf
 
 EVERY = RepeatPattern.every(60_000)
 
+pytestmark = pytest.mark.refusal
+
 
 @pytest.mark.parametrize(
     ("repeat", "error", "says"),

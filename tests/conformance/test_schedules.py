@@ -12,6 +12,7 @@ from tests.conformance.conftest import SchedulerOf, WorkerOf
 from tests.conformance.fires import Fires, slot_of_id
 from tests.conformance.group import Group
 from tests.conformance.runs import Runs
+from tests.pace import limit
 from tests.servers.server import Client
 
 
@@ -26,7 +27,7 @@ async def fired_in_all(loops: Sequence[ScheduleLoop], count: int) -> None:
         grown.emit(fired)
 
     stops = [loop.fired.listen(add_up) for loop in loops]
-    await grown.wait_for(lambda total: total >= count, timeout=30)
+    await grown.wait_for(lambda total: total >= count, timeout=limit(30))
     for stop in stops:
         stop()
 
@@ -100,9 +101,9 @@ async def test_no_slot_is_lost_or_doubled_when_the_leader_dies(
     heir.start()
     leader.cancel()
     assert await raw.get(keys.scheduler_lock) == b"s-leader"  # as after a kill: nobody gave it up
-    await heir.leading.wait_for(bool, timeout=20)
+    await heir.leading.wait_for(bool, timeout=limit(20))
     while await fires.score("ping::every:100") is not None:
-        await heir.fired.wait_for(timeout=20)
+        await heir.fired.wait_for(timeout=limit(20))
     slots = await fires.slots()
     assert len(slots) == 20
     assert steps(slots) == {100}
@@ -113,7 +114,7 @@ async def test_a_leader_that_stops_leaves_the_lock_to_the_next_at_once(
 ) -> None:
     leader, heir = scheduler_of("s-leader"), scheduler_of("s-heir")
     leader.start()
-    await leader.leading.wait_for(bool, timeout=20)
+    await leader.leading.wait_for(bool, timeout=limit(20))
     await leader.stop()
     await heir.tick()
     assert heir.lock.held

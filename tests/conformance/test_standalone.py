@@ -16,7 +16,9 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.fires import Fires
 from tests.conformance.runs import Runs
+from tests.pace import limit
 from tests.servers.acl import AclUser
+from tests.servers.child import Child
 from tests.servers.server import Client, Server
 
 MINUTELY = RepeatPattern.every(60_000)
@@ -35,20 +37,11 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def process_of(server: Server, queue_name: str) -> AsyncGenerator[asyncio.subprocess.Process]:
+async def process_of(server: Server, queue_name: str) -> AsyncGenerator[Child]:
     """A scheduler in another process, once it leads."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, server.url, queue_name,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        assert await asyncio.wait_for(process.stdout.readline(), 30) == b"leads True\n"
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+    with Child(sys.executable, "-c", PROGRAM, server.url, queue_name) as child:
+        assert await asyncio.to_thread(child.line) == "leads True"
+        yield child
 
 
 async def test_a_standalone_scheduler_fires_for_workers_that_do_not(
@@ -76,7 +69,7 @@ async def test_shutdown_from_another_thread_gives_the_lock_up(
 ) -> None:
     scheduler = Scheduler(server.url, queue_name, holder_id="s-mine")
     running = asyncio.ensure_future(scheduler.run())
-    await scheduler.leading.wait_for(bool, timeout=20)
+    await scheduler.leading.wait_for(bool, timeout=limit(20))
     assert await raw.get(keys.scheduler_lock) == b"s-mine"
     threading.Thread(target=scheduler.shutdown).start()
     await asyncio.wait_for(running, 20)
@@ -91,7 +84,7 @@ async def test_the_settings_reach_the_scheduler(
     await queue.upsert_repeatable_job("ping", None, repeat=MINUTELY, key="ping")
     slot = await fires.turn_back("ping", 10)
     async with Scheduler(server.url, queue.name, max_stream_len=1, batch=1, lock_ttl_secs=30) as scheduler:
-        await scheduler.fired.wait_for(lambda tick: tick.fired == 1, timeout=20)
+        await scheduler.fired.wait_for(lambda tick: tick.fired == 1, timeout=limit(20))
         assert await raw.pttl(keys.scheduler_lock) > 20_000
     assert await fires.delayed_slots() == [slot]
 
@@ -106,7 +99,7 @@ async def test_a_shutdown_before_the_run_is_no_run(server: Server, queue_name: s
 async def test_a_cancelled_run_gives_the_lock_up(server: Server, queue_name: str, raw: Client, keys: QueueKeys) -> None:
     scheduler = Scheduler(server.url, queue_name)
     running = asyncio.ensure_future(scheduler.run())
-    await scheduler.leading.wait_for(bool, timeout=20)
+    await scheduler.leading.wait_for(bool, timeout=limit(20))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -118,8 +111,7 @@ async def test_sigterm_ends_a_scheduler_process_in_order(
 ) -> None:
     async with process_of(server, queue_name) as process:
         assert await raw.get(keys.scheduler_lock) == b"s-process"
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.to_thread(process.end, signal.SIGTERM) == 0, process.err
     assert await raw.get(keys.scheduler_lock) is None
 
 
@@ -130,9 +122,9 @@ async def test_no_slot_is_lost_or_doubled_when_the_leading_process_is_killed(
     heir = Scheduler(server.url, queue.name, tick_interval_ms=50, lock_ttl_secs=1)
     async with process_of(server, queue.name) as process, heir:
         process.kill()
-        await heir.leading.wait_for(bool, timeout=30)
+        await heir.leading.wait_for(bool, timeout=limit(30))
         while await fires.score("ping") is not None:
-            await heir.fired.wait_for(timeout=20)
+            await heir.fired.wait_for(timeout=limit(20))
     slots = await fires.slots()
     assert slots == [slots[0] + n * 100 for n in range(25)]
 

@@ -15,6 +15,7 @@ from relevo.errors import BadArgument, BadTask
 from tests.conformance import process_tasks
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.watched import until_done
+from tests.pace import limit
 from tests.patience import forever
 
 AT_ONCE = BackoffSpec.fixed(1)
@@ -41,7 +42,7 @@ async def test_a_worker_runs_the_task_that_the_job_names(queue: Queue, worker_of
             await add.enqueue(queue, left=5, right=6),
             await join.enqueue(queue, "a", "b", separator="+"),
         ]
-        assert [await job.wait_for_result(timeout=20) for job in jobs] == [3, 11, 11, "a+b"]
+        assert [await job.wait_for_result(timeout=limit(20)) for job in jobs] == [3, 11, 11, "a+b"]
     assert [job.name for job in jobs] == ["add", "add", "add", "text.join"]
 
 
@@ -57,18 +58,20 @@ async def test_a_task_can_be_called_like_the_function_it_is() -> None:
     assert [task.name for task in tasks] == ["double"]
 
 
-async def test_a_name_that_no_task_has_is_dead_lettered_at_once(queue: Queue, worker_of: WorkerOf) -> None:
+async def test_a_name_that_no_task_has_is_dead_lettered_at_once_if_it_may_not_wait(
+    queue: Queue, worker_of: WorkerOf
+) -> None:
     tasks: Tasks[None] = Tasks()
 
     @tasks.task()
     async def known() -> None: ...
 
-    async with worker_of(tasks) as worker:
+    async with worker_of(tasks, unknown_task_wait_s=0) as worker:
         await queue.add("unknown", {})
         await worker.until(dead=1)
     (letter,) = await queue.peek_dlq()
     assert (letter["reason"], letter["name"]) == ("unrecoverable", "unknown")
-    assert letter["detail"].startswith("No task is named 'unknown' here (there are: known)")
+    assert letter["detail"].startswith("relevo.errors.UnknownTask: No task is named 'unknown' here (there are: known)")
 
 
 async def test_a_producer_of_another_language_names_the_arguments(queue: Queue, worker_of: WorkerOf) -> None:
@@ -88,8 +91,10 @@ async def test_a_producer_of_another_language_names_the_arguments(queue: Queue, 
             await queue.add("greet", {"name": "Ada", "mark": "?"}),
             await queue.add("greet", {"args": ["Ada"], "kwargs": {"mark": "."}}),
             await queue.add("nothing", {}),
+            await queue.add("nothing", None),  # as `relevo add QUEUE nothing` adds it
         ]
-        assert [await job.wait_for_result(timeout=20) for job in jobs] == ["Hello Ada!", "Hello Ada?", "Hello Ada.", 1]
+        results = [await job.wait_for_result(timeout=limit(20)) for job in jobs]
+        assert results == ["Hello Ada!", "Hello Ada?", "Hello Ada.", 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +105,7 @@ async def test_a_producer_of_another_language_names_the_arguments(queue: Queue, 
         ({"args": 5}, "`args` is no list"),
         ({"kwargs": [1]}, "`kwargs` no dict"),
         ({"wrong": 1}, "missing a required argument"),
+        (None, "missing a required argument"),
         ({"number": 1, "more": 2}, "unexpected keyword argument"),
         ({"args": [1, 2]}, "too many positional arguments"),
     ],
@@ -170,7 +176,7 @@ async def test_a_plain_task_longer_than_the_idle_limit_runs_once_and_stops_nobod
         await until_done(worker, second, done=1)
         await worker.outlast_the_idle_limit()
         enough.set()
-        assert await job.wait_for_result(timeout=20) == "quick ran meanwhile: True"
+        assert await job.wait_for_result(timeout=limit(20)) == "quick ran meanwhile: True"
     assert sorted(calls) == ["long", "quick"]
 
 
@@ -189,18 +195,18 @@ def pipe(path: Path) -> Generator[Path]:
 async def test_tasks_run_in_processes(queue: Queue, worker_of: WorkerOf, tmp_path: Path) -> None:
     """One test for all of it: a process takes its time to start."""
     async with worker_of(process_tasks.tasks, store_results=True) as worker:
-        pid, squared = await (await process_tasks.square.enqueue(queue, 7)).wait_for_result(timeout=40)
+        pid, squared = await (await process_tasks.square.enqueue(queue, 7)).wait_for_result(timeout=limit(40))
         assert (squared, pid != os.getpid()) == (49, True)
-        assert await (await process_tasks.times.enqueue(queue, 6)).wait_for_result(timeout=40) == 42
+        assert await (await process_tasks.times.enqueue(queue, 6)).wait_for_result(timeout=limit(40)) == 42
         await process_tasks.fail.options(attempts=1).enqueue(queue, "it broke")
         await worker.until(dead=1)
         died = await process_tasks.die_once.enqueue(queue, str(tmp_path))
-        assert await died.wait_for_result(timeout=40) == "survived"  # in a pool of living processes
+        assert await died.wait_for_result(timeout=limit(40)) == "survived"  # in a pool of living processes
         with pipe(tmp_path / "hangs") as hangs:
             await process_tasks.hang.enqueue(queue, str(hangs))
             await worker.until(dead=2)
     details = [letter["detail"] for letter in await queue.peek_dlq()]
-    assert details[0] == "it broke"
+    assert details[0] == "ValueError: it broke"
     assert "longer than its 0.1 s" in details[1]
 
 
@@ -229,7 +235,7 @@ async def test_a_task_that_takes_too_long_fails(queue: Queue, worker_of: WorkerO
         await worker.until(dead=3)
         released.set()
     details = {letter["name"]: letter["detail"] for letter in await queue.peek_dlq()}
-    assert details["own_timeout"] == "of its own"
+    assert details["own_timeout"] == "TimeoutError: of its own"
     assert all("ran longer than its 0.05 s" in details[name] for name in ("slow", "slow_thread"))
 
 
@@ -264,9 +270,9 @@ async def test_the_lifespan_is_entered_once_and_left_once_and_its_resources_are_
     async with worker_of(tasks, store_results=True):
         async with worker_of(tasks, store_results=True):  # a second one shares it
             job = await use.enqueue(queue, 5)
-            assert await job.wait_for_result(timeout=20) == ["a pool", "use", 0, 5, "entered"]
+            assert await job.wait_for_result(timeout=limit(20)) == ["a pool", "use", 0, 5, "entered"]
         job = await use_on_a_thread.enqueue(queue)
-        assert await job.wait_for_result(timeout=20) == "a pool"
+        assert await job.wait_for_result(timeout=limit(20)) == "a pool"
         assert life == ["entered"]
     assert life == ["entered", "left"]
 
@@ -326,7 +332,7 @@ async def test_dependencies_are_made_for_each_run_and_cleaned_up_after_it(queue:
 
     async with worker_of(tasks, store_results=True) as worker:
         job = await work.enqueue(queue, False)
-        assert await job.wait_for_result(timeout=20) == ["plain", "plain", "async", "generator", "for work"]
+        assert await job.wait_for_result(timeout=limit(20)) == ["plain", "plain", "async", "generator", "for work"]
         once = ["plain", "ran", "async generator closed", "generator closed"]
         assert story == once  # one `plain` for both
         await work.options(attempts=1).enqueue(queue, True)
@@ -353,7 +359,7 @@ async def test_a_dependency_sees_the_error_and_cannot_make_a_success_of_it(queue
         await work.enqueue(queue)
         await worker.until(dead=1)
     assert story == ["rolled back: no transaction"]
-    assert (await queue.peek_dlq())[0]["detail"] == "no transaction"
+    assert (await queue.peek_dlq())[0]["detail"] == "ValueError: no transaction"
 
 
 async def test_a_dependency_may_be_given_by_the_caller(queue: Queue, worker_of: WorkerOf) -> None:
@@ -368,7 +374,7 @@ async def test_a_dependency_may_be_given_by_the_caller(queue: Queue, worker_of: 
 
     async with worker_of(tasks, store_results=True):
         job = await work.enqueue(queue, value="mine")
-        assert await job.wait_for_result(timeout=20) == "mine"
+        assert await job.wait_for_result(timeout=limit(20)) == "mine"
 
 
 # --- what cannot be a task ---------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.runs import Runs
+from tests.servers.child import Child
 from tests.servers.server import Client, Server
 
 ANOTHER_PROCESS = """
@@ -53,9 +54,8 @@ async def test_an_id_is_one_job_whether_it_is_delayed_or_not(
 async def test_an_id_is_known_to_other_processes(queue: Queue, server: Server, keys: QueueKeys, raw: Client) -> None:
     await queue.add("now", "first", job_id="now")
     await queue.add("later", "first", job_id="later", delay_ms=60_000)
-    arguments = ("-c", ANOTHER_PROCESS, server.url, keys.queue)
-    process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
-    assert await process.wait() == 0
+    done = await asyncio.to_thread(Child.run, sys.executable, "-c", ANOTHER_PROCESS, server.url, keys.queue)
+    assert done.code == 0, done.err
     assert await raw.xlen(keys.stream) == 1
     assert await raw.zcard(keys.delayed) == 1
 

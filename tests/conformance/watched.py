@@ -6,6 +6,7 @@ from typing import Any
 
 from relevo import Handler, Worker
 from relevo.engine.flush import Settlement
+from tests.pace import limit
 
 
 class WatchedWorker(Worker):
@@ -21,7 +22,7 @@ class WatchedWorker(Worker):
         self, *, done: int = 0, retried: int = 0, dead: int = 0, lost: int = 0, timeout: float = 20.0
     ) -> Settlement:
         """The total, once every number in it is reached."""
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(limit(timeout)):
             while (
                 self.total.done < done
                 or self.total.retried < retried
@@ -43,7 +44,7 @@ class WatchedWorker(Worker):
         """Until whoever was to lose his lease would have lost it, by the server's clock; renewals come several times in it."""
         began = time.monotonic()
         while time.monotonic() - began < 2 * self.holdings.idle_s:
-            await self.leases.renewed.wait_for(timeout=20)
+            await self.leases.renewed.wait_for(timeout=limit(20))
 
 
 async def until_done(*workers: WatchedWorker, done: int, timeout: float = 20.0) -> None:
@@ -51,7 +52,7 @@ async def until_done(*workers: WatchedWorker, done: int, timeout: float = 20.0) 
     grown = asyncio.Event()
     stops = [worker.settled.listen(lambda _: grown.set()) for worker in workers]
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(limit(timeout)):
             while sum(worker.total.done for worker in workers) < done:
                 grown.clear()
                 await grown.wait()

@@ -6,6 +6,7 @@ from typing import Any
 
 from relevo import Handler, Queue
 from tests.conformance.watched import WatchedWorker
+from tests.pace import limit
 from tests.patience import turn
 
 
@@ -23,7 +24,7 @@ class Staff:
         """A worker that has begun to read."""
         settings = {"read_block_ms": 100, "promote_every_ms": 20, "shutdown_deadline_s": 5.0, **options}
         worker = WatchedWorker(self.name, handler, redis_url=url, **settings)
-        started = asyncio.ensure_future(worker.started.wait_for(timeout=20))
+        started = asyncio.ensure_future(worker.started.wait_for(timeout=limit(20)))
         await turn()  # let it listen before there is something to hear
         await self._open.enter_async_context(worker)
         await started

@@ -8,6 +8,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.runs import Runs
 from tests.conftest import Launch
 from tests.integration.staff import Staff
+from tests.pace import limit
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server, SingleServer
 
 IDLE_MS = 500
@@ -27,7 +28,7 @@ async def test_the_job_of_a_worker_killed_while_running_it_runs_again(
     with WorkerProcess(ledger, queue_name, server.url, claim_min_idle_ms=IDLE_MS) as process:
         await process.ready()
         job = await queue.add("job", {"seconds": 600})
-        await ledger.wait_for(lambda marks: starts(marks) == 1)
+        await process.until(lambda marks: starts(marks) == 1)
         process.kill()
     runs = Runs()
     worker = await staff.worker(server.url, runs, claim_min_idle_ms=IDLE_MS, max_attempts=1)
@@ -48,7 +49,7 @@ async def test_a_job_that_kills_its_worker_is_stopped_after_the_allowed_deaths(
     worker = await staff.worker(redis86.url, runs, claim_min_idle_ms=IDLE_MS)
     if worker.total.dead == 0:
         await worker.stalled_detector.scanned.wait_for(
-            lambda _: redis86.call("XLEN", QueueKeys(queue_name).dead) == 1, timeout=20
+            lambda _: redis86.call("XLEN", QueueKeys(queue_name).dead) == 1, timeout=limit(20)
         )
     (letter,) = await queue.peek_dlq()
     assert (letter["reason"], letter["name"]) == ("stalled", "killer")
@@ -73,7 +74,7 @@ async def test_of_a_frame_only_the_job_that_kills_its_worker_is_stopped(
     worker = await staff.worker(redis86.url, Runs(), claim_min_idle_ms=IDLE_MS)
     dead = QueueKeys(queue_name).dead
     while redis86.call("XLEN", dead) == 0:
-        await worker.stalled_detector.scanned.wait_for(timeout=20)
+        await worker.stalled_detector.scanned.wait_for(timeout=limit(20))
     (letter,) = await queue.peek_dlq()
     assert (letter["reason"], letter["name"]) == ("stalled", "killer")
     ended = {mark.job_id for mark in ledger.marks() if mark.kind == "end"}
@@ -94,7 +95,7 @@ async def test_a_killer_is_stopped_also_when_its_worker_comes_back_under_the_sam
     worker = await staff.worker(redis86.url, Runs(), **options)
     if worker.total.dead == 0:
         await worker.stalled_detector.scanned.wait_for(
-            lambda _: redis86.call("XLEN", QueueKeys(queue_name).dead) == 1, timeout=20
+            lambda _: redis86.call("XLEN", QueueKeys(queue_name).dead) == 1, timeout=limit(20)
         )
     assert starts(ledger.marks()) == 2
     assert [letter["reason"] for letter in await queue.peek_dlq()] == ["stalled"]
@@ -108,13 +109,13 @@ async def test_a_paused_worker_process_loses_its_job_and_does_not_settle_it(
     with WorkerProcess(ledger, queue_name, redis86.url, claim_min_idle_ms=IDLE_MS) as process:
         await process.ready()
         job = await queue.add("job", {"seconds": 0.2})
-        await ledger.wait_for(lambda marks: starts(marks) == 1)
+        await process.until(lambda marks: starts(marks) == 1)
         process.pause()
         runs = Runs()
         worker = await staff.worker(redis86.url, runs, claim_min_idle_ms=IDLE_MS)
         await worker.until(done=1)
         process.resume()
-        await ledger.wait_for(lambda marks: any(mark.kind == "end" for mark in marks))
+        await process.until(lambda marks: any(mark.kind == "end" for mark in marks))
     assert runs.ids == [job.id]
     assert worker.total.lost == 0
     assert redis86.call("XLEN", QueueKeys(queue_name).stream) == 0

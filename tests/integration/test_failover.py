@@ -9,6 +9,7 @@ from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
 from tests.conftest import Launch
 from tests.integration.staff import Staff
+from tests.pace import limit
 from tests.servers.acl import AclUser
 from tests.servers.cluster import RedisCluster
 from tests.servers.process import ServerProcess
@@ -100,7 +101,7 @@ async def test_jobs_added_and_running_while_their_slot_moves_run_once(launch: La
     added = [await queue.add("meanwhile", {"n": n}) for n in range(50)]
     home = await moving
     held.let_go()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(limit(30)):
         while home.call("XLEN", keys.stream):
             await worker.settled.wait_for()
     assert sorted(held.ids) == sorted([running.id, *(job.id for job in added)])
@@ -111,7 +112,7 @@ async def test_a_queue_works_over_tls(tls_redis: TlsRedis, staff: Staff) -> None
     queue = await staff.queue(tls_redis.url)
     worker = await staff.worker(tls_redis.url, Runs(lambda job: job.data["n"] + 1), store_results=True)
     job = await queue.add("job", {"n": 41})
-    assert await job.wait_for_result(timeout=10) == 42
+    assert await job.wait_for_result(timeout=limit(10)) == 42
     await worker.until(done=1)
 
 
@@ -127,7 +128,7 @@ async def test_a_user_with_only_the_documented_rights_can_do_everything(
         runs = Runs(lambda _: 1, fail=lambda job: RuntimeError("no") if job.name == "fails" else None)
         worker = await staff.worker(user.url, runs, claim_min_idle_ms=500, store_results=True)
         job = await queue.add("job", {})
-        assert await job.wait_for_result(timeout=10) == 1
+        assert await job.wait_for_result(timeout=limit(10)) == 1
         await queue.add("once", {}, job_id="once")
         await queue.add("later", {}, delay_ms=20, job_id="later")
         await queue.add("fails", {}, attempts=2, backoff=1)

@@ -9,6 +9,7 @@ from relevo.errors import ServerRefused
 from tests.conformance.runs import Runs
 from tests.conftest import Launch
 from tests.integration.staff import Staff
+from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, SingleServer
 
@@ -39,8 +40,8 @@ async def test_outcomes_outlast_a_full_server(kind: type[SingleServer], launch: 
     await flushed
     server.call("CONFIG", "SET", "maxmemory", "0")
     await worker.until(done=2, retried=1, dead=1)
-    assert await jobs[0].wait_for_result(timeout=10) == "an answer"
-    assert await jobs[1].wait_for_result(timeout=10) == "an answer"
+    assert await jobs[0].wait_for_result(timeout=limit(10)) == "an answer"
+    assert await jobs[1].wait_for_result(timeout=limit(10)) == "an answer"
     assert [letter["reason"] for letter in await queue.peek_dlq()] == ["unrecoverable"]
     assert sorted(began.names) == ["again", "again", "never", "ok"]
 

@@ -12,6 +12,7 @@ import pytest
 from relevo import HealthServer, Job, Metrics, Worker
 from relevo.errors import CannotListen
 from tests.conftest import Launch
+from tests.pace import limit
 from tests.patience import until
 from tests.servers.server import Redis86, Server
 
@@ -25,7 +26,7 @@ async def get(server: HealthServer, path: str, *, method: str = "GET") -> tuple[
     def fetch() -> tuple[int, str, str]:
         request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", method=method)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - our own server
+            with urllib.request.urlopen(request, timeout=limit(20)) as answer:  # noqa: S310 - our own server
                 return answer.status, answer.headers["Content-Type"], answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -74,7 +75,7 @@ async def test_a_worker_without_its_server_is_alive_and_not_ready(launch: Launch
     async with HealthServer([worker], port=0) as server, worker:
         await reading(worker)
         redis.kill()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(limit(20)):
             while (await ready(server))[0] == 200:
                 pass
         status, told = await ready(server)

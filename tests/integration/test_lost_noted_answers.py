@@ -8,6 +8,7 @@ import pytest
 from relevo import Dedup, Flow, Job, Queue
 from tests.conformance.runs import Runs
 from tests.integration.staff import Staff
+from tests.pace import limit
 from tests.servers.proxy import Fate, Proxy
 from tests.servers.server import Server
 
@@ -48,7 +49,7 @@ async def test_a_flow_is_started_once(fate: Fate, redis86: Server, staff: Staff,
         proxy.fates.append(fate)
         run = await queue.start_flow(flow)
         assert proxy.cuts == 1
-        state = await run.wait(timeout=20)
+        state = await run.wait(timeout=limit(20))
     assert (state.state, runs.names) == ("done", ["first", "second"])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from redis import Redis
 
+from tests.pace import limit
 from tests.patience import until
 
 Handle = Callable[[Any], Awaitable[Any]]
@@ -43,7 +44,7 @@ class Side:
     async def events_until(self, last: Callable[[Any], bool], **options: Any) -> list[Any]:
         """All events of the queue up to the first that `last` accepts."""
         found: list[Any] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(limit(30)):
             async for event in self.events(**options):
                 found.append(event)
                 if last(event):

@@ -43,15 +43,20 @@ async def test_a_job_that_fails_and_dies_is_told_to_the_other_side(giver: Side, 
     job = await giver.queue().add("doomed", 1, attempts=2, backoff=backoff)
     async with giver.worker(Runs(fail=lambda _: ValueError("no ñ"))):
         events = await taker.events_until(is_last("dlq"))
+    ours = giver.module.__name__ == "relevo"
+    reason = "ValueError: no ñ" if ours else "no ñ"  # ours names the type too
     # `waiting` is left out: theirs has no name and may come after `active`.
-    assert told([event for event in events if event.name not in ("waiting", "drained")]) == [
+    heard = told([event for event in events if event.name not in ("waiting", "drained")])
+    expected = [
         ("active", job.id, "doomed", {"attempt": 1}),
-        ("failed", job.id, "doomed", {"attempt": 1, "reason": "no ñ"}),
+        ("failed", job.id, "doomed", {"attempt": 1, "reason": reason}),
         ("retry-scheduled", job.id, "doomed", {"attempt": 2, "backoff_ms": 1}),
         ("active", job.id, "doomed", {"attempt": 2}),
-        ("failed", job.id, "doomed", {"attempt": 2, "reason": "no ñ"}),
+        ("failed", job.id, "doomed", {"attempt": 2, "reason": reason}),
         ("dlq", job.id, "doomed", {"attempt": 2, "reason": "retries_exhausted"}),
     ]
+    # Theirs tells of the retry when the job is delayed already, and its next run may have begun by then.
+    assert heard == expected if ours else sorted(heard, key=str) == sorted(expected, key=str)
 
 
 async def test_a_promoted_job_is_told_to_the_other_side(giver: Side, taker: Side) -> None:

@@ -10,6 +10,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.runs import Runs
 from tests.interop.conftest import Until
 from tests.interop.side import Side
+from tests.pace import limit
 from tests.servers.server import Server
 
 pytestmark = pytest.mark.interop
@@ -196,7 +197,7 @@ async def test_an_id_they_delayed_is_a_duplicate_when_we_add_it_at_once(
 async def test_the_other_sides_worker_stores_a_result_that_the_producer_waits_for(giver: Side, taker: Side) -> None:
     async with taker.worker(Runs(lambda job: {"double": job.data * 2}), store_results=True):
         job = await giver.queue().add("double", 21)
-        assert await job.wait_for_result(timeout=20) == {"double": 42}
+        assert await job.wait_for_result(timeout=limit(20)) == {"double": 42}
 
 
 async def test_results_of_the_other_sides_worker_are_read_one_by_one_and_in_bulk(giver: Side, taker: Side) -> None:
@@ -204,7 +205,7 @@ async def test_results_of_the_other_sides_worker_are_read_one_by_one_and_in_bulk
     async with taker.worker(Runs(lambda job: [job.data]), store_results=True):
         jobs = await queue.add_bulk([{"name": "echo", "data": i} for i in range(3)])
         for job in jobs:
-            await job.wait_for_result(timeout=20)
+            await job.wait_for_result(timeout=limit(20))
     assert await queue.get_job_result(jobs[1].id) == [1]
     assert await queue.get_job_result_bulk([*(job.id for job in jobs), "nobody"]) == [[0], [1], [2], None]
 
@@ -213,4 +214,4 @@ async def test_many_waits_for_the_other_sides_results_all_end(giver: Side, taker
     """Their workers tell of the end before they store the result: a wait must not take the news for the whole."""
     async with taker.worker(Runs(lambda job: job.data + 1), store_results=True):
         jobs = await giver.queue().add_bulk([{"name": "next", "data": i} for i in range(200)])
-        assert [await job.wait_for_result(timeout=20) for job in jobs] == list(range(1, 201))
+        assert [await job.wait_for_result(timeout=limit(20)) for job in jobs] == list(range(1, 201))

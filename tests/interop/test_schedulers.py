@@ -13,6 +13,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.runs import Runs
 from tests.interop.conftest import Until
 from tests.interop.side import Side
+from tests.servers.child import Child
 from tests.servers.server import Server
 
 pytestmark = pytest.mark.interop
@@ -149,16 +150,10 @@ async def test_the_other_side_takes_over_when_the_leader_leaves(
 async def test_the_other_side_takes_over_when_the_leader_is_killed(
     giver: Side, taker: Side, keys: QueueKeys, redis86: Server, until: Until, queue_name: str
 ) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, giver.name, redis86.url, queue_name, "s-killed"
-    )
-    try:
-        await until(lambda: redis86.call("GET", keys.scheduler_lock) == b"s-killed", timeout=30)
+    with Child(sys.executable, "-c", PROGRAM, giver.name, redis86.url, queue_name, "s-killed") as child:
+        await child.until(lambda: redis86.call("GET", keys.scheduler_lock) == b"s-killed", "lock of its own")
         await upsert_slots(giver, 10)
-        await until(lambda: redis86.call("XLEN", keys.stream) >= 2)
-    finally:
-        process.kill()
-        await process.wait()
+        await child.until(lambda: redis86.call("XLEN", keys.stream) >= 2, "slots that fired")
     async with scheduler(taker, redis86, queue_name, "s-taker"):
         await until(lambda: redis86.call("ZCARD", keys.repeat) == 0)
     assert redis86.call("XLEN", keys.stream) == 10

@@ -107,7 +107,7 @@ def test_an_error_is_caught_by_what_catches_theirs(name: str) -> None:
 def test_a_coroutine_of_theirs_can_be_awaited_in_ours(name: str, method: str) -> None:
     ours = getattr(getattr(relevo, name), method)
     if not inspect.iscoroutinefunction(ours):
-        # Two that begin with the call and return a coroutine that was made by hand: what a task, a gathering and asyncio.run
+        # These return a coroutine that was made by hand: what a task, a gathering and asyncio.run
         # do with those is in test_drop_in.py and in conformance/test_add.py.
         returned = get_type_hints(ours)["return"]
         assert issubclass(get_origin(returned) or returned, Coroutine)

@@ -1,7 +1,6 @@
 """What relays promise: in order for each queue, at least once, deduplicated, however many of them and whatever fails."""
 
 import asyncio
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -19,6 +18,8 @@ from relevo.outbox.relay import RelayTick
 from tests.conftest import Launch
 from tests.outbox.conftest import RelayOf
 from tests.outbox.database import Author, Database
+from tests.pace import limit
+from tests.servers.child import Child
 from tests.servers.server import EmbeddedValkey, Server
 
 DOOMED = Path(__file__).with_name("doomed.py")
@@ -84,10 +85,9 @@ async def test_a_relay_killed_between_the_send_and_its_note_does_not_double_the_
     await add_numbers(database, outbox, queue.name, range(10))
     driver, _, rest = database.url.partition("://")
     url = f"{_SYNC_DRIVERS.get(driver, driver)}://{rest}"
-    killed = await asyncio.to_thread(
-        subprocess.run, [sys.executable, DOOMED, url, database.table.table.name, server.url], check=False, timeout=50
-    )
-    assert killed.returncode == -9
+    doomed = (sys.executable, DOOMED, url, database.table.table.name, server.url)
+    killed = await asyncio.to_thread(Child.run, *doomed)
+    assert killed.code == -9, killed.err
     assert await numbers_in(queue) == list(range(10))
     assert len(await database.rows()) == 10
     relay = relay_of(every=0.05)
@@ -98,7 +98,7 @@ async def test_a_relay_killed_between_the_send_and_its_note_does_not_double_the_
         sent.append(tick.sent)
         return sum(sent) == 10
 
-    await relay.relayed.wait_for(all_sent, timeout=40)
+    await relay.relayed.wait_for(all_sent, timeout=limit(40))
     assert await numbers_in(queue) == list(range(10))
     assert await database.rows() == []
 
@@ -217,10 +217,10 @@ async def test_while_redis_is_away_rows_keep_their_error_and_are_sent_when_it_is
     await add_numbers(database, outbox, queue_name, range(3))
     server.kill()
     relay.start()
-    await relay.relayed.wait_for(lambda tick: tick.put_off == 1, timeout=20)
+    await relay.relayed.wait_for(lambda tick: tick.put_off == 1, timeout=limit(20))
     assert (await database.rows())[0].error.startswith("Unreachable")
     server.restart()
-    await relay.relayed.wait_for(lambda tick: tick.sent == 3, timeout=30)
+    await relay.relayed.wait_for(lambda tick: tick.sent == 3, timeout=limit(30))
     async with Queue(queue_name, redis_url=server.url) as queue:
         assert await numbers_in(queue) == [0, 1, 2]
 

@@ -2,7 +2,7 @@
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -11,10 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from relevo import BackoffSpec, Dedup, Queue, Tasks
-from relevo.errors import BadArgument, NotEncodable, PayloadTooLarge, WrongType
+from relevo.errors import BadArgument, BadTaskCall, NotEncodable, PayloadTooLarge, WrongType
 from relevo.outbox import Outbox, OutboxRelay, OutboxTable
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
+from relevo.wire.payload import decode_payload
 from tests.outbox.database import Author, Database, done
 from tests.servers.server import Client, Server
 
@@ -162,6 +163,21 @@ async def test_what_cannot_be_sent_is_refused_before_the_commit(database: Databa
         with pytest.raises(BadArgument, match="braces"):
             await outbox.add(session, "{q}", "x", {})
     assert await database.rows() == []
+
+
+def test_a_call_of_a_task_is_checked_and_made_plain_like_one_that_is_enqueued() -> None:
+    outbox = Outbox(OutboxTable())
+    tasks: Tasks[None] = Tasks()
+
+    @tasks.task()
+    async def remind(day: date, anything: Any = None) -> None: ...
+
+    row = outbox.task_row("q", remind, date(2026, 1, 31))
+    assert decode_payload(row["data"]) == {"args": ["2026-01-31"], "kwargs": {}}
+    with pytest.raises(BadTaskCall, match="argument 'day': expected date, got str 'today'"):
+        outbox.task_row("q", remind, "today")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(BadTaskCall, match=r"argument 'anything': object .* cannot be sent"):
+        outbox.task_row("q", remind, date(2026, 1, 31), object())
 
 
 def test_something_else_than_a_session_is_refused_with_the_way_out() -> None:

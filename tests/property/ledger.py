@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
+from tests.pace import limit
 from tests.servers.server import Server
 
 T = TypeVar("T")
@@ -110,11 +111,11 @@ class LoopThread:
         self._thread.start()
 
     def do(self, work: Coroutine[Any, Any, T], timeout: float = 50) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(limit(timeout))
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(limit(10))
         self._loop.close()
 
 

@@ -163,6 +163,8 @@ DEAD_LETTERS = st.builds(
     reason=TEXT,
     detail=TEXT,
     raw=st.binary(max_size=60),
+    attempts=st.none() | st.integers(0, 999_999_999),
+    traceback=TEXT,
 )
 
 
@@ -246,7 +248,11 @@ def test_bytes_are_a_delayed_member_or_undecodable(data: bytes) -> None:
     assert len(data) - len(member.envelope) - len(member.name.encode()) in (1, 4)
 
 
-@given(st.dictionaries(st.sampled_from([b"d", b"n", b"source_id", b"reason", b"detail", b"raw", b"x"]), st.binary()))
+@given(
+    st.dictionaries(
+        st.sampled_from([b"d", b"n", b"source_id", b"reason", b"detail", b"raw", b"attempts", b"x"]), st.binary()
+    )
+)
 def test_any_fields_make_a_dead_letter(fields: dict[bytes, bytes]) -> None:
     letter = DeadLetterFields.decode(fields)
     assert letter.d == fields.get(b"d", b"")

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relevo import After, BackoffSpec, Flow, Job, Queue, UnrecoverableError, Worker
+from tests.pace import limit
 from tests.patience import until
 from tests.servers.server import Server
 
@@ -94,7 +95,7 @@ async def test_no_flow_is_ever_stuck_and_each_job_ends_as_the_model_says(
         Worker(queue_name, handler, redis_url=valkey.url, **options),
     ):
         run = await queue.start_flow(flow)
-        state = await run.wait(timeout=30)
+        state = await run.wait(timeout=limit(30))
 
         async def empty() -> bool:
             return not any((await queue.get_job_counts("waiting", "active", "delayed")).values())

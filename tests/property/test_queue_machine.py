@@ -16,6 +16,7 @@ from relevo import BackoffSpec, Job, Queue, UnrecoverableError, Worker
 from relevo.errors import AddUncertain, ConnectionLost
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
+from tests.pace import limit
 from tests.patience import turn
 from tests.property.ledger import Kept, LoopThread, Places
 from tests.servers.leaks import KeyLeaks
@@ -106,6 +107,8 @@ class QueueMachine(RuleBasedStateMachine):
             cancelled = self.loop.do(self.queue.cancel_delayed(job_id))
         except ConnectionLost:  # cut before or after it was carried out: only the server knows
             cancelled = kept is not None and not self.server.call("EXISTS", self.keys.once(job_id))
+            if not cancelled:
+                return  # it never arrived: nothing has changed
         if cancelled:
             assert kept is not None
             assert not kept.completed
@@ -137,7 +140,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.keys.queue, self._handle, redis_url=self.server.url, concurrency=3, read_count=4, run_scheduler=False,
             claim_min_idle_ms=IDLE_MS, read_block_ms=50, promote_every_ms=10, shutdown_deadline_s=0,
         )  # fmt: skip
-        running = asyncio.ensure_future(worker.started.wait_for(timeout=30))
+        running = asyncio.ensure_future(worker.started.wait_for(timeout=limit(30)))
         await worker.__aenter__()
         await running
         return worker

@@ -17,6 +17,7 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import decode_payload
 from tests.conftest import Launch
+from tests.pace import limit
 from tests.patience import turn
 from tests.servers.proxy import Fate, Proxy
 from tests.servers.server import EmbeddedValkey, Server
@@ -79,7 +80,7 @@ class Story:
                     await turn()
                 if step.cut:
                     proxy.cut()
-            async with asyncio.timeout(40):  # a hang is an error, and shrinking one must not take the day
+            async with asyncio.timeout(limit(40)):  # a hang is an error, and shrinking one must not take the day
                 await asyncio.gather(*self._calls, return_exceptions=True)
                 await queue.close()
             await proxy.deliver_late()
@@ -255,7 +256,7 @@ async def test_closing_a_queue_ends_an_add_that_waits_for_a_connection(
         proxy.refuse()
         add = asyncio.create_task(queue.add("job", 1, **options))
         await turn()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(limit(20)):
             await queue.close()
             with pytest.raises((Unreachable, ConnectionLost)):
                 await add

@@ -1,6 +1,5 @@
 """The fixtures, as a project of its own uses them."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from relevo import Job, Queue
 from relevo.testing.plugin import StartWorker
+from tests.servers.child import Child
 
 SUITE = """
 import pytest
@@ -70,9 +70,7 @@ def run_suite(folder: Path, suite: str, *arguments: str, before: str = "") -> st
 
 
 def run_pytest(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:valkey", "-p", "no:cacheprovider", "-W", "error"]
-    done = subprocess.run(
-        [*command, *arguments, str(folder)], cwd=folder, capture_output=True, text=True, timeout=50, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:valkey", "-p", "no:cacheprovider", "-W", "error")
+    done = Child.run(*command, *arguments, folder, cwd=folder)
+    assert done.code == 0, done.out + done.err
+    return done.out

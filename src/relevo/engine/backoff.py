@@ -67,15 +67,16 @@ def _attempts(attempts: int | None) -> int | None:
     if attempts is None:
         return None
     if isinstance(attempts, bool) or not isinstance(attempts, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise WrongType(
-            argument="attempts", value=attempts, kind=type(attempts).__name__, remedy="pass a whole number."
-        )
+        raise WrongType(argument="attempts", value=attempts, expected="int")
+    if attempts == 0:
+        remedy = "Pass 1 for a single run without retries."
+        raise BadArgument(argument="attempts", value=0, reason="the job would never run", remedy=remedy)
     return _whole("attempts", attempts, below=2**32)
 
 
 def _backoff(value: object) -> Backoff:
     if isinstance(value, bool):
-        raise WrongType(argument="backoff", value=value, kind="bool", remedy="pass milliseconds or a BackoffSpec.")
+        raise WrongType(argument="backoff", value=value, expected="milliseconds, BackoffSpec or dict")
     if isinstance(value, int):
         return Backoff("fixed", _whole("backoff", value))
     if isinstance(value, BackoffSpec):
@@ -89,8 +90,7 @@ def _backoff(value: object) -> Backoff:
             raise BadArgument(argument="backoff", value=dict(given), reason=reason, remedy=remedy)
         cap = given.get("max_delay_ms", given.get("max_ms"))
         return _checked(given["kind"], given["delay_ms"], cap, given.get("multiplier"), given.get("jitter_ms"))
-    kind = type(value).__name__
-    raise WrongType(argument="backoff", value=value, kind=kind, remedy="pass milliseconds, a BackoffSpec or a dict.")
+    raise WrongType(argument="backoff", value=value, expected="milliseconds, BackoffSpec or dict")
 
 
 def _checked(kind: object, delay: object, cap: object, multiplier: object, jitter: object) -> Backoff:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from relevo.engine.handlers import checked_handler
 from relevo.engine.job import Job
 from relevo.engine.job_context import DELIVERY
 from relevo.engine.tracing import without_span
@@ -45,6 +46,7 @@ class Batch:
     """
 
     def __init__(self, handler: BatchHandler, *, size: int, linger_ms: int = 50) -> None:
+        checked_handler(handler, "a list of jobs")
         self.size = positive("size", size)
         self._handler = handler
         self._linger_s = positive("linger_ms", linger_ms, zero=True) / 1000
@@ -69,6 +71,10 @@ class Batch:
             waiting.give_up()
             raise
 
+    def function_of(self, _: str) -> BatchHandler:
+        """What runs the jobs, for those who tell where it stands."""
+        return self._handler
+
     def _go(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -92,14 +98,16 @@ class Batch:
                 outcomes = [None] * len(batch)
             elif len(outcomes) != len(batch):
                 raise BadBatchOutcome(given=len(outcomes), wanted=len(batch))
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - is the outcome of all its jobs
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - is the outcome of all its jobs, also when it calls sys.exit()
             outcomes = [error] * len(batch)
         for future, outcome in zip((each.future for each in batch), outcomes, strict=True):
             if future.done():  # its slot was cancelled: shutdown, or the job was
                 continue
             if isinstance(outcome, asyncio.CancelledError):
                 future.cancel()
-            elif isinstance(outcome, Exception):
+            elif isinstance(outcome, BaseException):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, pairs
 from relevo.broker.scripts import script
-from relevo.errors import Undecodable
+from relevo.engine.validation import positive, texts
+from relevo.errors import Undecodable, WrongType
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.envelope import Envelope
 from relevo.wire.frame import is_frame
@@ -31,6 +33,10 @@ class DeadLetter:
     payload: bytes
     name: str
     raw: bytes = b""
+    attempts_made: int | None = None
+    """How often the job was run; None when there is no job in it."""
+    traceback: str | None = None
+    """Of its last run, without relevo's own frames; None when no run failed, and for letters of other engines."""
 
     @property
     def envelope(self) -> Envelope | None:
@@ -54,6 +60,7 @@ class DeadLetter:
         return int(self.dlq_id.partition("-")[0])
 
     def as_dict(self) -> dict[str, Any]:
+        """What ChasquiMQ's `peek_dlq` tells of a letter."""
         return {
             "dlq_id": self.dlq_id,
             "source_id": self.source_id,
@@ -78,6 +85,17 @@ class DeadLetterFilter:
     job_ids: Collection[str] = field(default=())
     since_ms: int | None = None
     until_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        for argument in ("reasons", "names", "job_ids"):
+            texts(argument, getattr(self, argument))
+        for argument in ("since_ms", "until_ms"):
+            value: object = getattr(self, argument)
+            if isinstance(value, datetime):
+                remedy = f"Pass milliseconds since 1970: int({argument.removesuffix('_ms')}.timestamp() * 1000)."
+                raise WrongType(argument=argument, value=value, expected="int", remedy=remedy)
+            if value is not None:
+                positive(argument, value, zero=True)
 
     def matches(self, letter: DeadLetter) -> bool:
         if self.reasons and letter.reason not in self.reasons:
@@ -185,6 +203,20 @@ class DeadLetters:
         found: Reply = await self._link.call("XRANGE", self._keys.dead, dlq_id, dlq_id, "COUNT", 1)
         return _letter(*found[0]) if found else None
 
+    async def latest(self, job_id: str, *, most: int = 10_000) -> DeadLetter | None:
+        """The newest letter of one job among the last `most`."""
+        before, looked = b"+", 0
+        while looked < most:
+            page: Reply = await self._link.call("XREVRANGE", self._keys.dead, before, "-", "COUNT", _PAGE)
+            for entry_id, fields in page:
+                letter = _letter(entry_id, fields)
+                if letter.envelope is not None and letter.envelope.id == job_id:
+                    return letter
+            if len(page) < _PAGE:
+                return None
+            before, looked = b"(" + page[-1][0], looked + _PAGE
+        return None
+
     async def after(self, dlq_id: str, limit: int) -> list[DeadLetter]:
         """The next letters behind one of them, oldest first; `0-0` for the first."""
         found: Reply = await self._link.call("XRANGE", self._keys.dead, f"({dlq_id}", "+", "COUNT", limit)
@@ -223,5 +255,13 @@ class DeadLetters:
 def _letter(entry_id: bytes, flat: list[bytes]) -> DeadLetter:
     fields = DeadLetterFields.decode(pairs(flat))
     return DeadLetter(
-        entry_id.decode(), fields.source_id, fields.reason, fields.detail or None, fields.d, fields.name, fields.raw
+        entry_id.decode(),
+        fields.source_id,
+        fields.reason,
+        fields.detail or None,
+        fields.d,
+        fields.name,
+        fields.raw,
+        fields.attempts_made,
+        fields.traceback or None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from relevo.errors import BadArgument
+from relevo.errors import BadArgument, WrongType
 
 _UNDER_WAY_MS = 24 * 3600 * 1000
 
@@ -41,14 +41,16 @@ class Dedup:
 def _checked(key: object) -> str:
     if not isinstance(key, str) or not key.strip():
         raise BadArgument(
-            argument="dedup key", value=key, reason="blank", remedy="Name what is the same about the jobs."
+            argument="dedup key", value=key, reason="must not be blank", remedy="Name what is the same about the jobs."
         )
     return key
 
 
 def _ms(argument: str, value: timedelta) -> int:
+    if not isinstance(value, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongType(argument=argument, value=value, expected="timedelta")
     milliseconds = int(value.total_seconds() * 1000)
     if milliseconds < 1:
         remedy = "Pass a timedelta of a millisecond or more."
-        raise BadArgument(argument=argument, value=value, reason="no time at all", remedy=remedy)
+        raise BadArgument(argument=argument, value=value, reason="must be greater than 0", remedy=remedy)
     return milliseconds

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from relevo.engine.validation import aware
 from relevo.errors import BadArgument, DelayTooLong, WrongType
 
 DelayMsLike = int | float | datetime
+
+_LONGEST_MS = 2**52
+"""Redis keeps the time a job is due as a double: now and the delay together must stay exact."""
 
 
 def run_at_ms(delay_ms: object, delay: object, *, now_ms: int, max_delay_s: int) -> int | None:
@@ -24,14 +28,13 @@ def run_at_ms(delay_ms: object, delay: object, *, now_ms: int, max_delay_s: int)
         raise BadArgument(argument="delay", value=delay, reason="delay_ms is given as well", remedy="Pass one of them.")
     if delay is not None:
         if not isinstance(delay, timedelta):
-            raise WrongType(argument="delay", value=delay, kind=type(delay).__name__, remedy="pass a timedelta.")
+            raise WrongType(argument="delay", value=delay, expected="timedelta", remedy=_as_delay(delay))
         wait = _wait("delay", delay.total_seconds() * 1000)
     elif isinstance(delay_ms, datetime):
-        moment = delay_ms if delay_ms.tzinfo is not None else delay_ms.replace(tzinfo=UTC)
-        wait = math.floor(moment.timestamp() * 1000) - now_ms
+        wait = math.floor(aware("delay_ms", delay_ms).timestamp() * 1000) - now_ms
     elif isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
-        kind = type(delay_ms).__name__
-        raise WrongType(argument="delay_ms", value=delay_ms, kind=kind, remedy="pass milliseconds or a datetime.")
+        remedy = "Write delay=… for a timedelta." if isinstance(delay_ms, timedelta) else ""
+        raise WrongType(argument="delay_ms", value=delay_ms, expected="milliseconds or datetime", remedy=remedy)
     else:
         wait = _wait("delay_ms", delay_ms)
     if max_delay_s and wait // 1000 > max_delay_s:
@@ -39,9 +42,21 @@ def run_at_ms(delay_ms: object, delay: object, *, now_ms: int, max_delay_s: int)
     return now_ms + wait if wait > 0 else None
 
 
+def _as_delay(value: object) -> str:
+    """What to write for a delay that is no timedelta."""
+    if isinstance(value, bool) or not isinstance(value, int | float | datetime):
+        return "Pass delay=timedelta(…), or delay_ms= for milliseconds or a datetime."
+    if isinstance(value, datetime):
+        return "Write delay_ms= for a datetime."
+    return f"Write delay_ms={value!r} for milliseconds, or delay=timedelta(seconds={value!r}) for seconds."
+
+
 def _wait(argument: str, value: float) -> int:
-    if not math.isfinite(value) or value < 0:
+    if not math.isfinite(value) or not 0 <= value < _LONGEST_MS:
         raise BadArgument(
-            argument=argument, value=value, reason="not a delay", remedy="Pass a finite number from 0 on."
+            argument=argument,
+            value=value,
+            reason="must be a finite number, 0 or more",
+            remedy=f"Pass a finite number from 0 on, below {_LONGEST_MS}.",
         )
     return int(value)

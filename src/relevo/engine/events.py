@@ -73,8 +73,14 @@ class EventLog:
         return "".join(parts).encode()
 
     def failed(self, job_id: str, name: str, attempt: int, reason: str, duration_us: int) -> bytes:
-        extras = f"{_field('reason', reason)}{_duration(duration_us)}"
-        return self.pack("failed", job_id, name, attempt, extras, 2)
+        took = _SHORT[duration_us] if duration_us < len(_SHORT) else _duration(duration_us)
+        if not (reason.isascii() and job_id.isascii()):
+            return self.pack("failed", job_id, name, attempt, f"{_field('reason', reason)}{took}", 2)
+        # In one piece: a storm of retries says this as often as others say "completed".
+        opening, tail = self._frame("failed", name, attempt, 2, True)
+        said = f"$6\r\nreason\r\n${len(reason)}\r\n{reason}\r\n"
+        now = _stamp(time.time_ns() // 1_000_000)
+        return f"{opening}${len(job_id)}\r\n{job_id}{now}{tail}{said}{took}".encode("utf-8", "surrogateescape")
 
     def retry_scheduled(self, job_id: str, name: str, attempt: int, backoff_ms: int) -> bytes:
         extras = f"$10\r\nbackoff_ms\r\n{_bulk(str(backoff_ms))}"

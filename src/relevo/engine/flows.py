@@ -7,12 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, pairs
 from relevo.broker.scripts import script
 from relevo.engine.add_options import AddOptions
+from relevo.engine.call import Call
 from relevo.engine.cancellation import Cancellations
 from relevo.engine.parcel import Packing
 from relevo.errors import BadFlow, ConnectionLost, QueueFull
@@ -71,11 +72,27 @@ class Flow:
 
     _nodes: dict[str, _Node] = field(default_factory=dict[str, _Node])
 
+    @overload
+    def add(self, name: Call, *, key: str | None = None, after: Sequence[str | After] = ()) -> str: ...
+    @overload
     def add(
         self, name: str, data: Any, *, key: str | None = None, after: Sequence[str | After] = (), **options: Any
+    ) -> str: ...
+    def add(
+        self,
+        name: str | Call,
+        data: Any = None,
+        *,
+        key: str | None = None,
+        after: Sequence[str | After] = (),
+        **options: Any,
     ) -> str:
-        """Adds a job; `key` (else its name) is what others wait for and what its result is found under. Options are those of
-        `Queue.add` that concern the run itself: attempts, backoff."""
+        """Adds a job, by name and data or as a call of a task (`flow.add(merge.call(...), after=["one"])`). `key` (else the
+        name) is what others wait for and what its result is found under. Options are those of `Queue.add` that concern the run
+        itself: attempts, backoff; a call brings its own."""
+        if isinstance(name, Call):
+            options = {**name.options, **options}
+            name, data = name.name, name.data
         chosen = key or name
         if "\n" in chosen:
             raise BadFlow(reason=f"the key {chosen!r} has two lines", remedy="Use one.")

@@ -36,6 +36,8 @@ SCRIPTS = (RETRY, DEAD_LETTER, FINISH, SETTLE_NOTED, PARK, SETTLE_FRAMES)
 
 _SCRIPT_BATCH = 256
 _FRAME_ARGUMENTS = 4000
+_FAILURE_S = 7 * 24 * 3600
+"""How long the failure of a job is kept after its next run is due: a queue may be paused for a while."""
 
 
 Item = TypeVar("Item", Done, Retry, Burial, Parking, Frame, "Done | Burial")
@@ -100,11 +102,14 @@ class Flush:
 
     def _pack(self, outcomes: Outcomes, now: float) -> None:
         trusted_from = now - self._desk.holdings.trust_s  # `Holdings.trusted`, without a call for each
+        recovered: list[bytes] = []
         safe: list[Done] = []
         doubtful: list[Done] = []
         noted = False
         for item in outcomes.done:
             delivery = item.delivery
+            if delivery.envelope.attempt:
+                recovered.append(self._desk.keys.failure(delivery.envelope.id))
             if delivery.notes is not None:
                 noted = True
             elif item.by_script or delivery.lost or delivery.leased_at <= trusted_from:
@@ -119,6 +124,9 @@ class Flush:
             self._pack_noted(outcomes, now)
         if outcomes.frames:
             self._pack_frames(outcomes.frames, now)
+        recovered += [self._desk.keys.failure(job_id) for job_id in map(_moved_failure, outcomes.burials) if job_id]
+        if recovered:  # how they failed before is of no use any more, or stands in the dead letter
+            self._add(pack((b"UNLINK", *recovered)), _ignore)
         # Behind the settles: whoever hears "completed" finds the job gone and its result there. But before those of jobs that
         # come back: whoever hears that one waits again has heard that it failed.
         if outcomes.events:
@@ -218,17 +226,11 @@ class Flush:
     def _retry(self, items: list[Retry], owner: str) -> None:
         desk = self._desk
         for chunk in _chunks(items):
-            arguments: list[Argument] = [desk.group, owner, desk.log.cap]
+            arguments: list[Argument] = [desk.group, owner, desk.log.cap, desk.keys.tag, _FAILURE_S]
             for item in chunk:
-                delivery, envelope = item.delivery, item.delivery.envelope
-                arguments += (
-                    delivery.entry_id,
-                    item.wait_ms,
-                    item.member,
-                    envelope.id,
-                    delivery.name,
-                    envelope.attempt + 2,
-                )
+                delivery = item.delivery
+                about = (delivery.envelope.id, delivery.name, item.attempt, item.failure)
+                arguments += (delivery.entry_id, item.wait_ms, item.member, *about)
 
             def count(reply: Reply, chunk: list[Retry] = chunk) -> None:
                 self._delayed(self._ours(reply, chunk))
@@ -321,7 +323,8 @@ class Flush:
                     self._buried(burial)
 
         keys = [desk.keys.stream, desk.keys.delayed, desk.keys.dead]
-        arguments: list[Argument] = [desk.keys.tag, desk.group, owner, desk.result_ttl_s, desk.dlq_cap, *packed]
+        arguments: list[Argument] = [desk.keys.tag, desk.group, owner, desk.result_ttl_s, desk.dlq_cap, _FAILURE_S]
+        arguments += packed
         self._add(desk.link.script_call(SETTLE_FRAMES, keys, arguments), count)
 
     # --- what it came to -------------------------------------------------------------------------------------------------
@@ -338,7 +341,7 @@ class Flush:
         if self._desk.log.enabled:
             for item in items:
                 envelope, name = item.delivery.envelope, item.delivery.name
-                packed = self._desk.log.retry_scheduled(envelope.id, name, envelope.attempt + 2, item.wait_ms)
+                packed = self._desk.log.retry_scheduled(envelope.id, name, item.attempt, item.wait_ms)
                 self.follow_ups.append(packed)
 
     def _buried(self, item: Burial) -> None:
@@ -358,6 +361,12 @@ class Flush:
         ours = [item for item, verdict in zip(chunk, cast("list[int]", reply), strict=True) if verdict == 1]
         self.settlement.lost += len(chunk) - len(ours)
         return ours
+
+
+def _moved_failure(item: Burial) -> str:
+    """The id of a job whose dead letter says how its last run failed, and which may have kept an earlier failure."""
+    envelope = item.delivery.envelope
+    return envelope.id if envelope.attempt and item.letter.traceback else ""
 
 
 def _ignore(_: Reply) -> None:

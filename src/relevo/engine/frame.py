@@ -40,14 +40,14 @@ class Frame:
 
     def arguments(self) -> list[Argument]:
         """As `settle_frames.lua` takes them."""
-        later = (*self.retries, *self.parkings)
-        packed: list[Argument] = [
-            self.delivery.entry_id, len(self.results), len(later), len(self.burials), len(self.back),
-        ]  # fmt: skip
+        later = len(self.retries) + len(self.parkings)
+        packed: list[Argument] = [self.delivery.entry_id, len(self.results), later, len(self.burials), len(self.back)]
         for done in self.results:
             packed += (done.delivery.envelope.id, done.result)
-        for each in later:
-            packed += (each.wait_ms, each.member)
+        for retry in self.retries:
+            packed += (retry.wait_ms, retry.member, retry.delivery.envelope.id, retry.failure)
+        for parking in self.parkings:
+            packed += (parking.wait_ms, parking.member, "", "")
         for burial in self.burials:
             fields = burial.letter.encode()
             packed += (len(fields), *fields)

@@ -10,28 +10,25 @@ import base64
 import binascii
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from relevo.broker.link import Link
-from relevo.broker.resp import Argument, Reply, command, pairs
+from relevo.broker.resp import Reply, command
 from relevo.broker.scripts import Script, script
 from relevo.engine.job import Job
+from relevo.engine.job_search import FIND_JOB, FoundJob, JobSearch, entry_job, member_job
 from relevo.engine.laned_page import LanedPage
 from relevo.engine.snapshot import HANDED_BACK, held
-from relevo.errors import BadArgument, Undecodable
-from relevo.wire.delayed import DelayedMember
-from relevo.wire.envelope import Envelope
+from relevo.errors import BadArgument
 from relevo.wire.ids import minted_ms
 from relevo.wire.keys import QueueKeys
-from relevo.wire.payload import decode_payload
 
 if TYPE_CHECKING:
     from relevo.engine.queue import Queue
 
 log = logging.getLogger("relevo.introspection")
 
-FIND_JOB = script("find_job")
 WAITING_PAGE = script("waiting_page")
 ACTIVE_PAGE = script("active_page")
 DELAYED_PAGE = script("delayed_page")
@@ -46,11 +43,7 @@ MOST: Final = 10_000
 
 _STEP = 500  # entries a script looks at in one go: more would hold up the server for other clients
 _SCAN_STEP = 1000
-_SKEW_MS = 1000
 _CUT = 4096  # bytes of a delayed member that a cursor keeps: its name and id are at the beginning
-
-_Place = tuple[bytes, Envelope, str]
-"""Where a job stands, what it is, and its name."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +56,6 @@ class JobPage:
     """Entries of this page that hold no readable job; workers send such entries to the dead letters."""
     bounded: bool = False
     """The page is short because a call looks at a limited number of entries: go on with `cursor`."""
-
-
-@dataclass(frozen=True)
-class FoundJob:
-    """Where a job is. `state` is "unknown" when it was found nowhere, and then `complete` tells whether all was searched."""
-
-    state: str
-    job: Job | None
-    complete: bool
-    entries: list[bytes] = field(default_factory=list[bytes])
-    members: list[bytes] = field(default_factory=list[bytes])
-    letters: list[bytes] = field(default_factory=list[bytes])
-    laned: list[bytes] = field(default_factory=list[bytes])
-    result: bool = False
 
 
 class Bounded(NamedTuple):
@@ -105,10 +84,10 @@ class Jobs:
         the id tells it (ids that relevo makes do), so a recent job is found in a long queue. A queue of up to 500 entries a
         place is searched in one atomic step; in a longer one a job that moves meanwhile is looked for a second time.
         """
-        search = _Search(self._link, self._keys, self._group, job_id, most)
+        search = JobSearch(self._link, self._keys, self._group, job_id, most)
         await search.run()
         if search.nothing and search.steps > 1:
-            search = _Search(self._link, self._keys, self._group, job_id, most)
+            search = JobSearch(self._link, self._keys, self._group, job_id, most)
             await search.run()
         return search.found(self._queue)
 
@@ -127,7 +106,9 @@ class Jobs:
         _checked_state(state)
         for argument, value in (("limit", limit), ("offset", offset)):
             if value < 0:
-                raise BadArgument(argument=argument, value=value, reason="negative", remedy="Pass 0 or more.")
+                raise BadArgument(
+                    argument=argument, value=value, reason="must not be negative", remedy="Pass 0 or more."
+                )
         if limit == 0:
             return JobPage([], cursor)
         if state == "delayed":
@@ -151,7 +132,7 @@ class Jobs:
         async for member in lanes.members(offset - skipped):
             if len(jobs) >= limit:
                 return JobPage(jobs, lanes.cursor, unreadable)
-            job = _member_job(member, self._queue)
+            job = member_job(member, self._queue)
             unreadable += job is None
             if job is not None:
                 jobs.append(job)
@@ -175,7 +156,7 @@ class Jobs:
             found, seen, following = await self._step(state, following, step, offset + limit - len(jobs))
             looked += seen
             for entry in found[offset:]:
-                job = _entry_job(entry[1], self._queue)
+                job = entry_job(entry[1], self._queue, dead=state == "failed")
                 unreadable += job is None
                 if job is not None:
                     jobs.append(job)
@@ -204,7 +185,7 @@ class Jobs:
             members: list[tuple[bytes, bytes]] = reply[0]
             more: int = reply[1]
             for member, _ in members[offset:]:
-                job = _member_job(member, self._queue)
+                job = member_job(member, self._queue)
                 unreadable += job is None
                 if job is not None:
                     jobs.append(job)
@@ -289,134 +270,6 @@ class Jobs:
                 return Bounded(len(ids), at == b"0")
 
 
-class _Search:
-    """One search for one id, step by step."""
-
-    def __init__(self, link: Link, keys: QueueKeys, group: str, job_id: str, most: int) -> None:
-        self._link = link
-        self._keys = keys
-        self._group = group
-        self._id = job_id
-        self._most = most
-        self.steps = 0
-        self._active: list[_Place] = []
-        self._waiting: list[_Place] = []
-        self._delayed: list[_Place] = []
-        self._dead: list[_Place] = []
-        self._laned: list[_Place] = []
-        self._result = False
-        self._complete = True
-
-    @property
-    def nothing(self) -> bool:
-        return not (self._active or self._waiting or self._delayed or self._dead or self._laned or self._result)
-
-    async def run(self) -> None:
-        keys, born = self._keys, minted_ms(self._id)
-        # Nothing is written before it is born, give or take the clocks: look from there first, at what is older last.
-        parts = [(b"-", b"+")]
-        if born is not None and born > _SKEW_MS:
-            since = b"%d-0" % (born - _SKEW_MS)
-            parts = [(since, b"+"), (b"-", b"(" + since)]
-        delayed, lane, looked = b"0", b"0", 0
-        for first, last in parts:
-            stream = dead = first
-            while stream or dead or delayed or lane:
-                if looked >= self._most:
-                    self._complete = False
-                    return
-                step = min(_STEP, self._most - looked)
-                looked += step
-                arguments = (self._group, self._id, step, stream, last, delayed, dead, last, lane, keys.tag)
-                stream, delayed, dead, lane = await self._step([keys.stream, keys.delayed, keys.dead], arguments)
-
-    async def _step(self, keys: list[bytes], arguments: tuple[Argument, ...]) -> tuple[bytes, bytes, bytes, bytes]:
-        self.steps += 1
-        reply: Reply = await self._link.run(FIND_JOB, [*keys, self._keys.result(self._id)], *arguments)
-        entries, stream, members, delayed, letters, dead, result, laned, lane = reply
-        for entry_id, fields, consumer in entries:
-            held = consumer not in (b"", HANDED_BACK)
-            self._keep(self._active if held else self._waiting, entry_id, *_read_entry(fields))
-        for member, _ in members:
-            self._keep(self._delayed, member, *_read_member(member))
-        for member in laned:
-            self._keep(self._laned, member, *_read_member(member))
-        for letter_id, fields in letters:
-            self._keep(self._dead, letter_id, *_read_entry(fields))
-        self._result = result == 1
-        return stream, delayed, dead, lane
-
-    def _keep(self, places: list[_Place], place: bytes, envelope: Envelope | None, name: str) -> None:
-        if envelope is not None and envelope.id == self._id:
-            places.append((place, envelope, name))
-
-    def found(self, queue: Queue | None) -> FoundJob:
-        by_state = {
-            "active": self._active,
-            "delayed": self._delayed,
-            "waiting": [*self._waiting, *self._laned],
-            "failed": self._dead,
-        }
-        state = next((each for each, places in by_state.items() if places), "completed" if self._result else "unknown")
-        job = None
-        if state in by_state:
-            _, envelope, name = by_state[state][0]
-            job = _job(envelope, name, queue)
-        elif self._result:
-            job = Job(self._id, "", None, 0, minted_ms(self._id) or 0, queue)
-        return FoundJob(
-            state,
-            job,
-            self._complete,
-            [place[0] for place in (*self._active, *self._waiting)],
-            [place[0] for place in self._delayed],
-            [place[0] for place in self._dead],
-            [place[0] for place in self._laned],
-            result=self._result,
-        )
-
-
-# --- from bytes to jobs ------------------------------------------------------------------------------------------------
-
-
-def _read_entry(flat: list[bytes]) -> tuple[Envelope | None, str]:
-    fields = pairs(flat)
-    return _envelope(fields.get(b"d", b"")), fields.get(b"n", b"").decode(errors="replace")
-
-
-def _read_member(member: bytes) -> tuple[Envelope | None, str]:
-    try:
-        name, envelope = DelayedMember.decode(member)
-    except Undecodable:
-        return None, ""
-    return _envelope(envelope), name
-
-
-def _envelope(data: bytes) -> Envelope | None:
-    try:
-        return Envelope.decode(data)
-    except Undecodable:
-        return None
-
-
-def _entry_job(flat: list[bytes], queue: Queue | None) -> Job | None:
-    envelope, name = _read_entry(flat)
-    return None if envelope is None else _job(envelope, name, queue)
-
-
-def _member_job(member: bytes, queue: Queue | None) -> Job | None:
-    envelope, name = _read_member(member)
-    return None if envelope is None else _job(envelope, name, queue)
-
-
-def _job(envelope: Envelope, name: str, queue: Queue | None) -> Job | None:
-    try:
-        data = decode_payload(envelope.payload)
-    except Undecodable:
-        return None
-    return Job(envelope.id, name, data, envelope.attempt, envelope.created_at_ms, queue)
-
-
 # --- cursors of the delayed set ----------------------------------------------------------------------------------------
 
 _Cursor = tuple[bytes, bytes, int]
@@ -441,7 +294,7 @@ def _place_of(cursor: str | None) -> _Cursor:
 
 def _bad_cursor(state: str, cursor: str) -> BadArgument:
     remedy = f"Pass the `cursor` of the page of {state} jobs before, or None for the first."
-    return BadArgument(argument="cursor", value=cursor, reason=f"no cursor of {state} jobs", remedy=remedy)
+    return BadArgument(argument="cursor", value=cursor, reason=f"not a cursor of {state} jobs", remedy=remedy)
 
 
 def _checked_state(state: str) -> None:

@@ -39,18 +39,21 @@ class Job:
         return self.attempt
 
     async def wait_for_result(self, *, timeout: float = 30.0, poll_interval: float = 0.1) -> Any:
-        """What the handler returned, once it has.
+        """What the handler returned, once it has; None when the job ended without a result: the handler returned None, or its
+        worker runs without `store_results=True`.
 
         The queue's events wake the wait, so the answer comes with the job's end; `poll_interval` is only how often a queue
-        whose workers run without events is looked at. Raises `ResultTimeout` (a `TimeoutError`) when nothing came: a
-        handler that returns None stores nothing, and neither does a worker without `store_results=True`.
+        whose workers run without events is looked at. Raises `JobDead` (with `reason`, `detail` and `traceback`) for a job
+        that was dead-lettered, `JobCancelled` for one that was cancelled, and `ResultTimeout` for one that has not ended in
+        time. A wait that begins after the job has ended is answered at once, while its result, its dead letter or the event
+        of its end is there.
         """
         if self._queue is None:
             raise NoQueue(job_id=self.id)
         for argument, value in (("timeout", timeout), ("poll_interval", poll_interval)):
             if not value > 0:
                 raise BadArgument(
-                    argument=argument, value=value, reason="not a positive number", remedy="Pass seconds."
+                    argument=argument, value=value, reason="must be greater than 0", remedy="Pass seconds."
                 )
         return await self._queue.wait_for_result(self.id, timeout=timeout, poll_interval=poll_interval)
 

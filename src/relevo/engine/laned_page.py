@@ -60,4 +60,6 @@ def _place(cursor: str) -> tuple[bytes, int]:
         return base64.b64decode(lane, altchars=b"-_", validate=True), int(at)
     except (ValueError, binascii.Error):
         remedy = "Pass the `cursor` of the page of waiting jobs before, or None for the first."
-        raise BadArgument(argument="cursor", value=cursor, reason="no cursor of waiting jobs", remedy=remedy) from None
+        raise BadArgument(
+            argument="cursor", value=cursor, reason="not a cursor of waiting jobs", remedy=remedy
+        ) from None

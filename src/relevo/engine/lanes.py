@@ -43,32 +43,38 @@ _AUDIT_EVERY_S = 60.0
 
 @dataclass(frozen=True)
 class LaneLimit:
-    """What one lane may do: `concurrency` jobs at once (0: any number), `rate` jobs in each `per_ms`.
+    """What one lane may do: `concurrency` jobs at once (0: any number), at most `rate` turns within any `per_ms`.
+
+    With a `burst` the rate is an average: unused turns add up, and up to `burst` of them may be taken at once.
 
     >>> LaneLimit.parse(LaneLimit(concurrency=2, rate=10, per_ms=60_000).text)
-    LaneLimit(concurrency=2, rate=10, per_ms=60000)
+    LaneLimit(concurrency=2, rate=10, per_ms=60000, burst=0)
     """
 
     concurrency: int = 0
     rate: int = 0
     per_ms: int = 1000
+    burst: int = 0
 
     def __post_init__(self) -> None:
         positive("concurrency", self.concurrency, zero=True)
         positive("rate", self.rate, zero=True)
         positive("per_ms", self.per_ms)
+        positive("burst", self.burst, zero=True)
+        if self.burst and not self.rate:
+            reason, remedy = "there is no rate to exceed", "Pass a `rate` as well, or leave it out."
+            raise BadArgument(argument="burst", value=self.burst, reason=reason, remedy=remedy)
         if not self.concurrency and not self.rate:
             remedy = "Pass a concurrency or a rate of 1 or more, or remove the limit with `Lanes.unlimit`."
             raise BadArgument(argument="limit", value="0", reason="it limits nothing", remedy=remedy)
 
     @property
     def text(self) -> str:
-        return f"{self.concurrency},{self.rate},{self.per_ms}"
+        return f"{self.concurrency},{self.rate},{self.per_ms}" + (f",{self.burst}" if self.burst else "")
 
     @staticmethod
     def parse(text: str) -> LaneLimit:
-        concurrency, rate, per_ms = text.split(",")
-        return LaneLimit(int(concurrency), int(rate), int(per_ms))
+        return LaneLimit(*map(int, text.split(",")))
 
 
 class LaneState(NamedTuple):
@@ -226,7 +232,7 @@ async def release_gone(link: Link, keys: QueueKeys, gone: Mapping[str, Notes], w
 def checked_lane(lane: object, *, all_allowed: bool = False) -> str:
     if not isinstance(lane, str) or not lane.strip() or (lane == ALL and not all_allowed):
         remedy = "Pass text that names what shares a turn, such as a tenant's id."
-        raise BadArgument(argument="lane", value=lane, reason="not a name", remedy=remedy)
+        raise BadArgument(argument="lane", value=lane, reason="not a valid name", remedy=remedy)
     return lane
 
 

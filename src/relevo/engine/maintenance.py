@@ -178,7 +178,9 @@ class Maintenance:
             raise BadArgument(argument="state", value=state, reason="no such state", remedy=remedy)
         for argument, value in (("grace_ms", grace_ms), ("limit", limit)):
             if value < 0:
-                raise BadArgument(argument=argument, value=value, reason="negative", remedy="Pass 0 or more.")
+                raise BadArgument(
+                    argument=argument, value=value, reason="must not be negative", remedy="Pass 0 or more."
+                )
         if state == "active" or limit == 0:
             return []
         seconds, micros = await self._link.call("TIME")

@@ -34,6 +34,13 @@ class Retry(msgspec.Struct, eq=False, gc=False):
     delivery: Delivery
     wait_ms: int
     member: bytes
+    failure: bytes = b""
+    """How the run failed (`wire.failure`); empty when it is not counted."""
+
+    @property
+    def attempt(self) -> int:
+        """The one to come, counted from 1."""
+        return self.delivery.envelope.attempt + (2 if self.failure else 1)
 
 
 class Burial(msgspec.Struct, eq=False, gc=False):

@@ -12,7 +12,7 @@ from relevo.engine.dedup import Dedup
 from relevo.engine.delays import run_at_ms
 from relevo.engine.job import Job
 from relevo.engine.lanes import checked_lane
-from relevo.engine.validation import checked_job_id, checked_job_name, positive
+from relevo.engine.validation import checked_job_id, checked_job_name, known_names, positive
 from relevo.errors import BadArgument, NotSupportedError, PayloadTooLarge, RelevoError, WrongType
 from relevo.wire.envelope import encode_bare
 from relevo.wire.frame import MOST_JOBS, framed
@@ -146,12 +146,12 @@ class Packing:
     def bulk_parcel(self, mint: Callable[[int], str], at: int, job: Mapping[str, Any]) -> Parcel:
         """One entry of `add_bulk`; errors say which."""
         if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise WrongType(argument=f"jobs[{at}]", value=job, kind=type(job).__name__, remedy="pass a dict.")
-        unknown = set(job) - _BULK_KEYS
-        if unknown or "name" not in job or "data" not in job:
-            reason = f"unknown {sorted(unknown)}" if unknown else "no `name` or no `data`"
-            remedy = f"Use {', '.join(sorted(_BULK_KEYS))}."
-            raise BadArgument(argument=f"jobs[{at}]", value=dict(job), reason=reason, remedy=remedy)
+            raise WrongType(argument=f"jobs[{at}]", value=job, expected="dict")
+        known_names(f"jobs[{at}]", dict(job), job, _BULK_KEYS)
+        for needed in ("name", "data"):
+            if needed not in job:
+                remedy = f"Add {needed!r} to it."
+                raise BadArgument(argument=f"jobs[{at}]", value=dict(job), reason=f"no {needed!r}", remedy=remedy)
         if job.get("repeat") is not None or job.get("missed_fires") is not None:
             raise NotSupportedError(f"jobs[{at}]: schedules are made one by one, with `upsert_repeatable_job`.")
         options = {key: value for key, value in job.items() if key in OPTION_NAMES}

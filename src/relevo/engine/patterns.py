@@ -183,11 +183,9 @@ class RepeatableMeta:
         )
 
 
-def _mapping(argument: str, value: object, remedy: str) -> Mapping[str, Any]:
+def _mapping(argument: str, value: object, expected: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise WrongType(
-            argument=argument, value=value, kind=type(value).__name__, remedy=f"pass {remedy}, or its dict."
-        )
+        raise WrongType(argument=argument, value=value, expected=f"{expected} or its dict")
     return value  # pyright: ignore[reportUnknownVariableType] - the keys are looked up one by one
 
 
@@ -204,7 +202,7 @@ def _json_whole(value: Any) -> Any:
 
 def _text(argument: str, value: object) -> str:
     if not isinstance(value, str):
-        raise WrongType(argument=argument, value=value, kind=type(value).__name__, remedy="pass text.")
+        raise WrongType(argument=argument, value=value, expected="str")
     return value
 
 
@@ -217,7 +215,7 @@ def _interval(value: object) -> int:
 
 def _catchups(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise WrongType(argument="max_catchup", value=value, kind=type(value).__name__, remedy="pass a whole number.")
+        raise WrongType(argument="max_catchup", value=value, expected="int")
     if not 1 <= value <= _MOST_CATCHUPS:
         remedy = "Pass a number from 1 to 4294967295, or use MissedFiresPolicy.skip()."
         raise BadArgument(argument="max_catchup", value=value, reason="out of range", remedy=remedy)

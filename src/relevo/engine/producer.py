@@ -11,7 +11,7 @@ from typing import Any
 from relevo.broker.address import CredentialProvider
 from relevo.engine.patterns import RepeatableMeta
 from relevo.engine.queue import Queue
-from relevo.engine.validation import positive
+from relevo.engine.validation import positive, texts
 from relevo.errors import BadArgument, WrongType
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import RAW
@@ -115,7 +115,7 @@ class Producer:
         return await self.queue.cancel_delayed(job_id)
 
     async def cancel_delayed_bulk(self, job_ids: Sequence[str]) -> list[bool]:
-        return list(await asyncio.gather(*(self.queue.cancel_delayed(job_id) for job_id in job_ids)))
+        return list(await asyncio.gather(*(self.queue.cancel_delayed(job_id) for job_id in texts("job_ids", job_ids))))
 
     # --- dead letters and results ------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ def _retry(form: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_unknown(argument: str, form: object, known: frozenset[str]) -> None:
     """ChasquiMQ ignores an option it does not know, and with it every misspelt one."""
     if not isinstance(form, Mapping):
-        raise WrongType(argument=argument, value=form, kind=type(form).__name__, remedy="pass a dict.")
+        raise WrongType(argument=argument, value=form, expected="dict")
     unknown = sorted(set(map(str, form)) - known)  # pyright: ignore[reportUnknownArgumentType] - the keys are checked
     if unknown:
         remedy = f"Use {', '.join(sorted(known))}."

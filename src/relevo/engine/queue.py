@@ -12,7 +12,6 @@ from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import script
 from relevo.engine.add_options import AddOptions
-from relevo.engine.adding import Adding
 from relevo.engine.backoff import BackoffLike
 from relevo.engine.cancellation import Cancellations
 from relevo.engine.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
@@ -21,10 +20,12 @@ from relevo.engine.delays import DelayMsLike
 from relevo.engine.events import QueueEvents
 from relevo.engine.flows import SCRIPTS as FLOW_SCRIPTS
 from relevo.engine.flows import Flow, FlowRun, Flows
+from relevo.engine.introspection import Jobs
 from relevo.engine.job import Job
 from relevo.engine.lanes import LIMIT_LANE, Lanes
 from relevo.engine.parcel import Packing, Parcel
 from relevo.engine.patterns import RepeatableMeta
+from relevo.engine.pending_add import PendingAdd, PendingCall
 from relevo.engine.post import SCRIPTS as POST_SCRIPTS
 from relevo.engine.post import Post
 from relevo.engine.queue_admin import SCRIPTS as ADMIN_SCRIPTS
@@ -34,8 +35,8 @@ from relevo.engine.repeatables import MissedFiresLike, Repeatables, RepeatLike
 from relevo.engine.results import Results
 from relevo.engine.sender import ADD_CAPPED, Sender
 from relevo.engine.tracing import ProducerSpans, carrying
-from relevo.engine.validation import checked_job_id, checked_queue_name, positive
-from relevo.errors import BadArgument, NotSupportedError, RelevoError
+from relevo.engine.validation import checked_job_id, checked_name, checked_queue_name, positive, seconds
+from relevo.errors import BadArgument, NotSupportedError, RelevoError, WrongType
 from relevo.wire.envelope import Envelope
 from relevo.wire.ids import IdMint
 from relevo.wire.keys import QueueKeys
@@ -107,10 +108,10 @@ class Queue(QueueAdmin):
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
         self._cap = positive("max_stream_len", 1_000_000 if max_stream_len is None else max_stream_len)
         max_delay_s = positive("max_delay_secs", 2_592_000 if max_delay_secs is None else max_delay_secs, zero=True)
-        self._max_payload = positive("max_payload_bytes", max_payload_bytes or 1_048_576)
+        self._max_payload = positive("max_payload_bytes", 1_048_576 if max_payload_bytes is None else max_payload_bytes)
         self._packing = Packing(self._codec, max_payload=self._max_payload, max_delay_s=max_delay_s)
-        self._wait_s = wait_s
-        self._group = consumer_group
+        self._wait_s = seconds("wait_s", wait_s, zero=True)
+        self._group = checked_name("consumer_group", consumer_group)
         self._plain = plain_transport
         self._spans = ProducerSpans(name, tracing)
         self._opened: dict[asyncio.AbstractEventLoop, _Open] = {}
@@ -133,8 +134,10 @@ class Queue(QueueAdmin):
         lane: str | None = None,
         dedup: Dedup | None = None,
     ) -> Coroutine[Any, Any, Job]:
-        """Adds one job: now, after `delay_ms` milliseconds, at a datetime given as `delay_ms`, or after `delay`. Await it.
+        """Adds one job: now, after `delay_ms` milliseconds, at a datetime given as `delay_ms`, or after `delay`.
 
+        Await it, or give it to `asyncio.gather` or a task: until then nothing is added, and a warning tells if that never
+        happens. Jobs given to one `gather` are added in their order.
         `attempts` and `backoff` override the workers' settings for this job. A `job_id` makes the add idempotent: the same
         id again, from any process, within an hour (of the time it is due) adds nothing and returns the same id.
         Jobs of one `lane` take turns with other lanes, in order and within the lane's limits (`Queue.lanes`); `dedup` drops,
@@ -142,20 +145,22 @@ class Queue(QueueAdmin):
         With `repeat` a schedule is made instead, and the job returned has the schedule's key as its id.
         """
         if delay_ms is delay is job_id is repeat is missed_fires is lane is dedup is None:
-            adding = self._add_now(name, data, attempts, backoff)
-            if adding is not None:
-                return adding
+            pending = self._plain_add(name, data, attempts, backoff)
+            if pending is not None:
+                return pending  # pyright: ignore[reportReturnType] - by its methods it is one
         if repeat is None and missed_fires is None:
-            return self._add(name, data, AddOptions(delay_ms, delay, attempts, backoff, job_id, lane, dedup))
-        if delay_ms is None and delay is None and repeat is not None:
-            return self.upsert_repeatable_job(
+            call = self._add(name, data, AddOptions(delay_ms, delay, attempts, backoff, job_id, lane, dedup))
+        elif delay_ms is None and delay is None and repeat is not None:
+            call = self.upsert_repeatable_job(
                 name, data, repeat=repeat, attempts=attempts, backoff=backoff, job_id=job_id, missed_fires=missed_fires
             )
-        return self._refuse(repeat, delay_ms or delay, missed_fires)
+        else:
+            call = self._refuse(repeat, delay_ms or delay, missed_fires)
+        return PendingCall(call, name, self.name)
 
-    def _add_now(self, name: str, data: Any, attempts: int | None, backoff: BackoffLike | None) -> Adding | None:
-        """What needs no script is begun with the call, in the order of the calls, and without a coroutine. None when it cannot
-        be: no loop runs yet, there is a span to open, or something is wrong and is for whoever awaits to hear."""
+    def _plain_add(self, name: str, data: Any, attempts: int | None, backoff: BackoffLike | None) -> PendingAdd | None:
+        """What needs no script goes without a coroutine. None when it cannot: no loop runs yet, there is a span to open, or
+        something is wrong and is for whoever awaits to hear."""
         try:
             opened = self._open()
             if self._spans.wanted():
@@ -220,6 +225,8 @@ class Queue(QueueAdmin):
         one by one). With `frame` so many jobs share an entry, several times faster for short jobs that only relevo's workers
         run; docs/how-to/frames.md says what that gives up.
         """
+        if isinstance(jobs, str | Mapping) or not isinstance(jobs, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(argument="jobs", value=jobs, expected="a list of dicts")
         opened = self._open()
         if frame is not None:
             made, entries = self._packing.framed_bulk(opened.mint, jobs, self, frame)
@@ -347,6 +354,8 @@ class Queue(QueueAdmin):
 
     async def wait_for_result(self, job_id: str, *, timeout: float = 30.0, poll_interval: float = 0.1) -> Any:
         """See `Job.wait_for_result`."""
+        seconds("timeout", timeout)
+        seconds("poll_interval", poll_interval)
         return await self._open().results.wait(job_id, timeout=timeout, poll_interval=poll_interval)
 
     # --- dead letters --------------------------------------------------------------------------------------------------
@@ -440,8 +449,8 @@ class Queue(QueueAdmin):
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
             sender = Sender(link, keys, cap=self._cap)
             post = Post(link, keys, cap=self._cap, wait_s=self._wait_s, group=self._group)
-            results = Results(link, keys, self.events, self._codec)
             dead = DeadLetters(link, keys, stream_cap=self._cap)
+            results = Results(link, keys, self.events, Jobs(link, keys, self._group), dead, self._codec)
             repeatables = Repeatables(link, keys, max_payload=self._max_payload, codec=self._codec)
             opened = self._opened[loop] = _Open(
                 link, sender, post, results, dead, repeatables, Lanes(link, keys), IdMint()

@@ -423,5 +423,6 @@ class Reader:
         return True
 
     def _bury(self, delivery: Delivery, reason: Reason, detail: str, data: bytes, raw: bytes) -> None:
-        letter = DeadLetterFields(data, delivery.name, delivery.entry_id.decode(), reason, detail, raw)
-        self._settler.bury(delivery, letter, delivery.envelope.attempt)
+        made = delivery.envelope.attempt
+        letter = DeadLetterFields(data, delivery.name, delivery.entry_id.decode(), reason, detail, raw, attempts=made)
+        self._settler.bury(delivery, letter, made)

@@ -56,6 +56,31 @@ class Repeatables:
 
         Its limit counts anew. An unchanged pattern and start keep the beat; a paused schedule stays paused.
         """
+        return await self._upsert(
+            name, data, repeat, key, limit, start_after_ms, end_before_ms, attempts, backoff, missed_fires
+        )
+
+    async def declare(
+        self, name: str, *, key: str, repeat: RepeatLike, missed_fires: MissedFiresLike | None = None
+    ) -> RepeatableMeta:
+        """Makes a schedule that code declares: a call without arguments, which ends when it leaves the code."""
+        return await self._upsert(name, {}, repeat, key, missed_fires=missed_fires, declared=True)
+
+    async def _upsert(
+        self,
+        name: str,
+        data: Any,
+        repeat: RepeatLike,
+        key: str | None,
+        limit: int | None = None,
+        start_after_ms: int | None = None,
+        end_before_ms: int | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        missed_fires: MissedFiresLike | None = None,
+        *,
+        declared: bool = False,
+    ) -> RepeatableMeta:
         checked_job_name(name)
         pattern = RepeatPattern.of(repeat).to_wire()
         spec = RepeatSpec(
@@ -79,7 +104,7 @@ class Repeatables:
         goes_on = before is not None and (before.pattern, before.start_after_ms) == (pattern, start_after_ms)
         score: Reply = await self._link.run(
             UPSERT_REPEATABLE, self._places(spec.key), spec.key, timetable.first_fire(now_ms), spec.encode(),
-            stored if goes_on and stored else b"", int(before is not None),
+            stored if goes_on and stored else b"", int(before is not None), int(declared),
         )  # fmt: skip
         return RepeatableMeta.of(spec, int(float(score)))
 
@@ -144,7 +169,7 @@ class Repeatables:
         return stored, int(seconds) * 1000 + int(micros) // 1000
 
     def _places(self, key: str) -> list[bytes]:
-        return [self._keys.repeat, self._keys.repeat_spec(key), self._keys.repeat_paused]
+        return [self._keys.repeat, self._keys.repeat_spec(key), self._keys.repeat_paused, self._keys.repeat_declared]
 
 
 def _readable(stored: bytes | None) -> RepeatSpec | None:
@@ -156,9 +181,11 @@ def _readable(stored: bytes | None) -> RepeatSpec | None:
 
 def _checked_key(key: object) -> str:
     if not isinstance(key, str):
-        raise WrongType(argument="key", value=key, kind=type(key).__name__, remedy="pass text.")
+        raise WrongType(argument="key", value=key, expected="str")
     if not key.strip():
-        raise BadArgument(argument="key", value=key, reason="blank", remedy="Leave it out, or name the schedule.")
+        raise BadArgument(
+            argument="key", value=key, reason="must not be blank", remedy="Leave it out, or name the schedule."
+        )
     try:
         key.encode()
     except UnicodeEncodeError as error:
@@ -170,7 +197,7 @@ def _checked_number(argument: str, value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise WrongType(argument=argument, value=value, kind=type(value).__name__, remedy="pass a whole number.")
+        raise WrongType(argument=argument, value=value, expected="int")
     if not 0 <= value < 2**53:  # Redis keeps a schedule's next fire as a double
         remedy = f"Pass a number from 0 to {2**53 - 1}, or None."
         raise BadArgument(argument=argument, value=value, reason="out of range", remedy=remedy)

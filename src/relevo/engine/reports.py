@@ -39,7 +39,7 @@ class Reports:
     async def log(self, job_id: str, line: str) -> int:
         """Appends a line (cut at 4096 bytes); returns how many there are. The last thousand are kept."""
         if not isinstance(line, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise WrongType(argument="line", value=line, kind=type(line).__name__, remedy="pass text.")
+            raise WrongType(argument="line", value=line, expected="str")
         key = self._keys.log(job_id)
         text = line.encode(errors="replace")[:MAX_LINE_BYTES].decode(errors="ignore")  # cut between characters
         replies = await self._link.send(

@@ -8,18 +8,21 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter as clock
+from typing import Any
 
 from relevo.broker.resp import command
 from relevo.engine.admission import Admission
+from relevo.engine.bad_result import bad_result
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.handlers import Handler
 from relevo.engine.job import Job
 from relevo.engine.job_context import DELIVERY, QUEUE
 from relevo.engine.reader import Demand
+from relevo.engine.refusals import Refusals
 from relevo.engine.reports import Reports
 from relevo.engine.tracing import HandlerSpans
 from relevo.engine.verdicts import Verdicts
-from relevo.errors import JobCancelled, JobTimedOut, RateLimited, RelevoError, Undecodable
+from relevo.errors import BadResult, JobCancelled, JobTimedOut, RateLimited, RelevoError, Undecodable, UnknownTask
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 
@@ -52,6 +55,7 @@ class Runner:
         self.is_marked: Callable[[str], Awaitable[bool]] = _as_seen
         self.admission: Admission | None = None
         self.reports: Reports | None = None
+        self.refusals: Refusals | None = None
         self.on_free: Callable[[], None] = lambda: None
         self._handler = handler
         self._concurrency = concurrency
@@ -84,6 +88,16 @@ class Runner:
             self._rate_at, self._rate_from = now, self._finished
         waiting = len(self._line) + (0 if self.admission is None else self.admission.waiting)
         return Demand(self._concurrency - len(self.running), waiting, self._rate)
+
+    @property
+    def unstarted(self) -> int:
+        """Deliveries that may start and have not."""
+        return len(self._line)
+
+    @property
+    def free(self) -> int:
+        """How many deliveries would start at once."""
+        return self._concurrency - len(self.running) - len(self._line)
 
     def deliver(self, deliveries: list[Delivery]) -> None:
         """Takes deliveries that may start; where the queue has limits they ask for leave first."""
@@ -173,7 +187,7 @@ class Runner:
             if self.cancelled and await self._was_cancelled(delivery):
                 now = clock()
                 continue
-            notes, result = delivery.notes, b""
+            notes, result, value = delivery.notes, b"", None
             traced = spans.always if notes is None else spans.wanted(notes)
             delivery.slot, delivery.started = me, now
             running[delivery] = None
@@ -185,9 +199,9 @@ class Runner:
                 now = clock()
                 if not self._stop_of_one(delivery, cancelled, now - delivery.started):
                     raise  # we are leaving: the delivery stays in `running` and is handed back
-            except Exception as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+            except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - whatever a handler raises is its outcome
                 now = clock()
-                self._failed(delivery, error, now - delivery.started)
+                await self._failed(delivery, error, now - delivery.started, value)
             else:
                 now = clock()
                 if delivery.ended_by is None:
@@ -232,9 +246,12 @@ class Runner:
         except Undecodable as error:
             verdicts.undecodable(delivery, error.reason)
             return None
-        if envelope.attempt >= (
-            verdicts.max_attempts if envelope.retry is None else verdicts.attempts_allowed(delivery)
-        ):
+        # A first run is allowed by every task: only a job or a worker can allow none.
+        if envelope.attempt or envelope.retry is not None or not verdicts.max_attempts:
+            exhausted = envelope.attempt >= verdicts.attempts_allowed(delivery)
+        else:
+            exhausted = False
+        if exhausted:
             verdicts.exhausted(delivery)
             return None
         if verdicts.tells and not self.cancelled:  # otherwise `_was_cancelled` tells, once it knows
@@ -251,12 +268,33 @@ class Runner:
         self._verdicts.cancelled(delivery, self._forget(delivery.envelope.id), 0.0)
         return True
 
-    def _failed(self, delivery: Delivery, error: Exception, duration: float) -> None:
+    async def _refused(self, delivery: Delivery, error: UnknownTask) -> bool:
+        """Whether a job whose task is not known here goes back: another worker may know it."""
+        refusals = self.refusals
+        if refusals is None:
+            return False
+        delivery.slot = None  # nobody ends a run that is over
+        job_id = delivery.envelope.id
+        wait_s = await refusals.wait_s(job_id, error)
+        if wait_s is None:
+            self._verdicts.settler.event(refusals.forget(job_id))
+            return False
+        self._verdicts.refused(delivery, int(wait_s * 1000))
+        return True
+
+    async def _failed(self, delivery: Delivery, error: BaseException, duration: float, value: object) -> None:
+        """`value` is what the handler returned: with one, the error is that it cannot be stored."""
+        if isinstance(error, GeneratorExit) and not _runs(delivery.slot):
+            raise error  # not the handler's: its slot is being closed
         if delivery.ended_by is not None:
-            self._ended(delivery, delivery.ended_by, duration)
+            self._ended(delivery, delivery.ended_by.with_traceback(error.__traceback__), duration)
         elif isinstance(error, RateLimited):
             self._verdicts.parked(delivery, error, duration)
-        else:
+        elif value is not None and isinstance(error, Exception):
+            self._verdicts.bad_result(delivery, bad_result(delivery.name, value, error), duration)
+        elif isinstance(error, BadResult):
+            self._verdicts.bad_result(delivery, error, duration)
+        elif not (isinstance(error, UnknownTask) and await self._refused(delivery, error)):
             self._verdicts.failed(delivery, error, duration)
 
     # --- ending one run --------------------------------------------------------------------------------------------------
@@ -283,8 +321,8 @@ class Runner:
     def _stop_of_one(self, delivery: Delivery, cancelled: asyncio.CancelledError, duration: float) -> bool:
         """Judges a run that was cancelled; False when not the run but the whole worker is being stopped."""
         why, task = delivery.ended_by, delivery.slot
-        if why is not None:
-            self._ended(delivery, why, duration)
+        if why is not None:  # where it was cancelled is where it spent its time
+            self._ended(delivery, why.with_traceback(cancelled.__traceback__), duration)
             return True
         if self._stopping or (task is not None and task.cancelling()):
             return False
@@ -301,6 +339,14 @@ class Runner:
 
     def _forget(self, job_id: str) -> bytes:
         return command("ZREM", self._keys.cancelled, job_id)
+
+
+def _runs(task: asyncio.Task[Any] | None) -> bool:
+    """Whether the loop is running this task right now."""
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # there is no loop any more
+        return False
 
 
 async def _as_seen(_: str) -> bool:

@@ -31,6 +31,9 @@ _WRITE_BYTES = 1 << 20
 """How much is sent at once: a downtime of many schedules must fill neither our memory nor the server's input buffer."""
 
 
+_NAMED = 20
+
+
 class SchedulerTick(NamedTuple):
     """One tick of the leader: schedules that were due, jobs made."""
 
@@ -99,6 +102,8 @@ class ScheduleLoop(Loop):
 
     async def _turns(self, due: list[tuple[bytes, float, bytes, int]], now_ms: int) -> list[_DueTurn]:
         turns: list[_DueTurn] = []
+        skipped: list[str] = []
+        caught_up: list[str] = []
         for key, score, stored, fired in due:
             try:
                 spec = RepeatSpec.decode(stored)
@@ -112,8 +117,14 @@ class ScheduleLoop(Loop):
                 await self._link.run(PAUSE_REPEATABLE, places, key, "", score)
                 continue
             if turn.missed:
-                log.warning("schedule %s of queue %s missed slots", spec.key, self._keys.queue)
+                (skipped if spec.missed_fires == "Skip" else caught_up).append(spec.key)
             turns.append((key, score, spec, _portion(turn, len(spec.payload))))
+        if skipped:
+            told = (self._keys.queue, len(skipped), _named(skipped))
+            log.warning("queue %s: no scheduler ran for a while, schedules that missed slots: %d (%s)", *told)
+        if caught_up:
+            told = (self._keys.queue, len(caught_up), _named(caught_up))
+            log.info("queue %s: no scheduler ran for a while, schedules caught up: %d (%s)", *told)
         return turns
 
     async def _fire(self, turns: list[_DueTurn]) -> int:
@@ -141,6 +152,12 @@ class ScheduleLoop(Loop):
             arguments += (slot, DelayedMember(spec.job_name, envelope.encode()).encode())
         places = [keys.scheduler_lock, keys.repeat, keys.tag + b":repeat:spec:" + key, keys.stream, keys.delayed]
         return self._link.script_call(FIRE_REPEATABLE, places, arguments)
+
+
+def _named(keys: list[str]) -> str:
+    """The first few: a downtime may concern thousands."""
+    more = len(keys) - _NAMED
+    return ", ".join(keys[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _portion(turn: Turn, payload_bytes: int) -> Turn:

@@ -18,8 +18,8 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, ReplyError, bulk, command, head
 from relevo.broker.scripts import script
 from relevo.broker.transport import Outcome, Transport
-from relevo.engine.adding import Adding, Entry
 from relevo.engine.job import Job
+from relevo.engine.pending_add import Entry, PendingAdd, StartedAdd
 from relevo.errors import ConnectionLost, QueueFull, RelevoError, ServerRefused
 from relevo.wire.keys import QueueKeys
 
@@ -67,7 +67,7 @@ class _Write:
     __slots__ = ("calls", "capped", "count", "data", "jobs", "number", "refused")
 
     def __init__(
-        self, number: int, calls: list[_Call | Adding], data: bytes, count: int, jobs: int, capped: bool
+        self, number: int, calls: list[_Call | StartedAdd], data: bytes, count: int, jobs: int, capped: bool
     ) -> None:
         self.number = number
         self.calls = calls
@@ -85,10 +85,11 @@ class Sender:
     def __init__(self, link: Link, keys: QueueKeys, *, cap: int) -> None:
         self.producer = str(uuid.uuid4())
         self._link = link
+        self.queue = keys.queue
         self._keys = keys
         self._cap = cap
         self._loop = asyncio.get_running_loop()
-        self._calls: deque[_Call | Adding] = deque()
+        self._calls: deque[_Call | StartedAdd] = deque()
         self._writes: deque[_Write] = deque()
         self._number = 0
         self._scheduled = False
@@ -114,20 +115,23 @@ class Sender:
             self._loop.call_soon(self._flush)
         return future
 
-    def add_one(self, job: Job, entry: Entry) -> Adding:
-        """`add` for a single plain job, with the job as its result."""
-        adding = Adding.of(job, entry, self._loop)
-        self._calls.append(adding)
+    def add_one(self, job: Job, entry: Entry) -> PendingAdd:
+        """`add` for a single plain job, with the job as its result; it begins when it is awaited."""
+        pending = PendingAdd(loop=self._loop)  # without an `__init__` of its own: it would cost as much as the rest
+        pending.job, pending.entries, pending.sender = job, (entry,), self
+        return pending
+
+    def begin(self, add: StartedAdd) -> None:
+        self._calls.append(add)
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
-        return adding
 
     async def close(self) -> None:
         """Waits for what is under way; the link's `wait` bounds it."""
         while self._calls or self._writes:
             last = self._calls[-1] if self._calls else self._writes[-1].calls[-1]
-            ended = asyncio.Event()  # not `asyncio.wait`, which takes an Adding for a coroutine
+            ended = asyncio.Event()  # not `asyncio.wait`, which takes a SteppedAdd for a coroutine
             last.future.add_done_callback(lambda _, ended=ended: ended.set())
             await ended.wait()
         if self._recovering is not None:
@@ -161,7 +165,7 @@ class Sender:
         if not roomy and self._writes:
             return None  # a counted write stands alone: `sent` keeps the verdicts of one such write only
         self._number += 1
-        calls: list[_Call | Adding] = []
+        calls: list[_Call | StartedAdd] = []
         jobs = 0
         while self._calls and jobs < _CHUNK:
             call = self._calls[0]
@@ -177,7 +181,7 @@ class Sender:
             jobs += size
         return self._plain_write(calls, jobs) if roomy else self._capped_write(calls, jobs)
 
-    def _plain_write(self, calls: list[_Call | Adding], jobs: int) -> _Write:
+    def _plain_write(self, calls: list[_Call | StartedAdd], jobs: int) -> _Write:
         parts = [self._opening]
         add = parts.append
         named, nameless, tails = self._named, self._nameless, self._name_tails
@@ -200,7 +204,7 @@ class Sender:
         tail = self._name_tails[name] = bulk(b"n") + bulk(name)
         return tail
 
-    def _capped_write(self, calls: list[_Call | Adding], jobs: int) -> _Write:
+    def _capped_write(self, calls: list[_Call | StartedAdd], jobs: int) -> _Write:
         arguments: list[Argument] = [self._cap, self._number, _REMEMBERED_S]
         for call in calls:
             arguments.append(len(call.entries))

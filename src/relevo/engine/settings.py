@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from typing import get_args
 
-from relevo.engine.validation import positive
+from relevo.engine.bad_result import OnBadResult
+from relevo.engine.validation import checked_name, positive, seconds
 from relevo.errors import BadArgument
 from relevo.wire.retry import RetryDefaults
 
@@ -37,13 +39,18 @@ class WorkerSettings:
     pause_poll_ms: int
     rate_limit_max: int | None
     rate_limit_duration_ms: int
+    rate_limit_burst: int | None
     max_running: int | None
     job_timeout_s: float | None
+    on_bad_result: OnBadResult
+    unknown_task_wait_s: float
     tracing: bool | None
     plain_transport: bool
 
     def __post_init__(self) -> None:
         for argument in (
+            "concurrency",
+            "max_attempts",
             "read_block_ms",
             "read_count",
             "claim_min_idle_ms",
@@ -56,16 +63,25 @@ class WorkerSettings:
             "pause_poll_ms",
             "rate_limit_max",
             "rate_limit_duration_ms",
+            "rate_limit_burst",
             "max_running",
         ):
             value: object = getattr(self, argument)
             if value is not None:
                 positive(argument, value)
-        positive("max_attempts", self.max_attempts, zero=True)
-        positive("concurrency", self.concurrency, zero=True)
-        if self.job_timeout_s is not None and not self.job_timeout_s > 0:
-            remedy = "Pass seconds, or leave it out."
-            raise BadArgument(argument="job_timeout_s", value=self.job_timeout_s, reason="no time", remedy=remedy)
+        if self.rate_limit_burst is not None and self.rate_limit_max is None:
+            reason, remedy = "there is no rate to exceed", "Pass `rate_limit_max` as well, or leave it out."
+            raise BadArgument(argument="rate_limit_burst", value=self.rate_limit_burst, reason=reason, remedy=remedy)
+        if self.job_timeout_s is not None:
+            seconds("job_timeout_s", self.job_timeout_s)
+        seconds("shutdown_deadline_s", self.shutdown_deadline_s, zero=True)
+        checked_name("group", self.group)
+        if self.consumer_id is not None:
+            checked_name("consumer_id", self.consumer_id)
+        seconds("unknown_task_wait_s", self.unknown_task_wait_s, zero=True)
+        if self.on_bad_result not in get_args(OnBadResult):
+            remedy = 'Pass "drop" (the job is done) or "dead".'
+            raise BadArgument(argument="on_bad_result", value=self.on_bad_result, reason="unknown", remedy=remedy)
         # Settled once: every part of one worker must know the same consumer.
         object.__setattr__(self, "consumer_id", self.consumer_id or f"c-{uuid.uuid4()}")
 
@@ -75,7 +91,7 @@ class WorkerSettings:
 
     @property
     def slots(self) -> int:
-        return max(1, self.concurrency)
+        return self.concurrency
 
     @property
     def block_ms(self) -> int:

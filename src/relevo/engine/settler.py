@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from relevo.broker.resp import Reply
+from relevo.broker.resp import Reply, command
 from relevo.broker.transport import Outcome, Transport
 from relevo.engine.admission import Admission
 from relevo.engine.delivery import Delivery
@@ -82,8 +82,8 @@ class Settler:
         else:
             self._came_to_its_end(frame)
 
-    def retry(self, delivery: Delivery, wait_ms: int, member: bytes) -> None:
-        item, frame = Retry(delivery, wait_ms, member), delivery.frame
+    def retry(self, delivery: Delivery, wait_ms: int, member: bytes, failure: bytes = b"") -> None:
+        item, frame = Retry(delivery, wait_ms, member, failure), delivery.frame
         (self._outcomes if frame is None else frame).retries.append(item)
         self._came_to_its_end(frame)
 
@@ -108,6 +108,11 @@ class Settler:
         (self._outcomes if frame is None else frame).events.append(event)
         if not self._under_way:
             self._work.set()
+
+    def keep_failure(self, delivery: Delivery, failure: bytes) -> None:
+        """What went wrong with a job that is done all the same; kept as long as its result would be."""
+        key = self._desk.keys.failure(delivery.envelope.id)
+        self.event(command("SET", key, failure, "EX", self._desk.result_ttl_s), delivery.frame)
 
     def _came_to_its_end(self, frame: Frame | None) -> None:
         if frame is not None:

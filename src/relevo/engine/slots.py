@@ -175,7 +175,9 @@ class Timetable:
         for argument in ("limit", "start_after_ms", "end_before_ms"):
             value: int | None = getattr(spec, argument)
             if value is not None and value < 0:
-                raise BadArgument(argument=argument, value=value, reason="negative", remedy="Pass 0 or more, or None.")
+                raise BadArgument(
+                    argument=argument, value=value, reason="must not be negative", remedy="Pass 0 or more, or None."
+                )
         return Timetable(
             spec.key, _beat(spec.pattern), spec.limit, spec.start_after_ms, spec.end_before_ms, spec.missed_fires
         )

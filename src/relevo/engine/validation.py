@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from difflib import get_close_matches
+from typing import cast
+
 from relevo.errors import BadArgument, NameTooLong, WrongType
 
 MAX_NAME_BYTES = 256
+_LONGEST_S = 10 * 365 * 86_400
 
 
 def checked_queue_name(name: object) -> str:
     if not isinstance(name, str):
-        raise WrongType(argument="queue name", value=name, kind=type(name).__name__, remedy="pass text.")
+        raise WrongType(argument="queue name", value=name, expected="str")
     if not name.strip():
-        raise BadArgument(argument="queue name", value=name, reason="blank", remedy="Give the queue a name.")
+        raise BadArgument(
+            argument="queue name", value=name, reason="must not be blank", remedy="Give the queue a name."
+        )
     if "{" in name or "}" in name:
         reason, remedy = "braces would break the cluster slot of its keys", "Use other characters."
         raise BadArgument(argument="queue name", value=name, reason=reason, remedy=remedy)
@@ -21,7 +30,7 @@ def checked_queue_name(name: object) -> str:
 def checked_job_name(name: object) -> bytes:
     """The name as it travels: UTF-8, at most 256 bytes."""
     if not isinstance(name, str):
-        raise WrongType(argument="name", value=name, kind=type(name).__name__, remedy="pass text.")
+        raise WrongType(argument="name", value=name, expected="str")
     try:
         encoded = name.encode()
     except UnicodeEncodeError as error:
@@ -33,9 +42,11 @@ def checked_job_name(name: object) -> bytes:
 
 def checked_job_id(job_id: object) -> str:
     if not isinstance(job_id, str):
-        raise WrongType(argument="job_id", value=job_id, kind=type(job_id).__name__, remedy="pass text.")
+        raise WrongType(argument="job_id", value=job_id, expected="str")
     if not job_id.strip():
-        raise BadArgument(argument="job_id", value=job_id, reason="blank", remedy="Leave it out, or pass an id.")
+        raise BadArgument(
+            argument="job_id", value=job_id, reason="must not be blank", remedy="Leave it out, or pass an id."
+        )
     try:
         job_id.encode()
     except UnicodeEncodeError as error:
@@ -46,7 +57,62 @@ def checked_job_id(job_id: object) -> str:
 def positive(argument: str, value: object, *, zero: bool = False) -> int:
     least = 0 if zero else 1
     if isinstance(value, bool) or not isinstance(value, int):
-        raise WrongType(argument=argument, value=value, kind=type(value).__name__, remedy="pass a whole number.")
+        raise WrongType(argument=argument, value=value, expected="int")
     if value < least:
-        raise BadArgument(argument=argument, value=value, reason="too small", remedy=f"Pass {least} or more.")
+        raise BadArgument(
+            argument=argument, value=value, reason=f"must be at least {least}", remedy=f"Pass {least} or more."
+        )
     return value
+
+
+def seconds(argument: str, value: object, *, zero: bool = False) -> float:
+    """A length of time in seconds, of ten years at most.
+
+    >>> seconds("timeout_s", 1.5)
+    1.5
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise WrongType(argument=argument, value=value, expected="int or float", remedy="Pass a number of seconds.")
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero) or value > _LONGEST_S:
+        reason = f"must be {'at least' if zero else 'greater than'} 0 and at most {_LONGEST_S}"
+        raise BadArgument(argument=argument, value=value, reason=reason, remedy="Pass a number of seconds.")
+    return float(value)
+
+
+def aware(argument: str, moment: datetime) -> datetime:
+    """A datetime that says which hour it means."""
+    if moment.utcoffset() is None:
+        remedy = "Use datetime.now(UTC), or call .astimezone() on it if it is local time."
+        raise BadArgument(argument=argument, value=moment, reason="it has no time zone", remedy=remedy)
+    return moment
+
+
+def texts(argument: str, values: object) -> Collection[str]:
+    """Several names. A single one is refused: it would be taken letter by letter."""
+    if isinstance(values, str | bytes):
+        raise WrongType(argument=argument, value=values, expected="a list of str", remedy=f"Pass [{values!r}].")
+    if not isinstance(values, Collection):
+        raise WrongType(argument=argument, value=values, expected="a list of str")
+    for value in cast("Collection[object]", values):
+        if not isinstance(value, str):
+            raise WrongType(argument=f"{argument} element", value=value, expected="str")
+    return cast("Collection[str]", values)
+
+
+def checked_name(argument: str, name: object) -> str:
+    """The name of a group or a consumer."""
+    if not isinstance(name, str):
+        raise WrongType(argument=argument, value=name, expected="str")
+    if not name.strip():
+        remedy = "Pass a name, or leave it out."
+        raise BadArgument(argument=argument, value=name, reason="must not be blank", remedy=remedy)
+    return name
+
+
+def known_names(argument: str, value: object, given: Iterable[object], known: Collection[str]) -> None:
+    """Refuses a name that is not known, and says which one may have been meant."""
+    for name in given:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
+            remedy = f"Did you mean {near[0]!r}?" if near else f"Use {', '.join(sorted(known))}."
+            raise BadArgument(argument=argument, value=value, reason=f"unknown {name!r}", remedy=remedy)

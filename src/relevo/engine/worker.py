@@ -14,15 +14,17 @@ from typing import Any
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import Script
-from relevo.engine.admission import ACQUIRE, Admission
+from relevo.engine.admission import ACQUIRE, STARTED, Admission
+from relevo.engine.bad_result import OnBadResult
 from relevo.engine.cancel_watch import CancelWatch
+from relevo.engine.declared_schedules import KEEP_DECLARED, DeclaredSchedules
 from relevo.engine.delivery import Delivery, Holdings
 from relevo.engine.events import EventLog
 from relevo.engine.exit_signals import catch_exit_signals
 from relevo.engine.flush import SCRIPTS as FLUSH_SCRIPTS
 from relevo.engine.flush import Desk, Settlement
 from relevo.engine.frame import whole_entries
-from relevo.engine.handlers import AnyHandler, as_handler, lifespan_of
+from relevo.engine.handlers import AnyHandler, as_handler, declarations_of, function_finder, lifespan_of, retry_of
 from relevo.engine.lanes import DISPATCH_LANES, RELEASE_GONE, LaneKeeper
 from relevo.engine.lease import RENEW, LeaseKeeper
 from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
@@ -32,6 +34,8 @@ from relevo.engine.membership import HAND_BACK, LEAVE, Membership
 from relevo.engine.pause import PauseWatch
 from relevo.engine.promoter import PROMOTE, Promoter
 from relevo.engine.reader import RECLAIM, TAKE_UP, Reader
+from relevo.engine.refusals import Refusals
+from relevo.engine.repeatables import SCRIPTS as REPEATABLE_SCRIPTS
 from relevo.engine.reports import Reports
 from relevo.engine.runner import Runner
 from relevo.engine.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
@@ -54,13 +58,16 @@ CONTROL_SCRIPTS = (
     DISPATCH_LANES,
     HAND_BACK,
     HOLD_LOCK,
+    KEEP_DECLARED,
     LEAVE,
     PROMOTE,
     RELEASE_GONE,
     RELEASE_LOCK,
     STALLED,
+    STARTED,
     SWEEP_CONSUMERS,
     *SCHEDULER_SCRIPTS,
+    *REPEATABLE_SCRIPTS,
 )
 
 
@@ -97,7 +104,8 @@ class Worker:
     """Runs `handler` for the jobs of one queue.
 
     The handler is an `async def` that takes a `Job`. What it returns is the job's result (kept when `store_results=True`),
-    what it raises means "try again", and `UnrecoverableError` means "do not".
+    what it raises means "try again", and `UnrecoverableError` means "do not". A result that cannot be stored does not fail the
+    run: it is dropped and logged, or the job is dead with `on_bad_result="dead"`.
 
         async def send(job: Job) -> None:
             await mail(job.data["to"])
@@ -141,8 +149,11 @@ class Worker:
         pause_poll_ms: int = 250,
         rate_limit_max: int | None = None,
         rate_limit_duration_ms: int = 1000,
+        rate_limit_burst: int | None = None,
         max_running: int | None = None,
         job_timeout_s: float | None = None,
+        on_bad_result: OnBadResult = "drop",
+        unknown_task_wait_s: float = 600.0,
         tracing: bool | None = None,
         plain_transport: bool = False,
     ) -> None:
@@ -172,8 +183,11 @@ class Worker:
             pause_poll_ms=pause_poll_ms,
             rate_limit_max=rate_limit_max,
             rate_limit_duration_ms=rate_limit_duration_ms,
+            rate_limit_burst=rate_limit_burst,
             max_running=max_running,
             job_timeout_s=job_timeout_s,
+            on_bad_result=on_bad_result,
+            unknown_task_wait_s=unknown_task_wait_s,
             tracing=tracing,
             plain_transport=plain_transport,
         )
@@ -204,12 +218,22 @@ class Worker:
                 result_ttl_s=settings.result_ttl_s, dlq_cap=settings.dlq_cap, store_results=settings.store_results,
             )
         )  # fmt: skip
-        self.verdicts = Verdicts(self.settler, events, max_attempts=settings.max_attempts, retry=settings.retry)
+        self.verdicts = Verdicts(
+            self.settler,
+            events,
+            queue=keys.queue,
+            max_attempts=settings.max_attempts,
+            retry=settings.retry,
+            retry_of=retry_of(self._handler),
+            function_of=function_finder(self._handler),
+            on_bad_result=settings.on_bad_result,
+        )
         self.runner = Runner(
             self._handler, settings.slots, keys, holdings, self.verdicts,
             store_results=settings.store_results, codec=self._codec,
             spans=HandlerSpans(keys.queue, group, consumer, settings.tracing),
         )  # fmt: skip
+        self.runner.refusals = Refusals(control, keys, give_up_s=settings.unknown_task_wait_s)
         self.runner.reports = Reports(self._settle_link, keys, ttl_s=settings.result_ttl_s, events=events)
         self.reader = Reader(
             self._read_link, keys, group, consumer, holdings, self.settler, events,
@@ -219,8 +243,8 @@ class Worker:
         self.admission = None
         if settings.rate_limit_max or settings.max_running:
             self.admission = Admission(
-                control, keys, self.runner.accept, rate=settings.rate_limit_max or 0,
-                per_ms=settings.rate_limit_duration_ms, at_once=settings.max_running or 0, hold_s=settings.idle_s,
+                control, keys, self.runner, rate=settings.rate_limit_max or 0, per_ms=settings.rate_limit_duration_ms,
+                burst=settings.rate_limit_burst or 0, at_once=settings.max_running or 0, hold_s=settings.idle_s,
             )  # fmt: skip
         self.runner.admission = self.settler.admission = self.admission
         self.reader.takes_apart = self.admission is not None
@@ -229,6 +253,8 @@ class Worker:
             keeps_places=settings.max_running is not None,
         )  # fmt: skip
         self.runner.on_free = self.settler.on_freed = self.reader.freed
+        if self.admission is not None:
+            self.runner.on_free = self.admission.slot_freed(self.reader.freed)
         self.settler.settled.listen(self.settled.emit)
         self.reader.joined.listen(lambda _: self.started.emit(None) if self.started.count == 0 else None)
         self.duties = self._duties(settings, events)
@@ -256,6 +282,10 @@ class Worker:
         if settings.run_scheduler:
             self.scheduler = ScheduleLoop(control, keys, f"s-{uuid.uuid4()}", every=settings.scheduler_tick_s)
             duties.append(self.scheduler)
+        declared = declarations_of(self._handler)
+        if declared is not None:
+            self.declared_schedules = DeclaredSchedules(control, keys, declared)
+            duties.append(self.declared_schedules)
         if settings.stalled_detector_enabled:
             self.stalled_detector = StalledDetector(
                 control, keys, settings.group, f"sd-{uuid.uuid4()}", self.settler, events,
@@ -428,6 +458,7 @@ class Worker:
                 "queue %s: Redis does not answer; %d jobs will be delivered again", self.name, len(self.holdings)
             )
         await asyncio.gather(*(duty.stop() for duty in self.duties)) if self._control_link.up else self._cancel_duties()
+        self.verdicts.failure_log.close()
         await self.leases.stop()
         await self.membership.leave()
 

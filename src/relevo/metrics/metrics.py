@@ -37,7 +37,7 @@ class Metrics:
         try:
             import prometheus_client  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError as error:
-            raise DependencyMissing(what="Metrics", package="prometheus-client", extra="prometheus-client") from error
+            raise DependencyMissing(what="Metrics", package="prometheus-client", extra="relevo[metrics]") from error
         self.instruments = Instruments()
         self._name_limit = name_limit
         self._backlog_every_s = backlog_every_s

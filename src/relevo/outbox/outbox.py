@@ -15,9 +15,9 @@ from relevo.engine.backoff import retry_override
 from relevo.engine.job import Job
 from relevo.engine.lanes import checked_lane
 from relevo.engine.parcel import Packing, Parcel
-from relevo.engine.tasks import Task, call_data
+from relevo.engine.tasks import Task
 from relevo.engine.validation import checked_queue_name, positive
-from relevo.errors import BadArgument, WrongType
+from relevo.errors import BadArgument, NotEncodable, WrongType
 from relevo.outbox.entry import Options
 from relevo.outbox.table import ID_LENGTH, QUEUE_LENGTH, OutboxTable
 from relevo.wire.ids import IdMint
@@ -79,7 +79,7 @@ class Outbox:
         self, session: SyncPlace | AsyncPlace, queue_name: str, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Job | Awaitable[Job]:
         """Writes a call of `task` into the outbox; checked by the type checker like the call itself."""
-        job, row = self._row(queue_name, task.name, call_data(args, kwargs), task.add_options)
+        job, row = self._task_row(queue_name, task, args, kwargs)
         return self._insert(session, job, row)
 
     def row(self, queue_name: str, name: str, data: Any, **options: Unpack[AddKeywords]) -> dict[str, Any]:
@@ -89,9 +89,17 @@ class Outbox:
 
     def task_row(self, queue_name: str, task: Task[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """`row` for a call of a task."""
-        return self._row(queue_name, task.name, call_data(args, kwargs), task.add_options)[1]
+        return self._task_row(queue_name, task, args, kwargs)[1]
 
     # --- the row -------------------------------------------------------------------------------------------------------
+
+    def _task_row(
+        self, queue_name: str, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Job, dict[str, Any]]:
+        try:
+            return self._row(queue_name, task.name, task.arguments.pack(args, kwargs), task.add_options)
+        except NotEncodable as error:
+            raise task.arguments.unencodable(args, kwargs, error) from None
 
     def _row(self, queue_name: str, name: str, data: Any, options: AddOptions) -> tuple[Job, dict[str, Any]]:
         _short_enough("queue_name", checked_queue_name(queue_name), QUEUE_LENGTH)
@@ -123,8 +131,10 @@ class Outbox:
             _run(place.execute, statement)
             self._table.bell.ring_after_commit(place() if isinstance(place, scoped_session) else place)
             return job
-        remedy = "pass a Session, Connection, AsyncSession or AsyncConnection; for other libraries see `Outbox.row`."
-        raise WrongType(argument="session", value=place, kind=type(place).__name__, remedy=remedy)
+        expected = "Session, Connection, AsyncSession or AsyncConnection"
+        raise WrongType(
+            argument="session", value=place, expected=expected, remedy="For other libraries see `Outbox.row`."
+        )
 
     async def _insert_async(self, place: AsyncPlace, job: Job, statement: Executable) -> Job:
         await cast("Awaitable[Any]", _run(place.execute, statement))

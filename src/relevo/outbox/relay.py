@@ -302,5 +302,5 @@ def _in_short(error: SQLAlchemyError) -> str:
 
 def _seconds(argument: str, value: float) -> float:
     if not value > 0:
-        raise BadArgument(argument=argument, value=value, reason="no time at all", remedy="Pass seconds.")
+        raise BadArgument(argument=argument, value=value, reason="must be greater than 0", remedy="Pass seconds.")
     return float(value)

@@ -9,6 +9,7 @@ from relevo.broker.resp import Argument, Reply
 from relevo.broker.scripts import script
 from relevo.engine.queue import Queue
 from relevo.engine.slots import MOST_FIRES, Timetable, slot_id
+from relevo.engine.validation import aware
 from relevo.errors import BadArgument
 from relevo.testing.inside import Inside, inside
 from relevo.wire.delayed import DelayedMember
@@ -50,9 +51,8 @@ class Clock:
             return await self._turn(within, ms)
 
     async def turn_to(self, moment: datetime) -> int:
-        """Turns the clock to a moment; one without a time zone is meant in UTC."""
-        at = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return await self.turn(at - self.now())
+        """Turns the clock to a moment, which needs a time zone."""
+        return await self.turn(aware("moment", moment) - self.now())
 
     async def turn_to_next(self) -> bool:
         """Turns the clock to when the next delayed job or retry is due; False when there is none."""

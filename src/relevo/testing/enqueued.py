@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from relevo.broker.resp import pairs
 from relevo.engine.job import Job
 from relevo.engine.queue import Queue
-from relevo.engine.tasks import Task
+from relevo.engine.tasks import Call, Task
 from relevo.testing.inside import Inside, inside
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
@@ -38,7 +38,7 @@ async def enqueued(queue: Queue) -> list[Enqueued]:
 
 async def assert_enqueued(
     queue: Queue,
-    name: str | Task[..., Any] | None = None,
+    name: str | Task[..., Any] | Call | None = None,
     data: Any = ANYTHING,
     *,
     count: int | None = None,
@@ -48,9 +48,11 @@ async def assert_enqueued(
     """Asserts that the queue holds a job like this (exactly `count` of them, when given), and returns those that match.
 
     A dict as `data` matches when all its entries are there, at every depth; anything else has to be equal. `delayed` tells
-    whether the job has to wait for its time. The job of a task has `{"args": [...], "kwargs": {...}}` as its data.
+    whether the job has to wait for its time. A call of a task is looked for as it was enqueued: `send.call("ada")`.
     """
-    wanted = _Wanted(name.name if isinstance(name, Task) else name, data, delayed, lane)
+    if isinstance(name, Call) and data is ANYTHING:
+        data = name.data
+    wanted = _Wanted(name.name if isinstance(name, Task | Call) else name, data, delayed, lane)
     there = await enqueued(queue)
     matching = [each for each in there if not wanted.differences(each)]
     if len(matching) == count or (count is None and matching):
@@ -64,7 +66,7 @@ async def assert_enqueued(
 
 async def assert_not_enqueued(
     queue: Queue,
-    name: str | Task[..., Any] | None = None,
+    name: str | Task[..., Any] | Call | None = None,
     data: Any = ANYTHING,
     *,
     delayed: bool | None = None,

@@ -69,6 +69,7 @@ def worker_of(queue: Queue, handler: AnyHandler, options: dict[str, Any]) -> Wor
         "promote_every_ms": 10,
         "scheduler_tick_ms": 50,
         "shutdown_deadline_s": 5.0,
+        "unknown_task_wait_s": 0,  # no other worker will come: a name that nobody knows is a mistake, and seen at once
         **options,
     }
     return Worker(queue.name, handler, **settings)

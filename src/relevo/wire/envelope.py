@@ -59,7 +59,7 @@ def _decode_leniently(data: bytes) -> Envelope:
         unpacker.feed(data)
         value: object = unpacker.unpack()
     except Exception as error:
-        raise Undecodable(size=len(data), what="job envelope", reason=f"no msgpack: {error}") from error
+        raise Undecodable(size=len(data), what="job envelope", reason=f"not msgpack: {error}") from error
     if isinstance(value, dict):
         by_name = cast("dict[object, object]", value)
         items = [by_name.get(field) for field in _FIELDS]
@@ -68,7 +68,7 @@ def _decode_leniently(data: bytes) -> Envelope:
     elif isinstance(value, list):
         items = list(cast("list[object]", value))
     else:
-        raise Undecodable(size=len(data), what="job envelope", reason=f"a {type(value).__name__}, not an array")
+        raise Undecodable(size=len(data), what="job envelope", reason=f"expected an array, got {type(value).__name__}")
     if len(items) > 1 and isinstance(items[1], list):
         try:
             items[1] = bytes(cast("list[int]", items[1]))

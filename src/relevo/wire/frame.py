@@ -84,7 +84,7 @@ def decode_frame(data: bytes) -> list[FramedJob]:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Undecodable(size=len(data), what="frame of jobs", reason=str(error)) from error
     if not jobs:
-        raise Undecodable(size=len(data), what="frame of jobs", reason="no jobs in it")
+        raise Undecodable(size=len(data), what="frame of jobs", reason="it has no jobs")
     return jobs
 
 

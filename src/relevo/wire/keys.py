@@ -39,6 +39,11 @@ class QueueKeys:
         """Schedules that are set aside, by the score they had (ours alone: ChasquiMQ's schedulers do not look here)."""
         return self.tag + b":repeat:paused"
 
+    @property
+    def repeat_declared(self) -> bytes:
+        """Schedules that code declares, by when a worker last said so."""
+        return self.tag + b":repeat:declared"
+
     @cached_property
     def events(self) -> bytes:
         return self.tag + b":events"
@@ -116,6 +121,11 @@ class QueueKeys:
     def limiter(self) -> bytes:
         return self.tag + b":limiter"
 
+    @cached_property
+    def starts(self) -> bytes:
+        """When jobs have started within the queue's rate, and how many (ours alone)."""
+        return self.tag + b":starts"
+
     def repeat_spec(self, key: str) -> bytes:
         return self.tag + b":repeat:spec:" + key.encode()
 
@@ -135,6 +145,14 @@ class QueueKeys:
 
     def log(self, job_id: str) -> bytes:
         return self.tag + b":log:" + job_id.encode()
+
+    def failure(self, job_id: str) -> bytes:
+        """How the last run of a job failed, while it lives (ours alone)."""
+        return self.tag + b":failure:" + job_id.encode()
+
+    def refused(self, job_id: str) -> bytes:
+        """That workers without its task have refused a job, and since when (ours alone)."""
+        return self.tag + b":refused:" + job_id.encode()
 
     def sent(self, producer: str) -> bytes:
         """How far a producer got: the number of its last write that arrived (ours alone, ChasquiMQ ignores it)."""

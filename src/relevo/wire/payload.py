@@ -57,8 +57,8 @@ def decode_payload(payload: bytes) -> Any:
 def bytes_only(data: object, _: str) -> bytes:
     """The payload of callers who encode for themselves, untouched."""
     if not isinstance(data, bytes | bytearray | memoryview):
-        remedy = "pass bytes; `Queue` and `Worker` take any data and encode it."
-        raise WrongType(argument="payload", value=data, kind=type(data).__name__, remedy=remedy)
+        remedy = "`Queue` and `Worker` take any data and encode it."
+        raise WrongType(argument="payload", value=data, expected="bytes", remedy=remedy)
     return bytes(data)  # pyright: ignore[reportUnknownArgumentType] - memoryview is generic in newer stubs only
 
 

@@ -4,7 +4,6 @@ import doctest
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from relevo.errors import (
     EmbeddedServerUnavailable,
     PortTaken,
 )
+from tests.servers.child import Child
 from tests.servers.process import wait_until
 from tests.servers.server import Client, Server
 
@@ -175,24 +175,21 @@ def test_a_machine_that_cannot_run_it_is_told_what_to_do(
         EmbeddedServer(tmp_path / "data").start()
 
 
-def _end_normally(parent: subprocess.Popen[str]) -> None:
-    parent.communicate("\n")
+def _end_normally(parent: Child) -> None:
+    parent.tell("\n")
+    parent.ended()
 
 
-def _kill(parent: subprocess.Popen[str]) -> None:
+def _kill(parent: Child) -> None:
     parent.kill()
-    parent.communicate()
 
 
 @pytest.mark.parametrize("end", [_end_normally, _kill], ids=["exits", "is killed"])
-def test_no_server_outlives_its_parent(end: Callable[[subprocess.Popen[str]], None], tmp_path: Path) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    pid, _port = map(int, parent.stdout.readline().split())
-    assert _alive(pid)
-    end(parent)
+def test_no_server_outlives_its_parent(end: Callable[[Child], None], tmp_path: Path) -> None:
+    with Child(sys.executable, "-c", PARENT, tmp_path) as parent:
+        pid, _port = map(int, parent.line().split())
+        assert _alive(pid)
+        end(parent)
     wait_until(lambda: not _alive(pid), "the server to end with its parent")
     with EmbeddedServer(tmp_path) as server:  # the folder is free again
         assert server.running

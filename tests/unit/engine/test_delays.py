@@ -1,6 +1,7 @@
 """When a job is to run, as callers write it."""
 
 import math
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -41,7 +42,6 @@ def test_no_delay_and_a_time_that_has_come_mean_now(options: dict[str, Any]) -> 
         ({"delay_ms": 1.9}, 1),
         ({"delay": timedelta(seconds=1, microseconds=1500)}, 1001),
         ({"delay_ms": MOMENT + timedelta(seconds=5)}, 5000),
-        ({"delay_ms": (MOMENT + timedelta(seconds=5)).replace(tzinfo=None)}, 5000),
         ({"delay_ms": (MOMENT + timedelta(seconds=5)).astimezone(timezone(timedelta(hours=9)))}, 5000),
     ],
     ids=str,
@@ -79,3 +79,25 @@ def test_the_limit_is_allowed_and_a_second_more_is_not() -> None:
 
 def test_a_limit_of_zero_is_none() -> None:
     assert at(10**12, max_delay_s=0) == NOW + 10**12
+
+
+@pytest.mark.parametrize(
+    ("delay", "says"),
+    [
+        (
+            60_000,
+            "expected timedelta, got int. Write delay_ms=60000 for milliseconds, or delay=timedelta(seconds=60000)",
+        ),
+        (1.5, "expected timedelta, got float. Write delay_ms=1.5 for milliseconds"),
+        (datetime(2026, 1, 1, tzinfo=UTC), "expected timedelta, got datetime. Write delay_ms= for a datetime."),
+        ("1h", "expected timedelta, got str. Pass delay=timedelta(…), or delay_ms="),
+    ],
+)
+def test_a_delay_that_is_no_timedelta_says_exactly_what_to_write(delay: object, says: str) -> None:
+    with pytest.raises(WrongType, match=re.escape(says)):
+        run_at_ms(None, delay, now_ms=0, max_delay_s=60)
+
+
+def test_a_timedelta_for_delay_ms_says_exactly_what_to_write() -> None:
+    with pytest.raises(WrongType, match="expected milliseconds or datetime, got timedelta"):
+        run_at_ms(timedelta(seconds=1), None, now_ms=0, max_delay_s=60)

@@ -1,6 +1,5 @@
 """relevo without the packages that only observing needs."""
 
-import subprocess
 import sys
 
 import pytest
@@ -9,6 +8,7 @@ from relevo import Job, Metrics, Queue, Worker
 from relevo.engine.tracing import HandlerSpans
 from relevo.errors import DependencyMissing
 from relevo.wire.notes import Notes
+from tests.servers.child import Child
 
 CARRIED = Notes(trace={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
 
@@ -47,11 +47,12 @@ def test_a_queue_that_is_not_told_to_trace_needs_no_api() -> None:
 
 def test_asking_for_metrics_without_the_client_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(DependencyMissing, match="pip install 'prometheus-client'"):
+    with pytest.raises(DependencyMissing, match=r"pip install 'relevo\[metrics\]'"):
         Metrics()
 
 
 @pytest.mark.parametrize("package", ["prometheus_client"])
 def test_importing_relevo_does_not_import_what_only_observing_needs(package: str) -> None:
     code = f"import sys, relevo; sys.exit({package!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    done = Child.run(sys.executable, "-c", code)
+    assert done.code == 0, done.err

@@ -1,26 +1,34 @@
--- acquire.lua: asks for leave to start jobs: tokens of the queue's rate, places of its concurrency.
--- KEYS limiter, places   ARGV rate (0: none), per ms, at once (0: none), ms a place is held, entry ids...
--- -> {how many of them may start, ms to wait when none may}
+--!window
+--!bucket
+-- acquire.lua: asks for leave to start jobs: starts within the queue's rate, places of its concurrency.
+-- Without a burst no window of the rate's time sees more starts than the rate. A start may come until `ms to start` after the
+-- leave: it counts from there on, until started.lua tells when it was. The bucket is asked as well: ChasquiMQ's workers know only
+-- that one, and whatever stays within the window stays within the bucket.
+-- KEYS limiter, places, starts   ARGV rate (0: none), per ms, burst (0: none), ms to start, at once (0: none),
+-- ms a place is held, entry ids...
+-- -> {how many of them may start, ms to wait when none may, what to tell started.lua or ''}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local granted, wait = #ARGV - 4, 0
-local at_once = tonumber(ARGV[3])
+local rate, ms, burst, to_start = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local at_once, hold = tonumber(ARGV[5]), tonumber(ARGV[6])
+local granted, wait, told = #ARGV - 6, 0, ''
 if at_once > 0 then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now) -- places of workers that died
   granted = math.min(granted, at_once - redis.call('ZCARD', KEYS[2]))
-  if granted <= 0 then return {0, 50} end
+  if granted <= 0 then return {0, 50, ''} end
 end
-local rate, ms = tonumber(ARGV[1]), tonumber(ARGV[2])
 if rate > 0 then
-  local kept = redis.call('HMGET', KEYS[1], 't', 'ts')
-  local tokens, since = tonumber(kept[1] or rate), tonumber(kept[2] or now)
-  tokens = math.min(rate, tokens + math.max(0, now - since) * rate / ms)
-  granted = math.min(granted, math.floor(tokens))
-  if granted == 0 then wait = math.max(1, math.ceil((1 - tokens) * ms / rate)) end
-  redis.call('HSET', KEYS[1], 't', tostring(tokens - granted), 'ts', now)
-  redis.call('PEXPIRE', KEYS[1], 2 * ms)
+  if burst == 0 then
+    local room
+    room, wait = window_room(KEYS[3], rate, ms, now)
+    if room == 0 then return {0, wait, ''} end
+    granted = math.min(granted, room)
+  end
+  granted, wait = bucket_take(KEYS[1], granted, burst > 0 and burst or rate, rate, ms, now)
+  if granted == 0 then return {0, wait, ''} end
+  if burst == 0 then told = window_take(KEYS[3], ARGV[7], granted, now + to_start, to_start + 2 * ms) end
 end
 if at_once > 0 then
-  for at = 5, 4 + granted do redis.call('ZADD', KEYS[2], now + tonumber(ARGV[4]), ARGV[at]) end
+  for at = 7, 6 + granted do redis.call('ZADD', KEYS[2], now + hold, ARGV[at]) end
 end
-return {granted, wait}
+return {granted, wait, told}

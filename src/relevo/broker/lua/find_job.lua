@@ -1,8 +1,8 @@
 -- find_job.lua: one step of the search for a job: through a page of the stream, of the delayed set, of the dead letters and of its lane.
--- KEYS stream, delayed, dlq, result   ARGV group, job id, page, stream from ('': done) and to, delayed rank ('': done; from the
+-- KEYS stream, delayed, dlq, result, failure   ARGV group, job id, page, stream from ('': done) and to, delayed rank ('': done; from the
 --   end, where promotions shift nothing), dlq from ('': done) and to, place in its lane ('': done; from the end too), tag
 -- -> {{{entry id, fields, consumer or ''}...}, next from, {{member, score}...}, next rank, {{dlq id, fields}...}, next from,
---     1 with a result, {member...}, next place}
+--     1 with a result, {member...}, next place, how it failed or nil}
 -- All that contains the id is returned: only the caller, who decodes it, can tell the job from one that mentions it.
 local id, page = ARGV[2], tonumber(ARGV[3])
 
@@ -53,4 +53,5 @@ if ARGV[9] ~= '' then
     if #members == page then lane_next = tostring(place + page) end
   end
 end
-return {waiting, stream_next, delayed, delayed_next, dead, dead_next, redis.call('EXISTS', KEYS[4]), laned, lane_next}
+return {waiting, stream_next, delayed, delayed_next, dead, dead_next, redis.call('EXISTS', KEYS[4]), laned, lane_next,
+  redis.call('GET', KEYS[5])}

@@ -1,7 +1,8 @@
--- forget: lets go of all that a removed job held by its id: markers, progress, log, its place in a lane, its dedup key. A flow
+-- forget: lets go of all that a removed job held by its id: markers, progress, log, failure, refusals, its place in a lane, its dedup key. A flow
 -- that waits for it hears that it was cancelled.
 local function forget(tag, id)
-  redis.call('DEL', tag .. ':didx:' .. id, tag .. ':dlid:' .. id, tag .. ':progress:' .. id, tag .. ':log:' .. id)
+  redis.call('DEL', tag .. ':didx:' .. id, tag .. ':dlid:' .. id, tag .. ':progress:' .. id, tag .. ':log:' .. id,
+    tag .. ':failure:' .. id, tag .. ':refused:' .. id)
   local notes = redis.call('HGET', tag .. ':notes', id)
   if not notes then return end
   redis.call('HDEL', tag .. ':notes', id)

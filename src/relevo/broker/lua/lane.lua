@@ -1,12 +1,12 @@
 -- lane: moving jobs out of their lanes into the stream. Lanes take turns; each keeps its own order and its own limits.
 -- The ring (`:lanes`) holds the lanes that have work and may move it; a lane at its concurrency limit leaves the ring until
--- one of its jobs is finished, a lane without tokens waits in `:lanes:later` for its time. `:lanes:sizes` counts the jobs that
+-- one of its jobs is finished, a lane that has used its rate waits in `:lanes:later` for its time. `:lanes:sizes` counts the jobs that
 -- wait in each lane, and under the empty name in all of them.
 local function lane_limit(tag, lane)
   local text = redis.call('HGET', tag .. ':lanes:limits', lane) or redis.call('HGET', tag .. ':lanes:limits', '*')
-  if not text then return 0, 0, 0 end
-  local at_once, count, ms = string.match(text, '^(%d+),(%d+),(%d+)$')
-  return tonumber(at_once) or 0, tonumber(count) or 0, tonumber(ms) or 0
+  if not text then return 0, 0, 0, 0 end
+  local at_once, count, ms, burst = string.match(text, '^(%d+),(%d+),(%d+),?(%d*)$')
+  return tonumber(at_once) or 0, tonumber(count) or 0, tonumber(ms) or 0, tonumber(burst) or 0
 end
 
 local function join_ring(tag, lane)
@@ -47,16 +47,15 @@ local function leave_lane(tag, lane, id)
   if redis.call('EXISTS', tag .. ':lane:' .. lane) == 1 then join_ring(tag, lane) end
 end
 
--- Takes one token; returns 0, or the ms until there is one.
-local function take_token(tag, lane, count, ms, now)
-  local key = tag .. ':bucket:' .. lane
-  local kept = redis.call('HMGET', key, 't', 'ts')
-  local tokens, since = tonumber(kept[1] or count), tonumber(kept[2] or now)
-  tokens = math.min(count, tokens + math.max(0, now - since) * count / ms)
-  local wait = 0
-  if tokens < 1 then wait = math.ceil((1 - tokens) * ms / count) else tokens = tokens - 1 end
-  redis.call('HSET', key, 't', tostring(tokens), 'ts', now)
-  redis.call('PEXPIRE', key, 2 * ms)
+-- Takes one start of a lane's rate; returns 0, or the ms until there is one.
+local function take_start(tag, lane, count, ms, burst, now)
+  if burst > 0 then
+    local _, wait = bucket_take(tag .. ':bucket:' .. lane, 1, burst, count, ms, now)
+    return wait
+  end
+  local key = tag .. ':starts:' .. lane
+  local room, wait = window_room(key, count, ms, now)
+  if room > 0 then window_take(key, tostring(room), 1, now + 1, 2 * ms) end -- rounded up, as in started.lua
   return wait
 end
 
@@ -72,10 +71,10 @@ end
 local function advance(tag, stream, lane, now)
   local key, flying = tag .. ':lane:' .. lane, tag .. ':flying:' .. lane
   if redis.call('EXISTS', key) == 0 then return 'empty' end
-  local at_once, count, ms = lane_limit(tag, lane)
+  local at_once, count, ms, burst = lane_limit(tag, lane)
   if at_once > 0 and redis.call('SCARD', flying) >= at_once then return 'full' end
   if count > 0 then
-    local wait = take_token(tag, lane, count, ms, now)
+    local wait = take_start(tag, lane, count, ms, burst, now)
     if wait > 0 then return wait end
   end
   local name, envelope = split(redis.call('LPOP', key))

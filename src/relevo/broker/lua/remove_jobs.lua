@@ -47,7 +47,7 @@ for at = 4, #ARGV, 3 do
   end
   if removed == 1 and id ~= '' and not running[id] then
     if kind == 'result' or kind == 'dlq' then
-      redis.call('DEL', tag .. ':progress:' .. id, tag .. ':log:' .. id)
+      redis.call('DEL', tag .. ':progress:' .. id, tag .. ':log:' .. id, tag .. ':failure:' .. id)
     else
       forget(tag, id)
     end

@@ -1,77 +1,34 @@
-"""Typed tasks: functions with names. A call is checked by the type checker from the producer to the handler.
-
-tasks = Tasks()
-
-@tasks.task()
-async def send(to: str, *, subject: str) -> None: ...
-
-await send.enqueue(queue, "ada@example.org", subject="Hello")   # checked like a call of `send`
-await Worker("emails", tasks).run()
-"""
+"""The registry of tasks: a handler that runs the task a job names, on the loop, a thread or a process."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from multiprocessing import get_context
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, get_type_hints, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from relevo.engine.add_options import AddKeywords, AddOptions
+from relevo.engine.add_options import AddOptions
 from relevo.engine.backoff import BackoffLike
-from relevo.engine.dependencies import Injection, TaskContext
+from relevo.engine.bad_result import pickled_call, unpickled
+from relevo.engine.declared_schedules import Declaration
+from relevo.engine.dependencies import TaskContext
+from relevo.engine.handlers import contained
 from relevo.engine.job import Job
 from relevo.engine.job_context import here
-from relevo.engine.queue import Queue
-from relevo.errors import BadArgument, BadTask, BadTaskData, TaskTimedOut, UnknownTask
+from relevo.engine.repeatables import MissedFiresLike
+from relevo.engine.tasks.task import RunOn, Task, takes_context
+from relevo.engine.validation import positive, seconds
+from relevo.errors import BadArgument, BadTask, TaskTimedOut, UnknownTask, WrongType
+from relevo.wire.retry import RetryOverride
 
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-
-RunOn = Literal["loop", "thread", "process"]
-
-
-class Task(Generic[P, T]):
-    """One task. Call it like the function it is, or `enqueue` the call."""
-
-    def __init__(
-        self, name: str, function: Callable[..., Any], *, run_on: RunOn, timeout_s: float | None, options: AddOptions
-    ) -> None:
-        self.name = name
-        self.function = function
-        self.run_on: RunOn = run_on
-        self.timeout_s = timeout_s
-        self.takes_context = _takes_context(function)
-        self.injection = Injection(function)
-        self.signature = inspect.signature(function)
-        self.add_options = options
-        """How its calls are added; `options` makes a task with others."""
-        self._keywords = options.given()
-        self.__doc__ = function.__doc__
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # By name, as functions are: the name now stands for the task, and another process finds the task there too.
-        return find_task, (self.function.__module__, self.function.__qualname__)
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The plain call, here and now."""
-        return self.function(*args, **kwargs)
-
-    async def enqueue(self, queue: Queue, /, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Adds a job that runs this call."""
-        return await queue.add(self.name, call_data(args, kwargs), **self._keywords)
-
-    def options(self, **options: Unpack[AddKeywords]) -> Task[P, T]:
-        """The same task, sent otherwise: `send.options(delay=timedelta(hours=1)).enqueue(queue, ...)`. Options are those of
-        `Queue.add`."""
-        chosen = self.add_options.but(**options)
-        return Task(self.name, self.function, run_on=self.run_on, timeout_s=self.timeout_s, options=chosen)
-
 
 Lifespan = Callable[[], AbstractAsyncContextManager[R]]
 
@@ -89,15 +46,20 @@ class Tasks(Generic[R]):
     """
 
     def __init__(self, lifespan: Lifespan[R] | None = None, *, processes: int | None = None) -> None:
-        self._lifespan = lifespan
+        self._lifespan = _checked_lifespan(lifespan)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._resources: Any = None
         self._threads: ThreadPoolExecutor | None = None
         self._processes: ProcessPoolExecutor | None = None
-        self._most_processes = processes
+        self._most_processes = None if processes is None else positive("processes", processes)
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._users = 0
+        self._declared: dict[str, Declaration] = {}
+        self._included: list[Tasks[Any]] = []
+        self._included_by: list[Tasks[Any]] = []
+        self._homes: dict[str, Tasks[Any]] = {}
+        """The registries of tasks that were included: they run them, with their own resources."""
 
     # --- making tasks ----------------------------------------------------------------------------------------------------
 
@@ -110,6 +72,10 @@ class Tasks(Generic[R]):
         timeout_s: float | None = None,
         attempts: int | None = None,
         backoff: BackoffLike | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        every: timedelta | None = None,
+        missed_fires: MissedFiresLike | None = None,
     ) -> _TaskMaker[R]: ...
     @overload
     def task(self, name: Callable[Concatenate[TaskContext[R], P], T]) -> Task[P, T]: ...
@@ -123,13 +89,22 @@ class Tasks(Generic[R]):
         timeout_s: float | None = None,
         attempts: int | None = None,
         backoff: BackoffLike | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        every: timedelta | None = None,
+        missed_fires: MissedFiresLike | None = None,
     ) -> Any:
         """Makes a task of a function. `def` runs on a thread unless `run_on="process"`; `async def` runs on the loop. A run
-        longer than `timeout_s` fails (and is retried like any failure)."""
+        longer than `timeout_s` fails (and is retried like any failure). `attempts` and `backoff` hold for every job of the
+        task that brings none of its own.
+
+        With `cron` (in the time zone `tz`) or `every`, workers make a schedule of it in their queue, and end it when it has
+        left the code."""
         options = AddOptions(attempts=attempts, backoff=backoff)
         if callable(name):
             return self._register(None, name, run_on, timeout_s, options)
-        return partial(self._register, name, run_on=run_on, timeout_s=timeout_s, options=options)
+        schedule = partial(Declaration.of, cron=cron, tz=tz, every=every, missed_fires=missed_fires)
+        return partial(self._register, name, run_on=run_on, timeout_s=timeout_s, options=options, schedule=schedule)
 
     def _register(
         self,
@@ -138,6 +113,7 @@ class Tasks(Generic[R]):
         run_on: RunOn | None,
         timeout_s: float | None,
         options: AddOptions,
+        schedule: Callable[[str], Declaration | None] = Declaration.of,
     ) -> Task[Any, Any]:
         is_async = inspect.iscoroutinefunction(function)
         chosen: RunOn = run_on or ("loop" if is_async else "thread")
@@ -153,18 +129,80 @@ class Tasks(Generic[R]):
         if chosen == "process" and "<locals>" in getattr(function, "__qualname__", "<locals>"):
             remedy = "Define it at the top of a module that can be imported."
             raise BadTask(task=called, reason="another process cannot import it", remedy=remedy)
-        if chosen == "process" and _takes_context(function):
+        if chosen == "process" and takes_context(function):
             remedy = "Pass what it needs as arguments, or use a thread."
             raise BadTask(task=called, reason="the context cannot travel to another process", remedy=remedy)
-        if timeout_s is not None and not timeout_s > 0:
-            raise BadArgument(argument="timeout_s", value=timeout_s, reason="no time at all", remedy="Pass seconds.")
-        if called in self._tasks:
-            raise BadTask(task=called, reason="there is one of that name", remedy="Give it another name.")
-        made = self._tasks[called] = Task(called, function, run_on=chosen, timeout_s=timeout_s, options=options)
+        if timeout_s is not None:
+            seconds("timeout_s", timeout_s)
+        made: Task[Any, Any] = Task(called, function, run_on=chosen, timeout_s=timeout_s, options=options)
+        declared = schedule(called)
+        if declared is not None and not made.arguments.optional:
+            remedy = "Give its parameters defaults, or make the schedule with `upsert_repeatable_job`."
+            raise BadTask(task=called, reason="a schedule calls it without arguments", remedy=remedy)
+        self._admit([(made, self)])
+        if declared is not None:
+            self._declared[called] = declared
         return made
+
+    def _admit(self, tasks: Sequence[tuple[Task[Any, Any], Tasks[Any]]]) -> None:
+        """Takes tasks in with the registries that run them, here and wherever this one is included; all of them or none."""
+        registries = list(self._and_those_that_include_it())
+        for task, _ in tasks:
+            for registry in registries:
+                if registry._tasks.get(task.name, task) is not task:
+                    raise BadTask(task=task.name, reason="there is one of that name", remedy="Give it another name.")
+        for task, home in tasks:
+            for registry in registries:
+                registry._tasks[task.name] = task
+                if registry is not home:
+                    registry._homes[task.name] = home
+
+    def _and_those_that_include_it(self) -> Iterator[Tasks[Any]]:
+        yield self
+        for other in self._included_by:
+            yield from other._and_those_that_include_it()
+
+    def include(self, other: Tasks[Any]) -> None:
+        """Takes the tasks of another registry in, with their schedules, also those that are defined there later. They keep the
+        resources of their own registry: a worker enters the lifespans of both. Two tasks of one name are refused.
+
+        >>> mail, app = Tasks(), Tasks()
+        >>> @mail.task()
+        ... async def send(to: str) -> None: ...
+        >>> app.include(mail)
+        >>> [task.name for task in app]
+        ['send']
+        """
+        if not isinstance(other, Tasks):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(argument="other", value=other, expected="Tasks")
+        if any(registry is other for registry in self._and_those_that_include_it()):
+            remedy = "Include in one direction only."
+            raise BadArgument(
+                argument="other", value=other, reason="it includes this registry, or is it", remedy=remedy
+            )
+        self._admit([(task, other._homes.get(task.name, other)) for task in other._tasks.values()])
+        self._included.append(other)
+        other._included_by.append(self)
+
+    def declared_schedules(self) -> list[Declaration]:
+        """The schedules that tasks declare, also of registries that are included; workers make and keep them."""
+        declared = dict(self._declared)
+        for other in self._included:
+            declared.update({each.name: each for each in other.declared_schedules()})
+        return list(declared.values())
 
     def __iter__(self) -> Any:
         return iter(self._tasks.values())
+
+    def retry_of(self, name: str) -> RetryOverride | None:
+        """What the task of that name says about attempts and backoff; workers ask when the job brings nothing."""
+        task = self._tasks.get(name)
+        return None if task is None else task.retry
+
+    def function_of(self, name: str) -> Callable[..., Any] | None:
+        """The function of the task of that name, for those who tell where it stands."""
+        task = self._tasks.get(name)
+        return None if task is None else task.function
 
     # --- running them ------------------------------------------------------------------------------------------------------
 
@@ -173,25 +211,30 @@ class Tasks(Generic[R]):
         task = self._tasks.get(job.name)
         if task is None:
             raise UnknownTask(name=job.name, known=", ".join(sorted(self._tasks)) or "none")
-        args, kwargs = read_call(job)
+        if self._homes and job.name in self._homes:
+            return await self._homes[job.name](job)
+        args, kwargs = task.arguments.read(job.data)
         if task.timeout_s is None:
-            return await self._run(task, job, args, kwargs)
-        limit = asyncio.timeout(task.timeout_s)
+            value = await self._run(task, job, args, kwargs)
+        else:
+            value = await self._run_within(task.timeout_s, task, job, args, kwargs)
+        return value if task.returns.plain else task.returns.encode(value)
+
+    async def _run_within(
+        self, timeout_s: float, task: Task[Any, Any], job: Job, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
                 return await self._run(task, job, args, kwargs)
         except TimeoutError as error:
             if limit.expired():
-                raise TaskTimedOut(task=task.name, timeout_s=task.timeout_s) from error
+                raise TaskTimedOut(task=task.name, timeout_s=timeout_s) from error
             raise
 
     async def _run(self, task: Task[Any, Any], job: Job, args: list[Any], kwargs: dict[str, Any]) -> Any:
         context: TaskContext[Any] = TaskContext(job, self._resources)
         leading = (context,) if task.takes_context else ()
-        try:
-            task.signature.bind(*leading, *args, **kwargs)
-        except TypeError as error:  # no retry will make the arguments fit
-            raise BadTaskData(task=task.name, reason=str(error)) from error
         called = task if task.run_on == "process" else task.function
         if not task.injection:
             return await self._call(task, partial(called, *leading, *args, **kwargs))
@@ -210,11 +253,15 @@ class Tasks(Generic[R]):
     async def _call(self, task: Task[Any, Any], call: Callable[[], Any]) -> Any:
         if task.run_on == "loop":
             return await cast("Callable[[], Awaitable[Any]]", call)()
+        call = partial(contained, call)
         if task.run_on == "thread":  # another process has no use for our context
             call = here(call)
+        if task.run_on == "process":
+            call = partial(pickled_call, task.name, call)
         executor = self._executor(task.run_on)
         try:
-            return await asyncio.get_running_loop().run_in_executor(executor, call)
+            value = await asyncio.get_running_loop().run_in_executor(executor, call)
+            return unpickled(task.name, value) if task.run_on == "process" else value
         except BrokenExecutor:
             if executor is self._processes:  # a process died: this run failed, and the next gets a pool of living ones
                 self._processes = None
@@ -231,9 +278,14 @@ class Tasks(Generic[R]):
             self._threads = ThreadPoolExecutor(max_workers=128, thread_name_prefix="relevo-task")
         return self._threads
 
-    def lifespan(self) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
         """Entered by the worker around its whole run."""
-        return _Lifespan(self)
+        async with AsyncExitStack() as stack:
+            for other in self._included:
+                await stack.enter_async_context(other.lifespan())
+            await stack.enter_async_context(_Lifespan(self))
+            yield
 
 
 class _Lifespan(AbstractAsyncContextManager[None]):
@@ -274,38 +326,14 @@ class _TaskMaker(Generic[R]):
         return function
 
 
-def find_task(module: str, name: str) -> Any:
-    """The task (or plain function) of that name, in whatever process asks."""
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
-
-
-def call_data(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """A call as a job's data. Positional arguments only when there are some: most calls read as a plain dict of names."""
-    return {"args": list(args), "kwargs": kwargs} if args else {"kwargs": kwargs}
-
-
-def read_call(job: Job) -> tuple[list[Any], dict[str, Any]]:
-    data = job.data
-    if not isinstance(data, dict):
-        raise BadTaskData(task=job.name, reason=f"its data is a {type(data).__name__}")
-    call = cast("dict[str, Any]", data)
-    if set(call) <= {"args", "kwargs"} and call:
-        args, kwargs = call.get("args", []), call.get("kwargs", {})
-        if isinstance(args, list) and isinstance(kwargs, dict):
-            return cast("list[Any]", args), cast("dict[str, Any]", kwargs)
-        raise BadTaskData(task=job.name, reason="`args` is no list or `kwargs` no dict")
-    return [], call  # a producer in another language sends the arguments by name
-
-
-def _takes_context(function: Callable[..., Any]) -> bool:
-    parameters = list(inspect.signature(function).parameters.values())
-    if not parameters:
-        return False
-    try:
-        hint = get_type_hints(function).get(parameters[0].name)
-    except (NameError, AttributeError, TypeError):  # an annotation that only the type checker can resolve
-        hint = parameters[0].annotation
-    return hint is TaskContext or getattr(hint, "__origin__", None) is TaskContext or "TaskContext" in str(hint)
+def _checked_lifespan(lifespan: Lifespan[R] | None) -> Lifespan[R] | None:
+    if lifespan is None:
+        return None
+    if not callable(lifespan):
+        expected = "a function that returns an async context manager"
+        remedy = "Pass the function itself, not what it returns."
+        raise WrongType(argument="lifespan", value=lifespan, expected=expected, remedy=remedy)
+    if inspect.isasyncgenfunction(lifespan):
+        reason, remedy = "it is an async generator", "Put `@contextlib.asynccontextmanager` above it."
+        raise BadArgument(argument="lifespan", value=lifespan, reason=reason, remedy=remedy)
+    return lifespan

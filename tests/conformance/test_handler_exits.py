@@ -1,0 +1,105 @@
+"""A handler that would end the program fails its own job; the worker and the jobs beside it go on."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from relevo import Batch, Job, Queue, Tasks
+from tests.conformance.conftest import WorkerOf
+
+ORDERS: dict[str, Callable[[], BaseException]] = {
+    "sys.exit": lambda: SystemExit(3),
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "GeneratorExit": GeneratorExit,
+    "StopIteration": StopIteration,
+}
+
+
+def one_of(order: str) -> BaseException:
+    return ORDERS[order]()
+
+
+def leave() -> NoReturn:
+    sys.exit(3)
+
+
+def interrupt() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def run_out() -> NoReturn:
+    next(iter(()))
+    raise AssertionError("there was something")
+
+
+process_tasks: Tasks[None] = Tasks(processes=1)
+process_tasks.task("leave", run_on="process")(leave)
+process_tasks.task("interrupt", run_on="process")(interrupt)
+process_tasks.task("run_out", run_on="process")(run_out)
+
+
+async def fails_alone(queue: Queue, worker_of: WorkerOf, handler: Any, *names: str, data: Any = None) -> list[str]:
+    """Runs jobs of these names and a good one after them, with a worker of one slot; what the dead letters say."""
+    async with worker_of(handler, concurrency=1) as worker:
+        await queue.add_bulk([{"name": name, "data": data, "attempts": 1} for name in names])
+        await worker.until(dead=len(names))
+        await queue.add("good", data)
+        await worker.until(done=1)
+        assert worker.is_running
+    return [str(letter["detail"]) for letter in await queue.peek_dlq()]
+
+
+@pytest.mark.parametrize("order", ["sys.exit", "GeneratorExit"])
+async def test_on_the_loop(queue: Queue, worker_of: WorkerOf, order: str) -> None:
+    async def handle(job: Job) -> None:
+        if job.name != "good":
+            raise one_of(order)
+
+    await fails_alone(queue, worker_of, handle, "bad")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+async def test_in_a_function_on_a_thread(queue: Queue, worker_of: WorkerOf, order: str) -> None:
+    def handle(job: Job) -> None:
+        if job.name != "good":
+            raise one_of(order)
+
+    await fails_alone(queue, worker_of, handle, "bad")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+async def test_in_a_task_on_a_thread(queue: Queue, worker_of: WorkerOf, order: str) -> None:
+    tasks: Tasks[None] = Tasks()
+
+    @tasks.task()
+    def bad() -> None:
+        raise one_of(order)
+
+    @tasks.task()
+    def good() -> None: ...
+
+    await fails_alone(queue, worker_of, tasks, "bad", data={"kwargs": {}})
+
+
+async def test_in_a_batch(queue: Queue, worker_of: WorkerOf) -> None:
+    async def handle(jobs: list[Job]) -> None:
+        if jobs[0].name != "good":
+            sys.exit(3)
+
+    await fails_alone(queue, worker_of, Batch(handle, size=1), "bad")
+
+
+async def test_in_a_task_in_a_process(queue: Queue, worker_of: WorkerOf) -> None:
+    tasks = process_tasks
+    async with worker_of(tasks, concurrency=1) as worker:
+        calls: list[dict[str, Any]] = [
+            {"name": name, "data": {"kwargs": {}}, "attempts": 1} for name in ("leave", "interrupt", "run_out")
+        ]
+        await queue.add_bulk(calls)
+        await worker.until(dead=3, timeout=40)
+        assert worker.is_running
+    said = " ".join(str(letter["detail"]) for letter in await queue.peek_dlq())
+    assert "KeyboardInterrupt" in said
+    assert "StopIteration" in said
