@@ -12,6 +12,7 @@ from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.errors import InvalidInput, NotFound, SlugTaken, WrongConsumerMode
 from relevo.work.depths import depths_of
 from tests.agents.conftest import SCOPE, Desk
+from tests.pace import limit
 
 
 async def news(desk: Desk, *names: str, **settings: object) -> int:
@@ -186,7 +187,7 @@ async def test_a_long_poll_of_a_subscription_wakes_on_publish(desk: Desk) -> Non
     await news(desk, "mail")
     waiting = asyncio.ensure_future(desk.claim(1, "news", subscription="mail", wait_s=30))
     (message_id,) = await desk.publish(1, "news")
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(limit(15)):
         assert [each.id for each in await waiting] == [message_id]
 
 

@@ -18,6 +18,7 @@ from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.agents.test_kills import serving
 from tests.clock import Clock
 from tests.conftest import Launch
+from tests.pace import limit
 from tests.patience import until
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey
@@ -51,7 +52,7 @@ class Story:
     async def until_settled(self, most: int) -> None:
         """A moment to break something at: up to `most` more verdicts."""
         wanted = sum(self.completed.values()) + self.random.randint(1, most)
-        async with self._settled, asyncio.timeout(60):
+        async with self._settled, asyncio.timeout(limit(60)):
             await self._settled.wait_for(lambda: sum(self.completed.values()) >= wanted)
 
     async def be_calm(self) -> None:
@@ -118,7 +119,7 @@ async def test_everything_is_completed_once_and_told_in_order(
                     server.restart()
         await story.be_calm()
         await publishing
-        async with serving(database_url, server.url, patience=200):
+        async with serving(database_url, server.url):
             await until(story.is_done, timeout=120)
             await until(lambda: _nothing_waits(office), timeout=60)
         for each in workers:
@@ -152,7 +153,7 @@ async def _check(story: Story, office: Office, redis_url: str) -> None:
     names: dict[str, list[str]] = defaultdict(list)
     last = max(story.published)
     async with QueueEvents(f"work.acme.{SCOPE}.jobs", redis_url=redis_url, last_event_id="0") as stream:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(limit(60)):
             async for event in stream:
                 if event.fields["seq"] not in seen:
                     seen.add(event.fields["seq"])

@@ -21,6 +21,9 @@ async def test_a_message_past_its_time_expires(desk: Desk, by: str) -> None:
     assert (await agent.work()).items == 1
     row = await desk.row(message_id)
     assert (row["state"], row["failure_reason"]) == ("expired", f"expired: {by}")
+    error = (await desk.office.search.get(desk.caller, SCOPE, message_id)).error
+    assert error is not None
+    assert (error.type, by in (error.message or "")) == ("Expired", True)
     assert await desk.claim() == []
     assert (await depths_of(desk.office.database, [queue_id]))[queue_id].pending == 0
 
@@ -50,6 +53,8 @@ async def test_a_queue_may_send_what_expired_to_its_dead_letters(desk: Desk) -> 
     await ExpiryEnforcer(desk.office).work()
     (letter,) = (await desk.office.dead_letters.list(desk.caller, SCOPE)).items
     assert (letter.id, letter.queue, letter.reason) == (message_id, "jobs", "expired: ttl")
+    assert letter.error is not None
+    assert letter.error.text == "Expired: nobody claimed it before its ttl was over"
 
 
 async def test_a_message_whose_claim_outlived_its_ttl_expires_when_it_comes_back(desk: Desk) -> None:

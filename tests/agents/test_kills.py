@@ -20,7 +20,8 @@ from relevo.work.past_days import FOLDED_SLOT
 from relevo.work.store.tables import archive, messages, outbox, tallies
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied, tallied
 from tests.clock import Clock
-from tests.patience import until
+from tests.pace import limit
+from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 
@@ -28,22 +29,11 @@ pytestmark = pytest.mark.timeout(200)  # several interpreters are started, on a 
 
 
 @asynccontextmanager
-async def serving(
-    *arguments: str, fault: str = "", patience: float = 90
-) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
+async def serving(*arguments: str, fault: str = "") -> AsyncGenerator[tuple[Child, str]]:
     """A process with agents, and its node's name; killed at the end if it still lives."""
     environment = os.environ | ({"RELEVO_FAULT": f"{fault}:kill"} if fault else {})
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.agents.serving", *arguments, stdout=asyncio.subprocess.PIPE, env=environment
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(patience):
-            yield process, (await process.stdout.readline()).decode().strip()
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+    with Child(sys.executable, "-m", "tests.agents.serving", *arguments, env=environment) as child:
+        yield child, await asyncio.to_thread(child.line)
 
 
 @pytest.fixture
@@ -71,16 +61,17 @@ async def test_claims_come_back_although_the_leader_is_killed(
         return (await runs.read("visibility_timeout_enforcer", 1.0, "")).last_node or ""
 
     async with serving(database_url, valkey.url) as (one, first), serving(database_url, valkey.url) as (other, second):
-        await until(lambda: _truth(leader()), timeout=80)
+        await one.until(lambda: _truth(leader()), "leader", timeout=80)
         killed = await leader()
-        (one if killed == first else other).kill()
+        doomed, heir = (one, other) if killed == first else (other, one)
+        doomed.kill()
         (message_id,) = await desk.publish()
         await desk.claim()
 
         async def came_back() -> bool:
             return (await desk.row(message_id))["reclaims"] == 1
 
-        await until(came_back, timeout=80)
+        await heir.until(came_back, "claim that came back", timeout=80)
         assert await leader() == (second if killed == first else first)
 
 
@@ -91,17 +82,17 @@ async def test_events_survive_a_kill_between_stream_and_outbox(
     await desk.queue()
     (message_id,) = await desk.publish()
     await desk.settle("complete", await desk.claim())
-    async with serving(database_url, valkey.url, fault="relay.sent") as (process, _):
-        assert await process.wait() == -9
+    async with serving(database_url, valkey.url, fault="relay.sent") as (child, _):
+        assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
     assert await count(office, outbox) == 3
-    async with serving(database_url, valkey.url):
-        await until(lambda: _is(count(office, outbox), 0), timeout=80)
+    async with serving(database_url, valkey.url) as (child, _):
+        await child.until(lambda: _is(count(office, outbox), 0), "empty outbox", timeout=80)
     (event,) = await desk.claim(10, "_events")  # once, although it was sent twice
     assert event.causation_id == message_id
     names: list[str] = []
     seen: set[str] = set()
     name = f"work.acme.{SCOPE}.jobs"
-    async with QueueEvents(name, redis_url=valkey.url, last_event_id="0") as events, asyncio.timeout(20):
+    async with QueueEvents(name, redis_url=valkey.url, last_event_id="0") as events, asyncio.timeout(limit(20)):
         async for each in events:
             if each.fields["seq"] not in seen:
                 names.append(each.name)
@@ -121,8 +112,8 @@ async def test_a_kill_in_the_middle_of_archiving_neither_loses_nor_doubles(
     async with office.database.begin() as connection:
         long_ago = desk.clock() - 2 * 3_600_000
         await connection.execute(update(messages).where(messages.c.state == "completed").values(finished_at=long_ago))
-    async with serving(database_url, fault="archive.copied") as (process, _):
-        assert await process.wait() == -9
+    async with serving(database_url, fault="archive.copied") as (child, _):
+        assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
     assert await count(office, archive) == 0
     assert {(await desk.row(each))["state"] for each in ids} == {"completed"}
     assert (await MessageArchiver(office).work()).items == 5
@@ -139,8 +130,8 @@ async def test_a_kill_in_the_middle_of_adding_up_a_day_neither_loses_nor_doubles
     async with office.database.begin() as connection:
         await connection.execute(update(tallies).values(day=tallies.c.day - 2))
     before = await tallied(office, queue_id)
-    async with serving(database_url, fault="fold.added") as (process, _):
-        assert await process.wait() == -9
+    async with serving(database_url, fault="fold.added") as (child, _):
+        assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
     assert await tallied(office, queue_id) == before
     await MessageArchiver(office).work()
     assert await tallied(office, queue_id) == before
@@ -155,8 +146,8 @@ async def test_a_replay_that_is_killed_goes_on_and_moves_each_once(killed_desk: 
     ids = await desk.die(5)
     replay = await office.replays.start(desk.caller, SCOPE)
     await office.replays.advance(desk.caller, replay.id, 2)
-    async with serving(database_url, fault="replay.moved") as (process, _):
-        assert await process.wait() == -9
+    async with serving(database_url, fault="replay.moved") as (child, _):
+        assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
     assert (await office.replays.get(desk.caller, SCOPE, replay.id)).done == 2
     await ReplayRunner(office).work()
     ended = await office.replays.get(desk.caller, SCOPE, replay.id)

@@ -20,6 +20,7 @@ from relevo.work.store.tables import messages, outbox
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.conftest import Launch
+from tests.pace import limit
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey, Server
 
@@ -58,7 +59,7 @@ async def read(desk: Desk, count: int, queue: str = "jobs") -> list[QueueEvent]:
     seen: list[QueueEvent] = []
     async with (
         QueueEvents(f"work.acme.{SCOPE}.{queue}", redis_url=url, last_event_id="0") as events,
-        asyncio.timeout(20),
+        asyncio.timeout(limit(20)),
     ):
         async for event in events:
             seen.append(event)

@@ -17,6 +17,7 @@ from relevo.work.office import Office, OfficeSettings
 from tests.agents.conftest import Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.conftest import Launch
+from tests.pace import limit
 from tests.patience import turn, until
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey, Server
@@ -147,7 +148,7 @@ async def test_many_processes_begin_a_beat_once(office: Office, clock: Clock) ->
 async def test_without_redis_the_watch_gives_the_beat(lone: Office) -> None:
     fast, slow = Counting("fast", every_s=0.2), Counting("slow", every_s=3600)
     async with Roster(lone, agents=[fast, slow]) as roster:
-        await roster.ran.wait_for(lambda _: fast.done >= 3 and slow.done == 1, timeout=20)
+        await roster.ran.wait_for(lambda _: fast.done >= 3 and slow.done == 1, timeout=limit(20))
     assert slow.done == 1
 
 
@@ -161,7 +162,7 @@ async def test_a_long_run_holds_nobody_up(lone: Office) -> None:
 
     quick = Counting("quick", every_s=0.1)
     async with Roster(lone, agents=[Hanging("hanging"), quick]) as roster:
-        await roster.ran.wait_for(lambda _: quick.done >= 2, timeout=20)
+        await roster.ran.wait_for(lambda _: quick.done >= 2, timeout=limit(20))
         hangs.set()
 
 
@@ -171,7 +172,7 @@ async def test_the_engine_gives_the_beat_and_each_slot_to_one_process(office_wit
     rosters = [Roster(each, agents=[agent]) for each, agent in zip(offices, agents, strict=True)]
     name = agents_queue(offices[0].installation)
     ran: list[str | None] = []
-    async with QueueEvents(name, redis_url=valkey.url) as events, rosters[0], rosters[1], asyncio.timeout(30):
+    async with QueueEvents(name, redis_url=valkey.url) as events, rosters[0], rosters[1], asyncio.timeout(limit(30)):
         async for event in events:
             ran += [event.job_id] if event.name == "completed" else []
             if len(ran) == 5:
@@ -224,7 +225,7 @@ async def test_agents_start_without_a_redis_that_was_promised(office_with: Offic
     office = await office_with("redis://127.0.0.1:1")
     agent = Counting(every_s=0.2)
     async with Roster(office, agents=[agent]) as roster:
-        await roster.ran.wait_for(lambda _: agent.done >= 2, timeout=20)
+        await roster.ran.wait_for(lambda _: agent.done >= 2, timeout=limit(20))
 
 
 async def test_the_relay_works_continuously(lone: Office, clock: Clock) -> None:
@@ -232,7 +233,7 @@ async def test_the_relay_works_continuously(lone: Office, clock: Clock) -> None:
     await desk.queue()
     async with Roster(lone) as roster:
         (relay,) = roster.relays
-        relayed = asyncio.ensure_future(relay.worked.wait_for(lambda items: items > 0, timeout=20))
+        relayed = asyncio.ensure_future(relay.worked.wait_for(lambda items: items > 0, timeout=limit(20)))
         await desk.publish()
         await relayed
         (event,) = await desk.claim(10, "_events", wait_s=10)

@@ -18,6 +18,22 @@ async def test_a_claim_that_ran_out_comes_back_to_its_old_place(desk: Desk) -> N
     assert await desk.history(first) == ["published", "claimed", "reclaimed", "claimed"]
 
 
+async def test_a_claim_that_ran_out_is_told_where_failures_are_told(desk: Desk) -> None:
+    await desk.queue(visibility_timeout_s=30, max_reclaims=1)
+    (message_id,) = await desk.publish()
+    enforcer = VisibilityTimeoutEnforcer(desk.office)
+    why = "ClaimTimedOut: its worker neither settled nor extended the claim in time"
+    for reason in (why, "worker_lost"):
+        await desk.claim()
+        desk.clock.turn(s=31)
+        await enforcer.work()
+        shown = await desk.office.search.get(desk.caller, SCOPE, message_id)
+        assert shown.error is not None
+        assert (shown.failure_reason, shown.error.text) == (reason, why)
+        last = (await desk.office.search.history(desk.caller, SCOPE, message_id))[-1]
+        assert last.detail == reason
+
+
 async def test_a_claim_that_still_runs_is_left_alone(desk: Desk) -> None:
     await desk.queue(visibility_timeout_s=30)
     (message_id,) = await desk.publish()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 
+from relevo.api.hot import Asgi
 from relevo.api.service import ServiceSettings, WorkService
 from relevo.api.settings import ApiSettings
 from relevo.console.app import make_console
 from relevo.work.caller import ALL_PERMISSIONS, Caller
 from relevo.work.office import Office, OfficeSettings
+from tests.pace import limit
 
 QUEUE = "/v1/scopes/billing/queues/invoices"
 
@@ -76,6 +78,7 @@ async def served(
     redis_url: str | None = None,
     agents: bool = False,
     api: ApiSettings | None = None,
+    console: Callable[[Office], Asgi] | None = make_console,
     **office: Any,
 ) -> AsyncGenerator[Room]:
     """Starts everything and makes the scope `billing` with the queue `invoices`; `office` are further settings of it."""
@@ -83,7 +86,7 @@ async def served(
         office=OfficeSettings(database_url=database_url, redis_url=redis_url, **office), api=api, port=0, agents=agents,
         upgrade=True,
     )  # fmt: skip
-    service = WorkService(settings, console=make_console)
+    service = WorkService(settings, console=console)
     try:
         await service.start()
         assert service.office is not None
@@ -91,7 +94,7 @@ async def served(
         owner = service.office.tenants.caller(tenant)
         made = await service.office.keys.create(owner, "first", permissions=ALL_PERMISSIONS)
         headers = {"authorization": f"Bearer {made.secret}"}
-        async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=limit(30)) as http:
             room = Room(service, owner, made.secret, http)
             await room.do("POST", "/v1/scopes", {"slug": "billing"})
             await room.do("POST", "/v1/scopes/billing/queues", {"slug": "invoices"})

@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from tests.pace import limit
+
 HOOK = "https://hooks.example.com/events"
 RULE = {"trigger": "message_published", "condition": "false", "actions": [{"action": "drop"}]}
 
@@ -19,7 +21,7 @@ class Seeds:
     """Makes what an operation needs, over HTTP, with a key that may do everything. `name` keeps two of them apart."""
 
     def __init__(self, url: str, key: str, name: str) -> None:
-        self._http = httpx.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=60)
+        self._http = httpx.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=limit(60))
         self._numbers = count(1)
         self._name = name
         self.scope = f"seeds-{name}"

@@ -6,9 +6,10 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.servers.child import Child
 
 RELEVO = (sys.executable, "-m", "relevo")
 
@@ -26,37 +27,23 @@ class ServeProcess:
 
     def start(self) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RELEVO_")}
-        self.process = subprocess.Popen(
-            [*RELEVO, "serve", "--database-url", self.database_url, "--port", str(self.port), *self.options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        command = ("serve", "--database-url", self.database_url, "--port", str(self.port), *self.options)
+        self.child = Child(*RELEVO, *command, env=environment)
+        line = self.child.line()
         found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-        assert found is not None, line + (self.process.stderr.read() if self.process.stderr else "")
-        self.url, self.port = found[0], int(found[1])
+        assert found is not None, line + self.child.err
+        self.said, self.url, self.port = line, found[0], int(found[1])
 
     def kill(self) -> None:
         """As `kill -9`: no word, no last wish."""
-        self.process.kill()
-        self._closed()
+        self.child.kill()
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Its exit code and what it said on stderr."""
-        self.process.send_signal(number)
-        _, err = self.process.communicate(timeout=60)
-        return self.process.returncode, err
+        return self.child.end(number, timeout=60), self.child.err
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self._closed()
-
-    def _closed(self) -> None:
-        self.process.wait(30)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        self.child.close()
 
 
 _first: list[tuple[bytes, str]] = []
@@ -77,11 +64,9 @@ def furnished(database_url: str) -> str:
 def first_key(database_url: str, tenant: str = "main") -> str:
     """Makes the tables, a tenant and its operator's key, as the manual says."""
     for command in (["db", "upgrade"], ["work", "keys", "first", tenant, "--operator", "--json"]):
-        done = subprocess.run(
-            [*RELEVO, *command, "--database-url", database_url], capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["secret"]
+        done = Child.run(*RELEVO, *command, "--database-url", database_url)
+        assert done.code == 0, done.err
+    return json.loads(done.out)["secret"]
 
 
 def sqlite_in(folder: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.api.room import QUEUE, Room
+from tests.pace import limit
 from tests.patience import until
 
 PUBLISH = f"{QUEUE}/messages"
@@ -40,7 +41,7 @@ class Wire:
         self.writer.write(data)
 
     async def answer(self) -> Said:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(limit(30)):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = dict(line.split(": ", 1) for line in head[1:] if line)
             body = (
@@ -49,7 +50,7 @@ class Wire:
             return Said(int(head[0].split()[1]), headers, json.loads(body) if body else None)
 
     async def is_closed(self) -> bool:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(limit(30)):
             return await self._reader.read() == b""
 
 
@@ -159,7 +160,7 @@ async def test_a_worker_that_hangs_up_while_it_waits_leaves_the_message_to_the_n
         await room.office.wakeups.begun.wait_for(lambda each: each == queue_id)
         ended = asyncio.ensure_future(room.office.wakeups.ended.wait_for(lambda each: each == queue_id))
         line.writer.transport.abort()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(limit(30)):
             await ended
     await room.publish(body=9)
     assert await bodies(room) == [9]
@@ -170,7 +171,7 @@ async def test_what_is_no_http_is_refused(room: Room) -> None:
         line.send(
             b"POST /v1/scopes/billing/queues/invoices/messages HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n{}"
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(limit(30)):
             assert b" 400 " in await line._reader.readline()  # pyright: ignore[reportPrivateUsage]
 
     async def nothing_waits() -> bool:

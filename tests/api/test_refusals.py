@@ -8,6 +8,7 @@ import pytest
 
 from relevo.api.settings import ApiSettings
 from tests.api.room import QUEUE, Room, served
+from tests.pace import limit
 
 MESSAGES = f"{QUEUE}/messages"
 
@@ -49,6 +50,38 @@ async def test_a_publish_that_cannot_be_read_is_refused_and_publishes_nothing(ro
         said = await room.problem("POST", MESSAGES, content=body, headers={"content-type": content_type})
         assert (body, content_type, said) == (body, content_type, refusal)
     assert (await room.do("GET", QUEUE))["depth_pending"] == 0
+
+
+async def test_an_error_that_says_nothing_is_refused_and_the_message_stays_claimed(room: Room) -> None:
+    message_id = await room.publish()
+    token = (await room.claim())[0]["claim_token"]
+    one, many = f"/v1/scopes/billing/messages/{message_id}/fail", f"{QUEUE}/fail"
+    for error in ({}, {"stack": "at pay"}, {"type": "", "message": None}, {"type": "E", "msg": "m"}, {"type": 7}, "E"):
+        wrong = {"claim_token": token, "error": error}
+        assert (error, await room.problem("POST", one, json=wrong)) == (error, (422, "INVALID_INPUT"))
+        batch = {"items": [{"id": message_id, **wrong}]}
+        assert (error, await room.problem("POST", many, json=batch)) == (error, (422, "INVALID_INPUT"))
+    assert (await room.do("GET", QUEUE))["depth_claimed"] == 1
+
+
+async def test_errors_quote_bodies_and_are_shown_only_to_who_may_read_the_message(room: Room) -> None:
+    message_id = await room.publish()
+    token = (await room.claim())[0]["claim_token"]
+    word = "Zyxomma-petiolatum"
+    error = {"type": word, "message": word, "stack": word}
+    failing = {"claim_token": token, "error": error, "dead": True}
+    here = f"/v1/scopes/billing/messages/{message_id}"
+    worker = (await room.do("POST", "/v1/keys", {"name": "worker", "permissions": ["consume", "publish"]}))["secret"]
+    settled = await room.ask("POST", f"{here}/fail", failing, key=worker)
+    assert (settled.status_code, word in settled.text) == (200, False)
+    other = {"name": "other", "permissions": ["view"], "queues": ["elsewhere"]}
+    stranger = (await room.do("POST", "/v1/keys", other))["secret"]
+    trace = f"/v1/trace?correlation_id={message_id}"
+    places = (here, f"{here}/history", "/v1/scopes/billing/messages", "/v1/scopes/billing/dead-letters", trace)
+    for place in places:
+        assert word in (await room.ask("GET", place)).text, place
+        assert (place, (await room.ask("GET", place, key=worker)).status_code) == (place, 403)
+        assert (place, word in (await room.ask("GET", place, key=stranger)).text) == (place, False)
 
 
 async def test_deeply_nested_json_is_no_way_to_stop_the_server(room: Room) -> None:
@@ -127,7 +160,7 @@ async def test_a_question_that_makes_no_sense_is_refused(room: Room) -> None:
 
 async def test_what_is_not_there_answers_404(room: Room) -> None:
     for path in (
-        *("/", "/v1", "/v2/scopes", "/docs", "/v1/scopes/nope", "/v1/scopes/b%00/queues", "/v1/scopes/%C3%A9"),
+        *("/v1", "/v2/scopes", "/documents", "/v1/scopes/nope", "/v1/scopes/b%00/queues", "/v1/scopes/%C3%A9"),
         *("/v1/scopes/billing/queues/nope", "/v1/scopes/billing/messages/nope", "/v1/scopes/billing/replays/nope"),
         f"/v1/scopes/billing/messages/{'0' * 26}",
     ):
@@ -158,7 +191,7 @@ async def test_a_refused_method_comes_with_the_list_of_those_that_are_answered(r
 
 async def test_without_a_key_nothing_is_answered(room: Room) -> None:
     wrong = ("", "Bearer", "Basic abc", "Bearer rlv_x", f"Bearer rlv_{'0' * 26}_no", "Bearer é", "Bearer " + "x" * 300)
-    async with httpx.AsyncClient(base_url=room.service.url) as http:
+    async with httpx.AsyncClient(base_url=room.service.url, timeout=limit(30)) as http:
         for each in (None, *wrong):
             headers = [] if each is None else [(b"authorization", each.encode("latin-1"))]
             for method, path in (("GET", "/v1/scopes"), ("POST", f"{QUEUE}/claim"), ("GET", "/v1/audit")):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from relevo import Job, Queue, Worker
 from relevo.api.settings import ApiSettings
 from tests.api.room import Room, served
 from tests.api.seeds import HOOK, RULE, Seeds
+from tests.pace import limit
+from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
@@ -87,13 +88,11 @@ async def _search(room: Room, folder: Path, *, phases: str, examples: int, secon
         **os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(ROOT), "RELEVO_TEST_URL": room.service.url,
         "RELEVO_TEST_KEY": room.key, "SCHEMATHESIS_HOOKS": "tests.api.schemathesis_hooks",
     }  # fmt: skip
-    done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, cwd=folder, env=environment, timeout=(seconds or 600) + 300,
-        check=False,
-    )  # fmt: skip
-    found = (done.stdout.partition("= FAILURES =")[2] or done.stdout.partition("= ERRORS =")[2] or done.stdout)[:4000]
-    assert done.returncode == 0, found + done.stderr[-2000:]
-    assert re.search(r"\d+ generated|No issues found", done.stdout), done.stdout[-2000:]
+    timeout = (seconds or 600) + 300
+    done = await asyncio.to_thread(Child.run, *command, cwd=folder, env=environment, timeout=timeout)
+    found = (done.out.partition("= FAILURES =")[2] or done.out.partition("= ERRORS =")[2] or done.out)[:4000]
+    assert done.code == 0, found + done.err[-2000:]
+    assert re.search(r"\d+ generated|No issues found", done.out), done.out[-2000:]
 
 
 async def _operations(room: Room) -> dict[str, Any]:
@@ -166,7 +165,7 @@ async def _dead_job(url: str, queue_name: str) -> str:
         raise ValueError("no use")
 
     async with Queue(queue_name, redis_url=url) as queue, Worker(queue_name, fail, redis_url=url) as worker:
-        settled = asyncio.ensure_future(worker.settled.wait_for(timeout=30))
+        settled = asyncio.ensure_future(worker.settled.wait_for(timeout=limit(30)))
         await queue.add("send", {}, attempts=1)
         await settled
         return (await queue.dead_letters.peek(1))[0].dlq_id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -14,7 +13,9 @@ import pytest
 from relevo.client import AsyncClient, Claimed, Consumer
 from relevo.errors import RelevoError
 from tests.api.serve_process import RELEVO, ServeProcess, first_key, sqlite_in
+from tests.pace import limit
 from tests.patience import until
+from tests.servers.child import Child
 from tests.servers.postgres import PostgresServer
 
 
@@ -36,7 +37,7 @@ async def test_sigterm_answers_waiting_claims_at_once_and_ends_in_order(serve: S
 
         await until(all_three_wait)
         ending = asyncio.create_task(asyncio.to_thread(serve.end))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(limit(30)):
             assert await asyncio.gather(*waiting) == [[], [], []]
             code, said = await ending
     assert code == 0
@@ -46,38 +47,28 @@ async def test_sigterm_answers_waiting_claims_at_once_and_ends_in_order(serve: S
 def test_a_database_without_tables_is_refused_with_the_remedy(postgres: PostgresServer) -> None:
     postgres.create("untouched")
     url = postgres.url("asyncpg", "untouched")
-    done = subprocess.run(
-        [*RELEVO, "serve", "--database-url", url, "--port", "0"],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "relevo db upgrade" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = Child.run(*RELEVO, "serve", "--database-url", url, "--port", "0")
+    assert done.code == 1
+    assert "relevo db upgrade" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_an_address_nobody_knows_is_refused_without_its_password() -> None:
     url = "oracle://me:hunter2@host/db"
-    done = subprocess.run(
-        [*RELEVO, "serve", "--database-url", url], capture_output=True, text=True, timeout=50, check=False
-    )
-    assert done.returncode == 1
-    assert "hunter2" not in done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
+    done = Child.run(*RELEVO, "serve", "--database-url", url)
+    assert done.code == 1
+    assert "hunter2" not in done.err + done.out
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize("command", ["serve", "agents"])
 def test_a_database_that_does_not_answer_is_one_line_without_its_password(command: str) -> None:
     url = "postgresql://me:hunter2@127.0.0.1:1/db"
-    done = subprocess.run(
-        [*RELEVO, command, "--database-url", url], capture_output=True, text=True, timeout=50, check=False
-    )
-    assert done.returncode == 1
-    assert "The database does not answer" in done.stderr
-    assert "hunter2" not in done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
+    done = Child.run(*RELEVO, command, "--database-url", url)
+    assert done.code == 1
+    assert "The database does not answer" in done.err
+    assert "hunter2" not in done.err + done.out
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.timeout(180)
@@ -175,5 +166,5 @@ async def test_many_kills_under_load_lose_nothing_on_postgresql(postgres: Postgr
 
 
 async def _metrics(serve: ServeProcess) -> str:
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=limit(30)) as http:
         return (await http.get(f"{serve.url}/metrics")).text

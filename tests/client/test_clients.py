@@ -8,11 +8,20 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from relevo.client import AsyncClient, Client, calls, people_calls
+from relevo.client import AsyncClient, Client, Failure, calls, people_calls
 from relevo.client.request import BY_CODE, Call
-from relevo.errors import ClaimLost, IdempotencyConflict, NotFound, ServiceUnreachable, Unauthenticated, WorkError
+from relevo.errors import (
+    BadArgument,
+    ClaimLost,
+    IdempotencyConflict,
+    NotFound,
+    ServiceUnreachable,
+    Unauthenticated,
+    WorkError,
+)
 from tests.api.room import Room
 from tests.client.unasync import NOUNS, target, unasynced
+from tests.patience import until
 
 
 @pytest.mark.parametrize("noun", NOUNS)
@@ -100,9 +109,46 @@ async def test_dead_letters_are_listed_and_replayed(client: AsyncClient) -> None
     assert (await client.start_replay("billing", {"queue": "invoices"}, dry_run=True)).total == 1
     replay = await client.start_replay("billing", {"queue": "invoices"})
     await client.run_agent("replay_runner")
-    assert (await client.replay("billing", replay.id)).done == 1
+
+    async def is_done() -> bool:
+        return (await client.replay("billing", replay.id)).done == 1
+
+    await until(is_done)  # whoever comes while it runs by itself is told how that stands, and does not wait
     (again,) = await client.claim("billing", "invoices", wait_s=10)
     assert again.id == published.id
+
+
+async def test_an_exception_is_told_with_the_failure_by_both_clients_alone_and_in_a_batch(room: Room) -> None:
+    def pay() -> None:
+        raise LookupError("no account \ud800")
+
+    with pytest.raises(LookupError) as caught:
+        pay()
+    error = caught.value
+    async with AsyncClient(room.service.url, key=room.key) as client:
+        for n in range(3):
+            await client.publish("billing", "invoices", n)
+        alone, many, other = await client.claim("billing", "invoices", batch_size=3)
+        await client.fail("billing", alone, error=error)
+        items = [{"id": many.id, "claim_token": many.claim_token, "error": error}]
+        await client.settle_batch("billing", "invoices", "fail", items)
+        with Client(room.service.url, key=room.key) as plain:
+            told = {"type": "Bankrupt", "message": "no money"}
+            await asyncio.to_thread(plain.fail, "billing", other, "as expected", error=told, dead=True)
+        for claimed in (alone, many):
+            message = await client.message("billing", claimed.id)
+            assert message.failure_reason == "LookupError: no account \\ud800"
+            assert message.error is not None
+            assert message.error.stack is not None
+            assert message.error.stack.startswith("Traceback (most recent call last):")
+            assert "in pay" in message.error.stack
+        (letter,) = (await client.dead_letters("billing")).items
+        assert (letter.reason, letter.error) == (
+            "as expected (Bankrupt: no money)",
+            Failure(type="Bankrupt", message="no money"),
+        )
+        with pytest.raises(BadArgument, match="Pass the exception as `error`"):
+            await client.fail("billing", other)
 
 
 async def test_a_problem_document_becomes_the_error_of_its_code(client: AsyncClient) -> None:

@@ -1,7 +1,6 @@
 """The consumer loop: it settles, keeps its claims alive, and ends in order."""
 
 import asyncio
-import os
 import signal
 import sys
 from pathlib import Path
@@ -12,7 +11,9 @@ import pytest
 from relevo.client import AsyncClient, Claimed, Consumer, Fail, Release
 from relevo.errors import NotFound
 from tests.api.room import QUEUE, Room
+from tests.pace import limit
 from tests.patience import forever
+from tests.servers.child import Child
 
 
 class Seen:
@@ -28,13 +29,13 @@ class Seen:
             self._changed.notify_all()
 
     async def wait_for(self, count: int) -> None:
-        async with self._changed, asyncio.timeout(40):
+        async with self._changed, asyncio.timeout(limit(40)):
             await self._changed.wait_for(lambda: len(self.messages) >= count)
 
 
 async def _end(consumer: Consumer, running: asyncio.Task[None]) -> None:
     consumer.stop()
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(limit(40)):
         await running
 
 
@@ -82,6 +83,70 @@ async def test_a_handler_that_raises_fails_its_message_with_the_reason(client: A
     assert states[3].state == "delayed"
 
 
+async def test_a_failure_is_logged_and_kept_with_the_handlers_own_frames(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.change_queue("billing", "invoices", backoff_initial_ms=60_000)
+    for n in range(4):
+        await client.publish("billing", "invoices", n)
+    seen = Seen()
+
+    def look_up(body: dict[str, str]) -> str:
+        return body["email"]
+
+    async def fail(message: Claimed) -> None:
+        await seen.note(message)
+        if message.body == 1:
+            await asyncio.to_thread(look_up, {})
+        if message.body == 2:
+            raise Fail("no address") from OSError(2, "No such file")
+        if message.body == 3:
+            sys.exit(3)
+        look_up({})
+
+    consumer = Consumer(client, "billing", "invoices", fail, concurrency=1)
+    with caplog.at_level("WARNING", "relevo.consumer"):
+        running = asyncio.create_task(consumer.run())
+        await seen.wait_for(4)
+        await _end(consumer, running)
+    shown = {
+        message.body: await client.message("billing", message.id) for message in (await client.search("billing")).items
+    }
+    for n in (0, 1):
+        error = shown[n].error
+        assert error is not None
+        assert error.stack is not None
+        assert (shown[n].failure_reason, error.type, error.message) == ("KeyError: 'email'", "KeyError", "'email'")
+        files = [line.split('"')[1] for line in error.stack.splitlines() if line.startswith("  File ")]
+        assert files[0] == files[-1] == __file__, "begins and ends in the handler"
+        assert not any("/relevo/client/" in file for file in files)
+    assert shown[2].failure_reason == "no address (FileNotFoundError: [Errno 2] No such file)"
+    assert shown[3].failure_reason == "the handler called sys.exit(3) (SystemExit: 3)"
+    records = [record for record in caplog.records if "failed, attempt" in record.getMessage()]
+    assert [record.levelname for record in records] == ["WARNING"] * 4
+    assert "failed, attempt 1: KeyError: 'email'" in records[0].getMessage()
+    assert records[0].exc_info is not None
+    assert 'body["email"]' in caplog.text
+    assert "relevo/client/consumer.py" not in caplog.text
+
+
+async def test_a_result_that_is_no_json_says_so(client: AsyncClient) -> None:
+    await client.publish("billing", "invoices", 1)
+    seen = Seen()
+
+    async def answer(message: Claimed) -> object:
+        await seen.note(message)
+        return object()
+
+    consumer = Consumer(client, "billing", "invoices", answer)
+    running = asyncio.create_task(consumer.run())
+    await seen.wait_for(1)
+    await _end(consumer, running)
+    (message,) = (await client.search("billing")).items
+    assert message.failure_reason is not None
+    assert message.failure_reason.startswith("TypeError: the handler returned object, which cannot be sent as JSON: ")
+
+
 class Extended(httpx.AsyncHTTPTransport):
     """The way to the server; `enough` is set when so many extensions were answered on it."""
 
@@ -105,7 +170,7 @@ async def test_a_handler_longer_than_the_visibility_timeout_runs_once(room: Room
 
     async def slow(message: Claimed) -> None:
         await seen.note(message)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(limit(40)):
             await way.enough.wait()
 
     async with AsyncClient(room.service.url, key=room.key, transport=way) as client:
@@ -146,11 +211,11 @@ async def test_a_claim_that_was_taken_over_cancels_its_handler_and_changes_nothi
     await seen.wait_for(1)
     await client.release("billing", seen.messages[0])  # as if the claim had ended and somebody else had it
     (other,) = await client.claim("billing", "invoices", wait_s=5)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(limit(30)):
         await cancelled.wait()
     consumer.stop()
     consumer.stop()
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(limit(40)):
         await running
     assert (await client.complete("billing", other, "theirs")).state == "completed"
 
@@ -176,8 +241,8 @@ async def test_a_waiting_claim_of_a_worker_that_hung_up_takes_nothing(room: Room
     consumer = Consumer(client, "billing", "invoices", lambda _: None, wait_s=50)
     wakeups = room.office.wakeups
     running = asyncio.create_task(consumer.run())
-    await wakeups.begun.wait_for(timeout=30)
-    known = asyncio.ensure_future(wakeups.ended.wait_for(timeout=30))
+    await wakeups.begun.wait_for(timeout=limit(30))
+    known = asyncio.ensure_future(wakeups.ended.wait_for(timeout=limit(30)))
     await _end(consumer, running)
     await known
     published = await room.publish()
@@ -210,21 +275,14 @@ async def test_sigterm_lets_handlers_finish_and_claims_no_more(room: Room, tmp_p
         await room.publish(body=n)
     program = tmp_path / "consumer.py"
     program.write_text(PROGRAM)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(program), room.service.url, room.key,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=dict(os.environ),
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    async with asyncio.timeout(50):
-        first = await process.stdout.readline()
-        assert first.startswith(b"begun")
-        process.send_signal(signal.SIGTERM)
-        process.stdin.close()  # which the handlers wait for
-        said = (await process.stdout.read()).decode()
-        assert await process.wait() == 0
+    with Child(sys.executable, program, room.service.url, room.key) as child:
+        assert (await asyncio.to_thread(child.line)).startswith("begun")
+        child.process.send_signal(signal.SIGTERM)
+        child.close_stdin()  # which the handlers wait for
+        assert await asyncio.to_thread(child.ended) == 0, child.err
+    said = child.out
     assert said.split()[-1] == "drained"
-    begun = 1 + said.count("begun")  # not by lines: handlers in threads may write into each other's
+    begun = said.count("begun")  # not by lines: handlers in threads may write into each other's
     queue = await room.do("GET", QUEUE)
     assert queue["depth_claimed"] == 0
     assert queue["depth_pending"] == 5 - begun

@@ -10,6 +10,7 @@ import httpx
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.api.serve_process import ServeProcess
+from tests.pace import limit
 
 INVOICE = {
     "title": "Pay this invoice?",
@@ -32,7 +33,9 @@ class ConsoleDesk:
         self.serve = serve
         self._browser = browser
         self._contexts: list[BrowserContext] = []
-        self.http = httpx.Client(base_url=serve.url, headers={"authorization": f"Bearer {serve.key}"}, timeout=30)
+        self.http = httpx.Client(
+            base_url=serve.url, headers={"authorization": f"Bearer {serve.key}"}, timeout=limit(30)
+        )
         self.scope = f"s{uuid.uuid4().hex[:8]}"
         self.do("POST", "/scopes", {"slug": self.scope})
         self.do("POST", f"/scopes/{self.scope}/queues", {"slug": "invoices"})
@@ -78,6 +81,7 @@ class ConsoleDesk:
         options.setdefault("viewport", {"width": 1200, "height": 900})
         context = self._browser.new_context(**options)
         self._contexts.append(context)
+        context.set_default_timeout(limit(30_000))
         page = context.new_page()
         page.on("pageerror", _complain)
         page.on("dialog", _complain)

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from tests.api.serve_process import first_key
 from tests.console.desk import CSRF, ConsoleDesk, log_in
+from tests.pace import limit
 
 
 def test_a_page_asks_for_the_login_and_leads_back_to_itself(desk: ConsoleDesk) -> None:
@@ -85,7 +86,7 @@ def test_a_key_that_acts_for_people_says_for_whom(desk: ConsoleDesk) -> None:
 @contextmanager
 def session_of(desk: ConsoleDesk, key: str | None = None) -> Generator[httpx.Client]:
     """Somebody logged in, without a browser that would keep foreign forms away by itself."""
-    with httpx.Client(base_url=desk.serve.url, timeout=30) as client:
+    with httpx.Client(base_url=desk.serve.url, timeout=limit(30)) as client:
         found = CSRF.search(client.get("/console/login").text)
         assert found is not None
         said = client.post("/console/login", data={"csrf": found[1], "key": key or desk.key("ada")})
@@ -99,7 +100,7 @@ def test_a_form_without_its_token_changes_nothing(desk: ConsoleDesk, csrf: str |
     with session_of(desk) as client:
         said = client.post(f"{desk.place(review_id)}/claim", data={} if csrf is None else {"csrf": csrf})
         assert said.status_code == 403
-        assert "load the page again" in said.text
+        assert "reload the page" in said.text
     assert desk.do("GET", f"/scopes/{desk.scope}/reviews/{review_id}")["state"] == "waiting"
 
 
@@ -130,7 +131,7 @@ def test_a_login_form_of_another_page_is_refused(desk: ConsoleDesk) -> None:
 
 @pytest.mark.parametrize("wanted", ["https://evil.test/", "//evil.test", "/\\evil.test", "/console/../v1/keys", "x"])
 def test_a_login_leads_to_pages_of_ours_only(desk: ConsoleDesk, wanted: str) -> None:
-    with httpx.Client(base_url=desk.serve.url) as client:
+    with httpx.Client(base_url=desk.serve.url, timeout=limit(30)) as client:
         found = CSRF.search(client.get("/console/login", params={"next": wanted}).text)
         assert found is not None
         said = client.post("/console/login", data={"csrf": found[1], "key": desk.key("ada"), "next": wanted})

@@ -14,6 +14,7 @@ from relevo.agents.webhook_courier import WebhookCourier
 from relevo.work.caller import Caller
 from relevo.work.message import NewMessage
 from relevo.work.office import Office, OfficeSettings
+from tests.pace import limit
 from tests.patience import until
 
 SCOPE = "main"
@@ -83,7 +84,9 @@ async def killed(office: Office, tenant_id: int, errand: str, point: str, **give
     process = FORKS.Process(target=live, args=(Orders(office.settings, tenant_id, errand, given, f"{point}:kill"),))
     process.start()
     try:
-        await asyncio.to_thread(process.join, 90)
-        assert process.exitcode == -signal.SIGKILL, f"{errand} did not come to {point}"
+        await asyncio.to_thread(process.join, limit(90))
+        assert process.exitcode == -signal.SIGKILL, (
+            f"{errand} did not come to {point}: it ended with {process.exitcode}"
+        )
     finally:
         process.kill()

@@ -14,6 +14,7 @@ from relevo.work.chunks import Chunk, Chunks
 from relevo.work.message import ClaimedMessage
 from relevo.work.store.people import chunks
 from tests.agents.conftest import SCOPE, Desk
+from tests.pace import limit
 from tests.servers.stores import STORES
 
 pytestmark = pytest.mark.parametrize("store", STORES)
@@ -128,7 +129,7 @@ async def test_a_reader_that_waits_is_woken_by_the_next_part(desk: Desk) -> None
     claimed = await one(desk)
     await part(desk, claimed, "a")
     waiting = asyncio.ensure_future(read(desk, claimed.id, after=1, wait_s=30))
-    await desk.office.wakeups.begun.wait_for(timeout=30)
+    await desk.office.wakeups.begun.wait_for(timeout=limit(30))
     await part(desk, claimed, "b", final=True)
     found = await waiting
     assert numbers(found) == [2]

@@ -16,6 +16,7 @@ from relevo.work.audit.entries import AuditFilter
 from relevo.work.cold_transaction import transact
 from relevo.work.depths import Depth, depths_of
 from relevo.work.erasure import Erasure, digest_of
+from relevo.work.failure import Failure
 from relevo.work.faults import arm
 from relevo.work.message import NewMessage, Published, Refusal
 from relevo.work.replays import ReplayFilter
@@ -59,7 +60,8 @@ async def said(desk: Desk) -> str:
 async def fail(desk: Desk, message_id: str, **how: Any) -> None:
     claimed = await desk.claim()
     assert [each.id for each in claimed] == [message_id]
-    await desk.settle("fail", claimed, reason=f"cannot read {WORD}", **how)
+    error = Failure(type=f"Bad{WORD}", message=f"no {WORD}", stack=f"at {WORD}")
+    await desk.settle("fail", claimed, reason=f"cannot read {WORD}", error=error, **how)
 
 
 async def test_bodies_results_reasons_and_the_label_go_from_every_table(desk: Desk, receiver: Receiver) -> None:
@@ -87,7 +89,7 @@ async def test_bodies_results_reasons_and_the_label_go_from_every_table(desk: De
     assert "'ada'" not in everything
     for message_id in (archived, dead, retried, streaming):
         row = await desk.row(message_id)
-        assert (row["body"], row["result"], row["failure_reason"]) == (None, None, None)
+        assert (row["body"], row["result"], row["failure_reason"], row["error"]) == (None,) * 4
         assert msgspec.json.decode(row["labels"]) == {"kind": "letter"}
         assert (await desk.history(message_id))[-1] == "erased"
 

@@ -14,6 +14,7 @@ from relevo.work.office import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk
 from tests.api.room import QUEUE, Room, served
 from tests.clock import Clock
+from tests.pace import limit
 from tests.patience import turn
 from tests.people.conftest import relay
 from tests.servers.leaks import KeyLeaks
@@ -66,7 +67,7 @@ async def following(room: Room, path: str = EVENTS, **headers: str) -> AsyncGene
 
 
 async def some(told: AsyncGenerator[Told], count: int) -> list[Told]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(limit(30)):
         return [await anext(told) for _ in range(count)]
 
 

@@ -11,6 +11,7 @@ from relevo.agents.webhook_post import webhooks_queue
 from relevo.engine.queue import Queue
 from relevo.work.webhooks.signature import verify
 from tests.api.room import QUEUE, Room, served
+from tests.pace import limit
 from tests.patience import turn, until
 from tests.people.conftest import ALLOWED
 from tests.people.receiver import Receiver
@@ -33,7 +34,7 @@ async def telling(request: pytest.FixtureRequest, tmp_path: Path, key_leaks: Key
 
 async def test_an_event_of_a_message_reaches_the_receiver(telling: Room, receiver: Receiver) -> None:
     made = await telling.do("POST", HOOKS, {"url": receiver.url(), "events": ["published"]})
-    hearing = asyncio.ensure_future(receiver.heard.wait_for(timeout=40))
+    hearing = asyncio.ensure_future(receiver.heard.wait_for(timeout=limit(40)))
     await turn()
     await telling.publish()
     got = await hearing
@@ -44,13 +45,13 @@ async def test_an_event_of_a_message_reaches_the_receiver(telling: Room, receive
 async def test_a_delivery_is_sent_again_by_hand(telling: Room, receiver: Receiver) -> None:
     made = await telling.do("POST", HOOKS, {"url": receiver.url(), "events": ["published"]})
     attempted = telling.office.webhook_deliveries.attempted
-    first = asyncio.ensure_future(attempted.wait_for(timeout=40))
+    first = asyncio.ensure_future(attempted.wait_for(timeout=limit(40)))
     await turn()
     await telling.publish()
     await first
     log = f"{HOOKS}/{made['webhook']['id']}/deliveries"
     (line,) = await telling.do("GET", log, params={"state": "delivered"})
-    second = asyncio.ensure_future(attempted.wait_for(timeout=40))
+    second = asyncio.ensure_future(attempted.wait_for(timeout=limit(40)))
     await turn()
     await telling.do("POST", f"{log}/{line['id']}/redeliver")
     await second
@@ -61,7 +62,7 @@ async def test_a_delivery_is_sent_again_by_hand(telling: Room, receiver: Receive
 async def test_with_redis_a_failed_attempt_waits_in_the_stream_queue(telling: Room, receiver: Receiver) -> None:
     receiver.answer("/hook", 503)
     await telling.do("POST", HOOKS, {"url": receiver.url(), "events": ["published"]})
-    failed = asyncio.ensure_future(telling.office.webhook_deliveries.attempted.wait_for(timeout=40))
+    failed = asyncio.ensure_future(telling.office.webhook_deliveries.attempted.wait_for(timeout=limit(40)))
     await turn()
     await telling.publish()
     assert (await failed).again is not None
@@ -115,7 +116,7 @@ async def test_parts_are_sent_and_read_over_http(room: Room) -> None:
     path = f"/v1/scopes/billing/messages/{claimed['id']}/chunks"
     token = {"claim_token": claimed["claim_token"]}
     assert (await room.do("POST", path, {**token, "body": "Hel"}))["number"] == 1
-    begins = asyncio.ensure_future(room.office.wakeups.begun.wait_for(timeout=30))
+    begins = asyncio.ensure_future(room.office.wakeups.begun.wait_for(timeout=limit(30)))
     waiting = asyncio.ensure_future(room.do("GET", path, params={"after": 1, "wait_s": 30}))
     await begins
     await room.do("POST", path, {**token, "body": "lo", "final": True})

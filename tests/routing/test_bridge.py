@@ -12,6 +12,7 @@ from relevo.engine.job import Job
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.errors import ReplayLoop, StreamQueueClosed, UnrecoverableError
+from relevo.work.failure import failure_of
 from relevo.work.faults import arm
 from relevo.work.message import Published
 from relevo.work.routing.rule import Escalate, Route
@@ -103,6 +104,12 @@ async def test_a_failed_job_is_tried_again_and_then_a_dead_letter(desk: Desk, qu
     assert seen == [message_id, f"{message_id}.2"], "each try is a job of its own"
     row = await desk.row(message_id)
     assert (row["attempts"], "the address is wrong" in row["failure_reason"]) == (2, True)
+    error = failure_of(row["error"])
+    assert error is not None
+    assert error.stack is not None
+    assert (error.type, error.message) == ("relevo.errors.UnrecoverableError", "the address is wrong")
+    assert error.text == row["failure_reason"]
+    assert "in refuse" in error.stack, "the job's own traceback comes along"
     assert (await desk.history(message_id))[-2:] == ["failed", "dead_lettered"]
     depth = await desk.depth()
     assert (depth.claimed, (await desk.depth("_dead_letter")).dead) == (0, 1)

@@ -37,7 +37,7 @@ async def test_a_name_is_taken_once(desk: Desk) -> None:
     [
         ([Route(queue="nowhere")], {}, "nowhere"),
         ([Route(queue="_integrity")], {}, "_integrity"),
-        ([Drop()], {"when": "body.x +"}, "cannot be used"),
+        ([Drop()], {"when": "body.x +"}, "is not valid"),
         ([Drop()], {"queue": "nowhere"}, "nowhere"),
         ([Drop()], {"on": "message_completed"}, "dropped"),
         ([Escalate(tier="high")], {"on": "review_decided"}, "escalated"),
@@ -156,7 +156,7 @@ async def test_a_rule_of_another_scope_needs_its_trust(desk: Desk) -> None:
     stayed = await desk.id_of(2)
     assert [each.id for each in await desk.claim()] == [stayed]
     (stored,) = await office.rules.list(desk.caller, SCOPE)
-    assert "does not let messages" in (stored.breaker.last_error or "")
+    assert "does not accept messages" in (stored.breaker.last_error or "")
 
 
 async def test_a_dry_run_on_a_sample_tells_what_would_be_done(desk: Desk) -> None:

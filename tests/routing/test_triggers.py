@@ -6,6 +6,7 @@ import pytest
 from relevo.agents.expiry_enforcer import ExpiryEnforcer
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.outbox_relay import OutboxRelay
+from relevo.work.failure import Failure, failure_of
 from relevo.work.faults import arm
 from relevo.work.routing.rule import Drop, Escalate, Route, ToArchive, Transform
 from tests.agents.conftest import SCOPE
@@ -60,12 +61,34 @@ async def test_a_failed_message_moves_to_another_queue(desk: Desk) -> None:
     assert (claimed.id, claimed.attempts) == (message_id, 1)
 
 
+async def test_a_rule_sees_the_type_and_the_message_of_the_error(desk: Desk) -> None:
+    await desk.queue("slow")
+    known = "message.error.type == 'httpx.ReadTimeout' && message.error.message.contains('bank')"
+    await desk.rule(Route(queue="slow"), on="message_failed", when=known)
+    moves, stays, silent = [await desk.id_of(n) for n in range(3)]
+    for error in (
+        Failure(type="httpx.ReadTimeout", message="the bank is silent", stack="at pay"),
+        Failure(type="KeyError", message="bank"),
+        None,
+    ):
+        await desk.settle("fail", await desk.claim(), error=error)
+    await desk.route()
+    assert [each.id for each in await desk.claim(9, "slow")] == [moves]
+    row = await desk.row(moves)
+    assert (row["failure_reason"], row["error"]) == (None, None), "what is sent on begins anew"
+    assert [(await desk.row(each))["state"] for each in (stays, silent)] == ["delayed", "delayed"]
+    for stored in await desk.office.rules.list(desk.caller, SCOPE):
+        assert stored.failed == 0, "a message without an error is no fault of the rule"
+
+
 async def test_a_failure_raises_the_tier(desk: Desk) -> None:
+    await desk.queue("patient", backoff_initial_ms=600_000)
     await desk.rule(Escalate(tier="next"), on="message_failed")
-    message_id = await desk.id_of(1)
-    await desk.settle("fail", await desk.claim(), reason="x")
+    message_id = await desk.id_of(1, queue="patient")
+    await desk.settle("fail", await desk.claim(1, "patient"), error=Failure(message="x", stack="at y"))
     await desk.route()
     row = await desk.row(message_id)
+    assert failure_of(row["error"]) == Failure(message="x", stack="at y")
     assert (row["priority_tier"], row["state"], row["attempts"], row["failure_reason"]) == (3, "delayed", 1, "x")
 
 

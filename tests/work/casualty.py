@@ -15,6 +15,7 @@ from relevo.work.caller import Caller
 from relevo.work.message import NewMessage, Published
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.settling import SettleItem
+from tests.pace import limit
 from tests.work.desk import JOBS, SCOPE
 
 
@@ -64,7 +65,7 @@ async def _live(orders: Orders, pipe: "Connection[bytes, bytes]") -> None:
         await process.publish(first)
         if orders.settings.claim_path == "index":
             office.order.want((await office.queues.lookup(caller, SCOPE, JOBS)).id)
-            await office.order.builder.built.wait_for(timeout=60)
+            await office.order.builder.built.wait_for(timeout=limit(60))
         publishers = [process.publish(rest[at :: orders.tasks]) for at in range(orders.tasks)]
         await asyncio.gather(*publishers, *(process.work() for _ in range(orders.tasks)))
 

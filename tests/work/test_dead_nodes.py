@@ -12,6 +12,7 @@ from relevo.work.office import Office
 from relevo.work.store import patience
 from relevo.work.store.tables import queues
 from relevo.work.transaction import Transaction
+from tests.pace import limit
 from tests.work.conftest import OpenOffice
 from tests.work.desk import Desk, new
 
@@ -35,7 +36,9 @@ async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(desk: D
     node: Office = await open_office()
     async with node.database.engine.connect() as dead:
         await dead.execute(select(queues).where(queues.c.id == queue.id).with_for_update())
-        async with asyncio.timeout(15):  # less than the patience of who waits: it is not that which ends the wait
+        async with asyncio.timeout(
+            limit(15)
+        ):  # less than the patience of who waits: it is not that which ends the wait
             assert isinstance((await desk.publish(new()))[0], Published)
         with pytest.raises(DBAPIError):
             await dead.execute(select(queues))
@@ -56,7 +59,7 @@ async def test_a_hot_transaction_that_stands_still_is_ended_and_says_so(desk: De
 
     standing = asyncio.ensure_future(office.transact(stand_still))
     await holding.wait()
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(limit(15)):
         assert isinstance((await desk.publish(new()))[0], Published)
     ended.set()
     with pytest.raises(StoreUnavailable):

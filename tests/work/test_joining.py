@@ -14,6 +14,7 @@ from relevo.work.outbox import decode
 from relevo.work.settling import SettleItem
 from relevo.work.store import tables
 from relevo.work.transaction import Transaction
+from tests.pace import limit
 from tests.patience import turn, until
 from tests.work.desk import JOBS, Desk, new
 
@@ -126,7 +127,7 @@ async def test_a_transaction_that_hangs_holds_nobody_up() -> None:
     joiner, step = a_joiner(2, carried_out, held)
     slow = asyncio.ensure_future(joiner.join(step, 0))
     await until(lambda: carried_out == [[0]])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(limit(20)):
         assert await joiner.join(step, 1) == 1
     assert not slow.done()
     held.set()

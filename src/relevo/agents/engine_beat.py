@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from relevo.agents.agent import Agent
 from relevo.agents.shift import Shift
 from relevo.engine.job import Job
+from relevo.engine.patterns import MissedFiresPolicy
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.errors import AgentFailed, RelevoError
@@ -22,6 +23,8 @@ log = logging.getLogger("relevo.agents")
 _ANSWER_S = 2.0
 _LEAVING_S = 5.0
 _KEPT_FAILURES = 1_000
+_CAUGHT_UP = MissedFiresPolicy.fire_once()
+"""One run makes up for all that were missed: a downtime is nothing to warn of."""
 
 
 def agents_queue(installation: str) -> str:
@@ -63,7 +66,9 @@ class EngineBeat:
             async with asyncio.timeout(_ANSWER_S):
                 for agent in self._agents.values():
                     every = {"kind": "every", "interval_ms": int(agent.every_s * 1000)}
-                    await self._queue.upsert_repeatable_job(agent.name, {}, repeat=every, key=agent.name)
+                    await self._queue.upsert_repeatable_job(
+                        agent.name, {}, repeat=every, key=agent.name, missed_fires=_CAUGHT_UP
+                    )
         except (RelevoError, OSError, TimeoutError) as error:
             log.debug("the schedules of the agents could not be made: %s", error)
             return False

@@ -18,6 +18,7 @@ from relevo.agents.window import Window
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.dead_letters import bury
+from relevo.work.failure import Failure
 from relevo.work.office import Office
 from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
@@ -26,6 +27,10 @@ from relevo.work.trail import trail_line
 
 _WAITING = ("pending", "delayed")
 _WHOLE_EVERY_MS = 600_000
+_EXPIRED = {
+    "ttl": Failure(type="Expired", message="nobody claimed it before its ttl was over"),
+    "deadline": Failure(type="Expired", message="nobody claimed it before its deadline"),
+}
 
 
 class ExpiryEnforcer:
@@ -83,8 +88,8 @@ class ExpiryEnforcer:
                 await self._close_deliveries(transaction, own)
             if queue.dead_letter_expired and not queue.system:
                 await bury(
-                    transaction, queue, own, before=state, reason=f"expired: {reason}", caller=self._caller,
-                    open_deliveries=None,
+                    transaction, queue, own, before=state, reason=f"expired: {reason}", failure=_EXPIRED[reason],
+                    caller=self._caller, open_deliveries=None,
                 )  # fmt: skip
             else:
                 await self._end(transaction, queue, state, own, reason)
@@ -100,6 +105,7 @@ class ExpiryEnforcer:
             .where(m.id.in_([row.id for row in rows]))
             .values(
                 state="expired", failure_reason=f"expired: {reason}", visible_at=None, finished_at=now, updated_at=now,
+                error=_EXPIRED[reason].encoded(),
                 trail=m.trail + trail_line(now, "expired", self._caller.actor, reason),
             )
         )  # fmt: skip

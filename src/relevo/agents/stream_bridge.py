@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,13 +18,14 @@ import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from relevo.agents.agent import Batch
-from relevo.engine.dead_letters import DeadLetterFilter
+from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
 from relevo.engine.events import QueueEvent
 from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, NameTooLong, NotEncodable, PayloadTooLarge, ReplayLoop
 from relevo.wire.payload import MSGPACK
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.failure import Failure
 from relevo.work.faults import fault
 from relevo.work.office import Office
 from relevo.work.queues import DEAD_LETTER
@@ -39,6 +41,8 @@ log = logging.getLogger("relevo.agents")
 
 _ENDS = ("completed", "dlq", "cancelled")
 _PAGE = 500
+_TYPE = re.compile(r"[\w.<>]+")
+"""The name of an error, as Python prints it."""
 _HOPELESS = (PayloadTooLarge, NotEncodable, NameTooLong, BadArgument)
 """Why a message cannot be a job at all."""
 
@@ -108,6 +112,7 @@ class StreamBridge:
         ours = await self._outcomes.known([event.job_id for event in heard if event.name in _ENDS and event.job_id])
         reasons: dict[str, str] = {}
         dead: list[QueueEvent] = []
+        letters = await self._letters(queue, [event for event in heard if event.name == "dlq" and event.job_id in ours])
         for event in heard:
             if event.job_id is None or (event.job_id not in ours and event.name != "failed"):
                 continue
@@ -115,7 +120,7 @@ class StreamBridge:
                 reasons[event.job_id] = str(event.fields.get("reason", "failed"))
             elif event.name in _ENDS:
                 fault("bridge.heard")
-                await self._settle(queue, event, reasons.get(event.job_id))
+                await self._settle(queue, event, reasons.get(event.job_id), letters.get(event.job_id))
                 if event.name == "dlq":
                     dead.append(event)
         await self._take_over(queue, dead)
@@ -123,7 +128,7 @@ class StreamBridge:
         await self._keep_place(queue, heard[-1].id)
         return len(heard)
 
-    async def _settle(self, queue: Queue, event: QueueEvent, reason: str | None) -> None:
+    async def _settle(self, queue: Queue, event: QueueEvent, reason: str | None, letter: DeadLetter | None) -> None:
         assert event.job_id is not None
         if event.name == "completed":
             await self._outcomes.completed(event.job_id, await queue.get_job_result(event.job_id))
@@ -131,14 +136,19 @@ class StreamBridge:
             await self._outcomes.failed(event.job_id, "its job was cancelled", dead=True)
         else:
             told = str(event.fields.get("reason", "dead"))
-            await self._outcomes.failed(event.job_id, reason or told)
+            await self._outcomes.failed(event.job_id, reason or told, failure=_failure_of(letter))
+
+    async def _letters(self, queue: Queue, dead: Sequence[QueueEvent]) -> dict[str, DeadLetter]:
+        """The dead letters of these jobs, by job: they have the traceback, which events have not."""
+        if not dead:
+            return {}
+        found = [letter async for letter in queue.dead_letters.each(_about(dead))]
+        return {letter.envelope.id: letter for letter in found if letter.envelope is not None}
 
     async def _take_over(self, queue: Queue, dead: Sequence[QueueEvent]) -> None:
         """The message has its own way of dying: two dead letters of one thing would be replayed twice."""
         if dead:
-            since = min(int(event.id.partition("-")[0]) for event in dead) - 10_000
-            wanted = DeadLetterFilter(job_ids={event.job_id for event in dead if event.job_id}, since_ms=since)
-            await queue.dead_letters.purge(wanted=wanted)
+            await queue.dead_letters.purge(wanted=_about(dead))
 
     async def _ask(self) -> int:
         """Looks for jobs that are silent."""
@@ -151,7 +161,7 @@ class StreamBridge:
             elif found.state == "failed":
                 letters = await queue.dead_letters.peek(1, DeadLetterFilter(job_ids={job_id}))
                 why = letters[0].detail or letters[0].reason if letters else "dead"
-                await self._outcomes.failed(job_id, why)
+                await self._outcomes.failed(job_id, why, failure=_failure_of(letters[0] if letters else None))
                 for letter in letters:
                     await queue.dead_letters.discard(letter.dlq_id)
             elif found.state == "unknown" and found.complete:
@@ -271,3 +281,18 @@ class StreamBridge:
 
 def _place_name(queue: str) -> str:
     return f"bridge:{hashlib.sha256(queue.encode()).hexdigest()[:48]}"
+
+
+def _about(dead: Sequence[QueueEvent]) -> DeadLetterFilter:
+    since = min(int(event.id.partition("-")[0]) for event in dead) - 10_000
+    return DeadLetterFilter(job_ids={event.job_id for event in dead if event.job_id}, since_ms=since)
+
+
+def _failure_of(letter: DeadLetter | None) -> Failure | None:
+    """What a job's dead letter says of its last run. Its detail is `Type: message` where there is a traceback."""
+    if letter is None or not letter.detail:
+        return None
+    kind, colon, message = letter.detail.partition(": ")
+    if letter.traceback is None or not _TYPE.fullmatch(kind if colon else letter.detail):
+        return Failure(message=letter.detail, stack=letter.traceback)
+    return Failure(type=kind, message=message or None, stack=letter.traceback)

@@ -18,6 +18,7 @@ from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.dead_letters import bury
 from relevo.work.delivery_timeouts import WORKER_LOST, promote_deliveries, reclaim_deliveries
+from relevo.work.failure import CLAIM_TIMED_OUT
 from relevo.work.office import Office
 from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
@@ -84,6 +85,7 @@ class VisibilityTimeoutEnforcer:
                 lost,
                 before="claimed",
                 reason=WORKER_LOST,
+                failure=CLAIM_TIMED_OUT,
                 caller=self._caller,
                 reclaims=m.reclaims + 1,
             )
@@ -98,13 +100,14 @@ class VisibilityTimeoutEnforcer:
         if not rows:
             return
         now, m = transaction.now, messages.c
-        line = trail_line(now, "reclaimed", self._caller.actor)
+        line = trail_line(now, "reclaimed", self._caller.actor, CLAIM_TIMED_OUT.text)
         await transaction.connection.execute(
             update(messages)
             .where(m.id.in_([row.id for row in rows]))
             .values(
                 state="pending", claim_until=None, claim_token=None, claimed_by=None, claimed_at=None,
                 reclaims=m.reclaims + 1, updated_at=now, trail=m.trail + line,
+                failure_reason=CLAIM_TIMED_OUT.text, error=CLAIM_TIMED_OUT.encoded(),
             )
         )  # fmt: skip
         transaction.differences.moved(queue.id, "claimed", "pending", len(rows))
@@ -113,7 +116,7 @@ class VisibilityTimeoutEnforcer:
         transaction.events += [
             WorkEvent(
                 "reclaimed", queue.id, row.id, now, row.message_type, row.correlation_id,
-                {"attempt": row.attempts, "reclaims": row.reclaims + 1},
+                {"attempt": row.attempts, "reclaims": row.reclaims + 1, **CLAIM_TIMED_OUT.extras(CLAIM_TIMED_OUT.text)},
             )
             for row in rows
         ]  # fmt: skip

@@ -18,6 +18,7 @@ from relevo.api import (
     declared,
     erasures,
     event_stream,
+    front,
     grants,
     health,
     keys,
@@ -34,7 +35,7 @@ from relevo.api import (
     webhooks,
 )
 from relevo.api.auth import header, request_id_of
-from relevo.api.document import openapi_of
+from relevo.api.document import TAGS, openapi_of
 from relevo.api.hot import Asgi, HotRoutes, Send
 from relevo.api.metrics import ApiMetrics
 from relevo.api.problems import known, nowhere, problem, problem_of, problem_response
@@ -61,15 +62,16 @@ def make_app(
     settings = settings or ApiSettings()
     app = FastAPI(
         title="relevo work queues", version=version, description=ABOUT, docs_url=None, redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url="/openapi.json", openapi_tags=TAGS,
     )  # fmt: skip
     app.state.office, app.state.roster, app.state.limits = office, roster, settings
     app.state.metrics = metrics = ApiMetrics()
     app.state.feeds = set()
+    app.state.has_console, app.state.reference_page = console is not None, None
     for room in (
         *(declared, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health),
         *(grants, webhooks, event_stream, chunks, erasures),
-        *(rules, reviews, patterns, schemas, trusts),
+        *(rules, reviews, patterns, schemas, trusts, front),
     ):
         app.include_router(room.router)
     if console is not None:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from relevo.work.caller import Permission
+from relevo.work.failure import Failure
 from relevo.work.message import NewMessage, Tier
 from relevo.work.outbox import EventName
 from relevo.work.queues import ConsumerMode, Ordering, OverflowPolicy, QueueState
@@ -184,10 +185,12 @@ class CompleteIn(_Body):
 
 
 class FailIn(_Body):
-    """Gives a message back as failed. `dead`: no more tries."""
+    """Gives a message back as failed, with the `error` as the worker met it, a `reason` in its own words, or both. `dead`: no
+    more tries."""
 
     claim_token: Token
     reason: Prose | None = None
+    error: Failure | None = None
     dead: bool = False
     subscription: Slug | None = None
 

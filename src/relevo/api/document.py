@@ -33,6 +33,31 @@ ALWAYS: tuple[type[WorkError], ...] = (
 WITH_BODY: tuple[type[WorkError], ...] = (MalformedBody, BodyTooLarge, UnsupportedMediaType)
 PAGED: tuple[type[WorkError], ...] = (BadCursor,)
 
+TAGS = [
+    {"name": name, "description": about}
+    for name, about in (
+        ("work", "Publish, claim and settle. Nearly all requests are of these."),
+        ("scopes", "A scope holds queues that belong together, and its own `_dead_letter`, `_events` and `_audit`."),
+        ("queues", "How messages are ordered, retried and limited, and how many there are."),
+        ("messages", "Look for messages, archived ones too; see what happened to them; cancel them."),
+        ("dead letters", "Messages that could not be done: list them, send them back."),
+        ("subscriptions", "Of a broadcast queue: each subscription gets every message."),
+        ("rules", "What moves, copies, changes or escalates messages when something happens to them."),
+        ("reviews", "Decisions that people make about messages."),
+        ("schemas", "JSON Schemas that the bodies of a queue must fit."),
+        ("chunks", "Long results in parts, while they are made."),
+        ("events", "What happens in a scope, as it happens."),
+        ("webhooks", "Events sent to an address of yours, signed."),
+        ("erasures", "Everything that the messages about a person say, erased."),
+        ("reports", "Usage, the audit, and the story of a correlation id."),
+        ("keys", "API keys of the tenant."),
+        ("access", "What keys may do, where, and how often."),
+        ("agents", "Background duties of the installation."),
+        ("probes", "For load balancers and Prometheus."),
+    )
+]
+"""The topics of the document, in the order in which somebody new wants them."""
+
 _REF = "#/components/schemas/{name}"
 _described: list[tuple[Any, dict[str, Any]]] = [(Problem, {}), (Meta, {})]
 """Types that the document tells of, and where each is to be described: done when somebody asks for it, not at every start."""

@@ -307,6 +307,7 @@ def _item(message_id: str, body: Any) -> SettleItem:
                 id=message_id,
                 claim_token=body.claim_token,
                 reason=body.reason,
+                error=body.error,
                 dead=body.dead,
                 subscription=subscription,
             )

@@ -38,7 +38,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Internal(WorkError):
-    """Something went wrong here, not with the request: it is in the log under this request id."""
+    """What nobody foresaw."""
+
+    message = "The server failed, not your request: the log has the cause under this request id."
 
 
 BY_CODE: dict[str, type[WorkError]] = {

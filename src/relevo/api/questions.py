@@ -50,7 +50,7 @@ def moment_ms(text: str | None, name: str) -> int | None:
             text.strip().replace(" ", "+", 1) if text.count(" ") == 1 and "T" in text else text
         )
     except ValueError:
-        reason = f"{text!r} is no moment; write RFC 3339 (2026-11-15T09:00:00Z) or milliseconds since 1970"
+        reason = f"{text!r} is not a moment; write RFC 3339 (2026-11-15T09:00:00Z) or milliseconds since 1970"
         raise InvalidInput(where=name, reason=reason) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     try:
@@ -66,7 +66,7 @@ def labels_in(given: Sequence[str] | None) -> dict[str, str]:
         name, equals, value = text.partition("=")
         plain = text.isprintable() and len(name) <= 100 and len(value) <= 200
         if not equals or not name or not plain:
-            raise InvalidInput(where="label", reason=f"{text[:100]!r} is no label; write name=value")
+            raise InvalidInput(where="label", reason=f"{text[:100]!r} is not a label; write name=value")
         found[name] = value
     return found
 

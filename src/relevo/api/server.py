@@ -48,7 +48,7 @@ class HttpServer:
         begun.cancel()
         if self._running.done():
             self._running.result()
-        log.info("work queues on http://%s:%d", self._host, self.port)
+        log.debug("work queues on http://%s:%d", self._host, self.port)
 
     async def stop(self) -> None:
         if self._server is None or self._running is None:

@@ -98,7 +98,8 @@ async def _prepare(database: Database, upgrade: bool | None) -> None:
     if upgrade or (upgrade is None and database.dialect == "sqlite"):
         before, after = await schema.upgrade(database)
         if before != after:
-            log.info("the database went from revision %s to %s", before or "none", after)
+            done = "were made" if before is None else f"were upgraded from revision {before}"
+            log.info("the tables of the database %s, they have revision %s", done, after)
     else:
         await schema.require_head(database)
 

@@ -7,6 +7,13 @@ async with AsyncClient("http://127.0.0.1:6391", key="rlv_…") as client:
     await client.consume("billing", "invoices", handle, concurrency=10)
 """
 
+from relevo.errors import DependencyMissing
+
+try:
+    import httpx  # noqa: F401  # pyright: ignore[reportUnusedImport]
+except ModuleNotFoundError as error:
+    raise DependencyMissing(what="relevo.client", package="httpx", extra="relevo[client]") from error
+
 from relevo.client.async_client import AsyncClient
 from relevo.client.consumer import Consumer, Fail, Release
 from relevo.client.people_types import (
@@ -40,6 +47,7 @@ from relevo.client.types import (
     BatchOutcome,
     Claimed,
     DeadLetter,
+    Failure,
     Message,
     NewKey,
     Page,
@@ -74,6 +82,7 @@ __all__ = [
     "Erasure",
     "Event",
     "Fail",
+    "Failure",
     "Grant",
     "KeyLimits",
     "Message",

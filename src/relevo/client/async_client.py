@@ -14,6 +14,7 @@ from relevo.client.async_routing import AsyncRouting
 from relevo.client.async_sender import AsyncSender
 from relevo.client.async_telling import AsyncTelling
 from relevo.client.consumer import Consumer, Handler
+from relevo.client.failures import why_of
 from relevo.client.types import (
     Agent,
     AuditEntry,
@@ -32,6 +33,7 @@ from relevo.client.types import (
     Trace,
     UsageRow,
 )
+from relevo.errors import SlugTaken
 
 Tier = Literal["background", "low", "normal", "high", "critical"]
 
@@ -50,9 +52,15 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
     async def scope(self, scope: str) -> Scope:
         return await self.send(calls.scope(scope))
 
-    async def create_scope(self, scope: str, **settings: Any) -> Scope:
-        """Makes a scope; settings: display_name, description, events_to_queue, audit_to_queue."""
-        return await self.send(calls.create_scope(scope, settings))
+    async def create_scope(self, scope: str, *, exist_ok: bool = False, **settings: Any) -> Scope:
+        """Makes a scope; settings: display_name, description, events_to_queue, audit_to_queue. With `exist_ok` one that is
+        there already is given back as it is."""
+        try:
+            return await self.send(calls.create_scope(scope, settings))
+        except SlugTaken:
+            if not exist_ok:
+                raise
+            return await self.scope(scope)
 
     async def change_scope(self, scope: str, **changes: Any) -> Scope:
         """Changes what is named; `state` pauses, drains, archives or reopens it."""
@@ -67,9 +75,15 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
     async def queue(self, scope: str, queue: str) -> Queue:
         return await self.send(calls.queue(scope, queue))
 
-    async def create_queue(self, scope: str, queue: str, **settings: Any) -> Queue:
-        """Makes a queue; settings are the fields of `Queue`, such as ordering, max_retries, visibility_timeout_s."""
-        return await self.send(calls.create_queue(scope, queue, settings))
+    async def create_queue(self, scope: str, queue: str, *, exist_ok: bool = False, **settings: Any) -> Queue:
+        """Makes a queue; settings are the fields of `Queue`, such as ordering, max_retries, visibility_timeout_s. With
+        `exist_ok` one that is there already is given back as it is."""
+        try:
+            return await self.send(calls.create_queue(scope, queue, settings))
+        except SlugTaken:
+            if not exist_ok:
+                raise
+            return await self.queue(scope, queue)
 
     async def change_queue(self, scope: str, queue: str, **changes: Any) -> Queue:
         """Changes what is named; `state` pauses, drains, archives or reopens it."""
@@ -139,10 +153,20 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
         return await self.send(calls.settle(scope, "complete", message.id, message.claim_token, options))
 
     async def fail(
-        self, scope: str, message: Claimed, reason: str, *, dead: bool = False, subscription: str | None = None
+        self,
+        scope: str,
+        message: Claimed,
+        reason: str | None = None,
+        *,
+        error: BaseException | Mapping[str, Any] | None = None,
+        dead: bool = False,
+        subscription: str | None = None,
     ) -> Settled:
-        """Gives a message back as failed: it comes again after a pause, or is dead after its last retry or with `dead`."""
-        options = {"reason": reason, "dead": dead, "subscription": subscription}
+        """Gives a message back as failed: it comes again after a pause, or is dead after its last retry or with `dead`.
+
+        `error` says why: an exception, or a mapping with `type`, `message` and `stack`. `reason` says it in your own words.
+        """
+        options = {**why_of(reason, error), "dead": dead, "subscription": subscription}
         return await self.send(calls.settle(scope, "fail", message.id, message.claim_token, options))
 
     async def release(self, scope: str, message: Claimed, *, subscription: str | None = None) -> Settled:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from relevo.client.failures import told
 from relevo.client.request import Call, slug
 from relevo.client.types import (
     Agent,
@@ -127,7 +128,12 @@ def settle(scope: str, verdict: str, message_id: str, token: str, options: Mappi
 
 
 def settle_batch(scope: str, queue: str, verdict: str, items: Iterable[Mapping[str, Any]]) -> Call[list[Settled]]:
-    body = {"items": list(items)}
+    """An item that fails may bring the exception itself as `error`."""
+    body = {
+        "items": [
+            {**item, "error": told(error)} if (error := item.get("error")) is not None else item for item in items
+        ]
+    }
     return Call("POST", f"{_queue(scope, queue)}/{verdict}", list[Settled], body, safe=verdict != "release")
 
 

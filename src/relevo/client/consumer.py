@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from relevo.client import calls
+from relevo.client.failures import own_frames, told
 from relevo.client.types import Claimed, Settled
 from relevo.errors import ClaimLost, KeyExpired, NotFound, PermissionDenied, RelevoError, Unauthenticated, WorkError
 
@@ -33,7 +34,8 @@ _REASON = 2000
 
 
 class Fail(Exception):
-    """Raise this from a handler to fail the message with a reason of your own; `dead=True` allows no more tries."""
+    """Raise this from a handler to fail the message with a reason of your own; `dead=True` allows no more tries. What you raise
+    it `from` is told as the error."""
 
     def __init__(self, reason: str, *, dead: bool = False) -> None:
         super().__init__(reason)
@@ -45,12 +47,22 @@ class Release(Exception):
     """Raise this from a handler to give the message back untouched: somebody else may have it, and the try does not count."""
 
 
+def _require_json(result: Any) -> None:
+    """What cannot be sent is the handler's fault, and fails the message."""
+    try:
+        msgspec.json.encode(result)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = type(result).__qualname__
+        raise TypeError(f"the handler returned {kind}, which cannot be sent as JSON: {error}") from None
+
+
 class Consumer:
     """Works on one queue with up to `concurrency` handlers at once.
 
     - Claims as many as it has free places, waiting `wait_s` at the server for the first; never more than it can work on.
     - Extends each claim when half of its time is over, also while a handler in a thread blocks.
-    - A handler that returns completes its message with what it returned; one that raises fails it (`Fail`, `Release` say how).
+    - A handler that returns completes its message with what it returned; one that raises fails it (`Fail`, `Release` say how)
+      with the error's type, message and traceback, and is logged as a warning.
       A claim that was lost meanwhile is logged, and its handler is cancelled.
     - The first SIGTERM or Ctrl-C (or `stop()`) ends claiming and lets handlers finish for `drain_s`; what is left then, or at a
       second signal, is cancelled and released.
@@ -180,24 +192,48 @@ class Consumer:
                 await asyncio.wait({running}, timeout=5)
                 return (None, {}) if lost.is_set() else ("release", {})
             result = running.result()
-            msgspec.json.encode(result)  # what cannot be sent is the handler's fault, and fails the message
+            _require_json(result)
             return "complete", {} if result is None else {"result": result}
         except Release:
             return "release", {}
         except Fail as failure:
-            return "fail", {"reason": failure.reason[:_REASON], "dead": failure.dead}
+            error = failure.__cause__
+            why = (
+                {"reason": failure.reason[:_REASON]}
+                if error is None
+                else {"reason": failure.reason[:_REASON], "error": told(error)}
+            )
+            self._log_failure(message, why, error)
+            return "fail", {**why, "dead": failure.dead}
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is why its message failed
-            log.info("the handler failed on %s: %r", message.id, error)
-            return "fail", {"reason": f"{type(error).__name__}: {error}"[:_REASON]}
+            why = {"error": told(error)}
+            self._log_failure(message, why, error)
+            return "fail", why
         finally:
             for end in ends:
                 end.cancel()
 
+    def _log_failure(self, message: Claimed, why: Mapping[str, Any], error: BaseException | None) -> None:
+        """With the traceback, from the first frame of the handler on."""
+        parts: Mapping[str, str] = why.get("error", {})
+        told_as = why.get("reason") or ": ".join(parts[name] for name in ("type", "message") if name in parts)
+        place = {"scope": self._scope, "queue": self._queue, "message_id": message.id, "attempt": message.attempts}
+        log.warning(
+            "%s/%s: %s failed, attempt %d: %s",
+            *place.values(),
+            told_as,
+            exc_info=None if error is None else (type(error), error, own_frames(error)),
+            extra=place,
+        )
+
     async def _call(self, message: Claimed) -> Any:
-        if inspect.iscoroutinefunction(self._handler):
-            return await self._handler(message)
-        result = await asyncio.to_thread(self._handler, message)
-        return await result if inspect.isawaitable(result) else result
+        try:
+            if inspect.iscoroutinefunction(self._handler):
+                return await self._handler(message)
+            result = await asyncio.to_thread(self._handler, message)
+            return await result if inspect.isawaitable(result) else result
+        except SystemExit as error:  # it would end the consumer, and every other message with it
+            raise Fail(f"the handler called sys.exit({error.code!r})") from error
 
     async def _keep(self, message: Claimed, lost: asyncio.Event) -> None:
         """Extends the claim at half of its time, as long as the handler runs."""

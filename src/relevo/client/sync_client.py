@@ -10,6 +10,7 @@ from typing import Any, Literal
 from relevo.client import calls
 from relevo.client.async_client import AsyncClient
 from relevo.client.consumer import Handler
+from relevo.client.failures import why_of
 from relevo.client.sync_access import Access
 from relevo.client.sync_bodies import Bodies
 from relevo.client.sync_reviews import Reviews
@@ -34,6 +35,7 @@ from relevo.client.types import (
     Trace,
     UsageRow,
 )
+from relevo.errors import SlugTaken
 
 Tier = Literal["background", "low", "normal", "high", "critical"]
 
@@ -52,9 +54,15 @@ class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
     def scope(self, scope: str) -> Scope:
         return self.send(calls.scope(scope))
 
-    def create_scope(self, scope: str, **settings: Any) -> Scope:
-        """Makes a scope; settings: display_name, description, events_to_queue, audit_to_queue."""
-        return self.send(calls.create_scope(scope, settings))
+    def create_scope(self, scope: str, *, exist_ok: bool = False, **settings: Any) -> Scope:
+        """Makes a scope; settings: display_name, description, events_to_queue, audit_to_queue. With `exist_ok` one that is
+        there already is given back as it is."""
+        try:
+            return self.send(calls.create_scope(scope, settings))
+        except SlugTaken:
+            if not exist_ok:
+                raise
+            return self.scope(scope)
 
     def change_scope(self, scope: str, **changes: Any) -> Scope:
         """Changes what is named; `state` pauses, drains, archives or reopens it."""
@@ -69,9 +77,15 @@ class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
     def queue(self, scope: str, queue: str) -> Queue:
         return self.send(calls.queue(scope, queue))
 
-    def create_queue(self, scope: str, queue: str, **settings: Any) -> Queue:
-        """Makes a queue; settings are the fields of `Queue`, such as ordering, max_retries, visibility_timeout_s."""
-        return self.send(calls.create_queue(scope, queue, settings))
+    def create_queue(self, scope: str, queue: str, *, exist_ok: bool = False, **settings: Any) -> Queue:
+        """Makes a queue; settings are the fields of `Queue`, such as ordering, max_retries, visibility_timeout_s. With
+        `exist_ok` one that is there already is given back as it is."""
+        try:
+            return self.send(calls.create_queue(scope, queue, settings))
+        except SlugTaken:
+            if not exist_ok:
+                raise
+            return self.queue(scope, queue)
 
     def change_queue(self, scope: str, queue: str, **changes: Any) -> Queue:
         """Changes what is named; `state` pauses, drains, archives or reopens it."""
@@ -139,10 +153,20 @@ class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
         return self.send(calls.settle(scope, "complete", message.id, message.claim_token, options))
 
     def fail(
-        self, scope: str, message: Claimed, reason: str, *, dead: bool = False, subscription: str | None = None
+        self,
+        scope: str,
+        message: Claimed,
+        reason: str | None = None,
+        *,
+        error: BaseException | Mapping[str, Any] | None = None,
+        dead: bool = False,
+        subscription: str | None = None,
     ) -> Settled:
-        """Gives a message back as failed: it comes again after a pause, or is dead after its last retry or with `dead`."""
-        options = {"reason": reason, "dead": dead, "subscription": subscription}
+        """Gives a message back as failed: it comes again after a pause, or is dead after its last retry or with `dead`.
+
+        `error` says why: an exception, or a mapping with `type`, `message` and `stack`. `reason` says it in your own words.
+        """
+        options = {**why_of(reason, error), "dead": dead, "subscription": subscription}
         return self.send(calls.settle(scope, "fail", message.id, message.claim_token, options))
 
     def release(self, scope: str, message: Claimed, *, subscription: str | None = None) -> Settled:

@@ -121,6 +121,14 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     refusal: Refusal | None = None
 
 
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a message failed, in parts. Lists leave the stack out."""
+
+    type: str | None = None
+    message: str | None = None
+    stack: str | None = None
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A message as a reader sees it."""
 
@@ -150,6 +158,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     deadline: int | None
     failure_reason: str | None
+    error: Failure | None = None
     result: Any
     created_at: int
     updated_at: int
@@ -173,6 +182,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None
     message_type: str
     reason: str | None
+    error: Failure | None = None
     attempts: int
     reclaims: int
     replays: int

@@ -17,6 +17,7 @@ from relevo.errors import InvalidInput, NotFound
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction
 from relevo.work.deliveries import SUBSCRIPTION
+from relevo.work.failure import Failure, failure_of
 from relevo.work.outbox import WorkEvent
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import QueueRecord
@@ -55,6 +56,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None
     message_type: str
     reason: str | None
+    error: Failure | None
+    """Its last failure, without the stack: the message shows it."""
     attempts: int
     reclaims: int
     replays: int
@@ -160,6 +163,7 @@ async def bury(
     *,
     before: str,
     reason: str,
+    failure: Failure | None = None,
     caller: Caller,
     **also: Any,
 ) -> None:
@@ -167,12 +171,13 @@ async def bury(
     if not rows:
         return
     now, m = transaction.now, messages.c
+    failure = failure or Failure(message=reason)
     dying: Sequence[Dying] = rows
     line = trail_line(now, "dead_lettered", caller.actor, reason)
     values: dict[str, Any] = {
         "queue_id": queue.dead_letter_id, "origin_queue_id": queue.id, "state": "dead", "failure_reason": reason,
         "visible_at": None, "claim_until": None, "claim_token": None, "claimed_by": None, "claimed_at": None,
-        "finished_at": now, "updated_at": now, "trail": m.trail + line, **also,
+        "finished_at": now, "updated_at": now, "trail": m.trail + line, "error": failure.encoded(), **also,
     }  # fmt: skip
     await transaction.connection.execute(update(messages).where(m.id.in_([row.id for row in dying])).values(values))
     transaction.differences.moved(queue.id, before, None, len(dying))
@@ -181,7 +186,7 @@ async def bury(
     transaction.events += [
         WorkEvent(
             "dead_lettered", queue.id, row.id, now, row.message_type, row.correlation_id,
-            {"attempt": row.attempts, "reason": reason},
+            {"attempt": row.attempts, **failure.extras(reason)},
         )
         for row in dying
     ]  # fmt: skip
@@ -190,6 +195,7 @@ async def bury(
 def _dead_letter(row: Any) -> DeadLetter:
     return DeadLetter(
         id=row["id"], queue=row["origin_slug"], message_type=row["message_type"], reason=row["failure_reason"],
+        error=failure_of(row["error"], stack=False),
         attempts=row["attempts"], reclaims=row["reclaims"], replays=row["replays"],
         labels=msgspec.Raw(row["labels"].encode()), content_type=row["content_type"],
         body=msgspec.Raw((row["body"] or "null").encode()), correlation_id=row["correlation_id"],

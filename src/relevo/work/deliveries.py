@@ -20,6 +20,7 @@ from relevo.errors import ClaimLost, NotFound
 from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.failure import Failure
 from relevo.work.message import TIERS, ClaimedMessage, Refusal, Settled
 from relevo.work.outbox import EventName, WorkEvent
 from relevo.work.queues import QueueRecord
@@ -158,11 +159,12 @@ class Deliveries:
                     settled.append(outcome)
                     continue
                 settled.append(Settled(item.id, refusal=refusal))
-            reasons = {(item.id, item.claim_token): item.reason or "failed" for item in items}
+            failed = {(item.id, item.claim_token): item for item in items}
             dead = [each for each in finished if each.state == "dead"]
             for each in dead:
-                reason = reasons[each.message_id, each.claim_token or ""]
-                await bury(transaction, self._office, queue, each, known[each.message_id], reason, caller)
+                item = failed[each.message_id, each.claim_token or ""]
+                why = (item.told, item.failure)
+                await bury(transaction, self._office, queue, each, known[each.message_id], *why, caller)
             await close_messages(transaction, queue, [each.message_id for each in finished], caller)
             if changed := [each.id for each in settled if each.refusal is None]:
                 _note(transaction, caller, verdict, queue, changed)
@@ -200,9 +202,10 @@ class Deliveries:
             await delivery.let_go(transaction, "completed", result=result)
             transaction.events.append(event_of("completed", queue, message, now, **told))
             return True
-        reason = item.reason or "failed"
+        reason = item.told
+        told |= item.failure.extras(reason)
         transaction.differences.add(queue.id, "failed", 1)
-        transaction.events.append(event_of("failed", queue, message, now, **told, reason=reason))
+        transaction.events.append(event_of("failed", queue, message, now, **told))
         tries = attempt - delivery.reclaims
         if item.dead or tries >= queue.max_retries:
             await delivery.let_go(transaction, "dead", failure_reason=reason)
@@ -213,7 +216,7 @@ class Deliveries:
         wait_ms = backoff.wait_ms(tries)
         await delivery.let_go(transaction, "delayed", visible_at=now + wait_ms, failure_reason=reason)
         transaction.differences.add(queue.id, "retried", 1)
-        retried = event_of("retried", queue, message, now, **told, reason=reason, backoff_ms=wait_ms)
+        retried = event_of("retried", queue, message, now, **told, backoff_ms=wait_ms)
         transaction.events.append(retried)
         return False
 
@@ -228,6 +231,7 @@ async def bury(
     delivery: Held,
     message: RowMapping,
     reason: str,
+    failure: Failure,
     caller: Caller,
 ) -> None:
     """Leaves a copy of the message in the scope's `_dead_letter`, for a delivery that has run out of tries."""
@@ -238,7 +242,8 @@ async def bury(
         "origin_queue_id": queue.id, "source_type": SUBSCRIPTION, "source_id": delivery.subscription,
         "state": "dead", "visible_at": None, "claim_until": None, "claim_token": None, "claimed_by": None,
         "claimed_at": None, "attempts": delivery.attempts, "reclaims": delivery.reclaims, "idempotency_key": None,
-        "open_deliveries": None, "failure_reason": reason, "result": None, "created_at": now, "updated_at": now,
+        "open_deliveries": None, "failure_reason": reason, "error": failure.encoded(), "result": None,
+        "created_at": now, "updated_at": now,
         "finished_at": now, "trail": trail_line(now, "dead_lettered", caller.actor, reason),
     }  # fmt: skip
     await transaction.connection.execute(insert(messages).values(row))
@@ -254,7 +259,7 @@ async def bury(
     transaction.events.append(
         event_of(
             "dead_lettered", queue, message, now, subscription=delivery.subscription, attempt=delivery.attempts,
-            reason=reason, dead_letter=copy_id,
+            dead_letter=copy_id, **failure.extras(reason),
         )
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from sqlalchemy import RowMapping, select, update
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction
 from relevo.work.deliveries import Held, bury, close_messages, event_of, subscription_names
+from relevo.work.failure import CLAIM_TIMED_OUT
 from relevo.work.store.tables import deliveries, messages
 
 if TYPE_CHECKING:
@@ -40,15 +41,25 @@ async def reclaim_deliveries(transaction: ColdTransaction, office: Office, limit
         queue = await office.queues.by_id(message["queue_id"])
         reclaims = held.reclaims + 1
         if reclaims <= queue.max_reclaims:
-            await held.let_go(transaction, "pending", reclaims=reclaims, claim_token=None)
+            await held.let_go(
+                transaction, "pending", reclaims=reclaims, claim_token=None, failure_reason=CLAIM_TIMED_OUT.text
+            )
             transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + 1
             transaction.differences.add(queue.id, "reclaimed", 1)
             transaction.events.append(
-                event_of("reclaimed", queue, message, now, subscription=held.subscription, attempt=held.attempts)
+                event_of(
+                    "reclaimed",
+                    queue,
+                    message,
+                    now,
+                    subscription=held.subscription,
+                    attempt=held.attempts,
+                    **CLAIM_TIMED_OUT.extras(CLAIM_TIMED_OUT.text),
+                )
             )
         else:
             await held.let_go(transaction, "dead", reclaims=reclaims, failure_reason=WORKER_LOST)
-            await bury(transaction, office, queue, held, message, WORKER_LOST, caller)
+            await bury(transaction, office, queue, held, message, WORKER_LOST, CLAIM_TIMED_OUT, caller)
             ended[queue.id].append(held.message_id)
     for queue_id, ids in sorted(ended.items()):
         await close_messages(transaction, await office.queues.by_id(queue_id), ids, caller)

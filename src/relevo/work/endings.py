@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relevo.work.caller import Caller
+from relevo.work.failure import Failure
 from relevo.work.store.port import HeldRow
 from relevo.work.transaction import Transaction, rewritten
 
@@ -27,14 +28,21 @@ async def cancel_rows(transaction: Transaction, caller: Caller, rows: Sequence[H
 
 
 async def bury_rows(
-    transaction: Transaction, caller: Caller, rows: Sequence[HeldRow], dead_letter_id: int, reason: str, **changes: Any
+    transaction: Transaction,
+    caller: Caller,
+    rows: Sequence[HeldRow],
+    dead_letter_id: int,
+    reason: str,
+    failure: Failure | None = None,
+    **changes: Any,
 ) -> None:
     """Moves held rows to `_dead_letter`; they keep where they came from. `changes` are further columns of `Rewrite`."""
+    failure = failure or Failure(message=reason)
     changed = [
         rewritten(
             row, transaction, "dead_lettered", caller.actor, reason,
             **(_BURIED | {"queue_id": dead_letter_id, "origin_queue_id": row.queue_id, "failure_reason": reason,
-                          "finished_at": transaction.now} | changes),
+                          "error": failure.encoded(), "finished_at": transaction.now} | changes),
         )
         for row in rows
     ]  # fmt: skip
@@ -43,7 +51,7 @@ async def bury_rows(
         transaction.differences.moved(row.queue_id, row.state, None)
         transaction.differences.add(row.queue_id, "dead_lettered", 1)
         transaction.differences.moved(dead_letter_id, None, "dead")
-        transaction.event("dead_lettered", row, attempt=row.attempts, reason=reason)
+        transaction.event("dead_lettered", row, attempt=row.attempts, **failure.extras(reason))
 
 
 _BURIED: dict[str, Any] = {"state": "dead", "visible_at": None, "claim_until": None}

@@ -259,7 +259,7 @@ async def _blank_outbox(transaction: ColdTransaction, ids: set[str]) -> None:
 
 
 def _without_reason(event: WorkEvent) -> WorkEvent:
-    extras = {name: value for name, value in (event.extras or {}).items() if name != "reason"}
+    extras = {name: value for name, value in (event.extras or {}).items() if name not in ("reason", "error_type")}
     return msgspec.structs.replace(event, extras=extras or None)
 
 
@@ -312,7 +312,8 @@ def _blank(transaction: ColdTransaction, row: Any, actor: str) -> dict[str, Any]
 
 
 def _blanking(table: Table) -> Any:
-    blank = {"body": None, "result": None, "failure_reason": None, "hitl_spec": None, "body_digest": NO_DIGEST}
+    blank: dict[str, Any] = dict.fromkeys(("body", "result", "failure_reason", "error", "hitl_spec"))
+    blank["body_digest"] = NO_DIGEST
     given = (
         *("labels", "trail", "state", "visible_at", "claim_until", "claim_token", "finished_at", "open_deliveries"),
         "updated_at",

@@ -222,7 +222,7 @@ class EventFeed:
 def _parsed(place: str) -> tuple[int, dict[int, int]]:
     found = _PLACE.fullmatch(place)
     if found is None:
-        reason = f"{place[:60]!r} is no place in the events; pass the `id` of the last event you got"
+        reason = f"{place[:60]!r} is not a position in the events; pass the `id` of the last event you got"
         raise InvalidInput(where="Last-Event-ID", reason=reason)
     pairs = (pair.split("-") for pair in found["seen"].split(".")[1:])
     return int(found["ms"]), {int(queue): int(sequence) for queue, sequence in pairs}

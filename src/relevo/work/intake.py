@@ -168,7 +168,7 @@ def _wrong_times(message: NewMessage, now: int) -> tuple[str, str] | None:
     if message.ttl_seconds is not None and not 0 < message.ttl_seconds <= 10**10:
         return "ttl_seconds", f"{message.ttl_seconds} is no time to live; pass whole seconds from 1 on"
     if message.deadline is not None and not 0 < message.deadline < 2**53 - 1:
-        return "deadline", f"{message.deadline} is no time; pass milliseconds since 1970"
+        return "deadline", f"{message.deadline} is not a time; pass milliseconds since 1970"
     if message.delay_seconds is not None and message.visible_at is not None:
         return "delay_seconds", "pass it or visible_at, not both"
     if message.delay_seconds is not None and not 0 <= message.delay_seconds <= MAX_DELAY_MS / 1000:

@@ -51,6 +51,7 @@ async def revive(
         .values(
             queue_id=origin.id, origin_queue_id=None, state="pending", attempts=0, reclaims=0, replays=m.replays + 1,
             visible_at=None, claim_until=None, claim_token=None, claimed_by=None, claimed_at=None, failure_reason=None,
+            error=None,
             finished_at=None, updated_at=transaction.now, sort_key=bindparam("_key"), expires_at=bindparam("_expires"),
             deadline_at=bindparam("_deadline"), open_deliveries=bindparam("_open"),
             trail=m.trail + bindparam("_line"),

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from relevo.errors import NotFound
 from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
+from relevo.work.failure import Failure, failure_of
 from relevo.work.message import STATES, TIERS, State, Tier
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import DEAD_LETTER, require_scope
@@ -63,6 +64,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     deadline: int | None
     failure_reason: str | None
+    error: Failure | None
+    """Its last failure. Lists leave the stack out."""
     result: msgspec.Raw
     hitl_spec: msgspec.Raw
     created_at: int
@@ -128,12 +131,12 @@ class Search:
             both = union_all(*(select(half) for half in halves)).subquery()
             query = select(both).order_by(both.c.id.desc()).limit(limit + 1)
             rows = (await connection.execute(query)).mappings().all()
-        found = [_message(row, slugs) for row in rows[:limit]]
+        found = [_message(row, slugs, stack=False) for row in rows[:limit]]
         return Page(found, cursor_at("messages", found[-1].id) if len(rows) > limit else None)
 
     async def get(self, caller: Caller, scope: str, message_id: str) -> Message:
         row, slugs = await self._row(caller, scope, message_id)
-        return _message(row, slugs)
+        return _message(row, slugs, stack=True)
 
     async def history(self, caller: Caller, scope: str, message_id: str) -> list[Step]:
         """What happened to it, oldest first."""
@@ -233,7 +236,7 @@ def _seen(caller: Caller, row: Any, slugs: dict[int, str]) -> bool:
     return any(caller.sees_queue(slugs.get(row[name], "")) for name in ("queue_id", "origin_queue_id"))
 
 
-def _message(row: Any, slugs: dict[int, str]) -> Message:
+def _message(row: Any, slugs: dict[int, str], *, stack: bool) -> Message:
     fields = cast("dict[str, Any]", dict(row))
     origin = fields["origin_queue_id"]
     assert fields["state"] in STATES
@@ -243,13 +246,25 @@ def _message(row: Any, slugs: dict[int, str]) -> Message:
         priority_tier=TIERS[int(fields["priority_tier"])],
         deadline=fields["deadline_at"],
         archived_at=fields.get("archived_at"),
+        error=failure_of(fields["error"], stack=stack),
         **{name: _raw(fields[name]) for name in ("labels", "body", "result", "hitl_spec")},
         **{name: fields[name] for name in Message.__struct_fields__ if name in fields and name not in _MADE},
     )
 
 
 _MADE = frozenset(
-    {"queue", "origin_queue", "priority_tier", "deadline", "archived_at", "labels", "body", "result", "hitl_spec"}
+    {
+        "queue",
+        "origin_queue",
+        "priority_tier",
+        "deadline",
+        "archived_at",
+        "error",
+        "labels",
+        "body",
+        "result",
+        "hitl_spec",
+    }
 )
 
 

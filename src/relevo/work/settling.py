@@ -15,6 +15,7 @@ from relevo.errors import ClaimLost, InvalidInput, NotFound
 from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.endings import bury_rows
+from relevo.work.failure import Failure
 from relevo.work.joining import Step
 from relevo.work.message import Refusal, Settled
 from relevo.work.outbox import WorkEvent
@@ -36,17 +37,28 @@ LETTERS: Mapping[Verdict, str] = {"fail": "F", "release": "R"}
 
 
 class SettleItem(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One message to settle. `result` goes with complete, `reason` (and `dead`: no more tries) with fail, `seconds` with
-    extend (none: the queue's visibility timeout)."""
+    """One message to settle. `result` goes with complete, `reason` and `error` (and `dead`: no more tries) with fail,
+    `seconds` with extend (none: the queue's visibility timeout)."""
 
     id: str
     claim_token: str
     result: msgspec.Raw = msgspec.Raw()
     """Empty for none: msgspec reads no `Raw | None`."""
     reason: str | None = None
+    error: Failure | None = None
     dead: bool = False
     seconds: float | None = None
     subscription: str | None = None
+
+    @property
+    def failure(self) -> Failure:
+        """Why it failed, in parts; of a worker that gave a reason only, or nothing, what there is."""
+        return self.error or Failure(message=self.reason or "failed")
+
+    @property
+    def told(self) -> str:
+        """Why it failed, in one text."""
+        return (self.reason or "failed") if self.error is None else self.error.told_with(self.reason)
 
 
 class _Settlement(NamedTuple):
@@ -305,11 +317,12 @@ def _audit(transaction: Transaction, call: _Settlement, action: str, ids: Sequen
 
 def _failed(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Settled]:
     row, rules, item, now = held.row, held.rules, held.item, transaction.now
-    reason = item.reason or "failed"
+    reason, failure = item.told, item.failure
     held_ms = max(0, now - (row.claimed_at or now))
     transaction.differences.add(row.queue_id, "failed", 1)
     transaction.differences.add(row.queue_id, "handler_ms", held_ms)
-    transaction.event("failed", row, attempt=row.attempts, reason=reason, duration_us=held_ms * 1000)
+    told = failure.extras(reason)
+    transaction.event("failed", row, attempt=row.attempts, duration_us=held_ms * 1000, **told)
     tries = row.attempts - row.reclaims
     if item.dead or tries >= rules.max_retries:
         return None, Settled(row.id, "dead")
@@ -329,16 +342,17 @@ def _failed(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Sett
     rewrite = rewritten(
         row, transaction, "failed", held.call.caller.actor, reason, state=state, visible_at=visible_at, claim_until=None,
         claim_token=token, claimed_by=None, failure_reason=reason,
+        error=failure.encoded(),
     )  # fmt: skip
     return rewrite, Settled(row.id, state, visible_at=visible_at)
 
 
 async def _bury(transaction: Transaction, held: _Held) -> None:
     token = LETTERS["fail"] + held.item.claim_token[1:]
-    reason = held.item.reason or "failed"
-    await bury_rows(
-        transaction, held.call.caller, [held.row], held.rules.dead_letter_id, reason, claim_token=token, claimed_by=None
-    )
+    item = held.item
+    why = (item.told, item.failure)
+    home = held.rules.dead_letter_id
+    await bury_rows(transaction, held.call.caller, [held.row], home, *why, claim_token=token, claimed_by=None)
 
 
 def _released(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Settled]:

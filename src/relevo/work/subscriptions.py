@@ -214,10 +214,10 @@ def _from_id(after: str | int | None, now: int) -> str:
         after = now
     if isinstance(after, str):
         if minted_ms(after) is None:
-            raise InvalidInput(where="after", reason=f"{after[:40]!r} is no message id; pass one, or milliseconds")
+            raise InvalidInput(where="after", reason=f"{after[:40]!r} is not a message id; pass one, or milliseconds")
         return after
     if not 0 <= after < 1 << 48:
-        raise InvalidInput(where="after", reason=f"{after} is no time; pass milliseconds since 1970")
+        raise InvalidInput(where="after", reason=f"{after} is not a time; pass milliseconds since 1970")
     return _first_id(after)
 
 

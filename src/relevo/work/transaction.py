@@ -116,7 +116,7 @@ def rewritten(
     return Rewrite(**(kept | changes), updated_at=transaction.now, trail=line)
 
 
-_KEPT = tuple(name for name in Rewrite._fields if name not in ("updated_at", "trail"))
+_KEPT = tuple(name for name in Rewrite._fields if name not in ("updated_at", "trail", "error"))
 
 
 _OUTBOX_COLUMNS = ("created_at", "events")

@@ -29,7 +29,7 @@ def test_of_many_faults_the_first_few_are_named() -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[]", "boolean"),
         ('{"type": "nonsense"}', "nonsense"),
         ('{"$ref": "https://example.org/other.json"}', "outside this schema"),

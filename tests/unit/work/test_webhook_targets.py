@@ -34,9 +34,9 @@ def test_an_address_of_the_internet_is_public(address: str) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("ftp://example.org/", "no https"),
-        ("/hook", "no https"),
-        ("https://", "no https"),
+        ("ftp://example.org/", "not an https"),
+        ("/hook", "not an https"),
+        ("https://", "not an https"),
         ("http://example.org/", "in the clear"),
         ("https://me:secret@example.org/", "password"),
         ("https://example.org:99999/", "(?i)port"),

@@ -17,6 +17,7 @@ from sqlalchemy import select, update
 from relevo.errors import InvalidInput, NotFound, ReplayLoop
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction
+from relevo.work.failure import Failure
 from relevo.work.outbox import WorkEvent
 from relevo.work.review.case import Case
 from relevo.work.revival import revive
@@ -87,6 +88,7 @@ async def _end(
         values["result"] = msgspec.json.encode(result).decode()
     if state == "failed":
         values["failure_reason"] = f"review: {case.reason}"
+        values["error"] = Failure(message=f"review: {case.reason}").encoded()
     await transaction.connection.execute(update(messages).where(m.id == message["id"]).values(values))
     transaction.differences.moved(message["queue_id"], "in_review", None)
     if state != "cancelled":

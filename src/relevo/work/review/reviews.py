@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from relevo.errors import NotFound, ReviewChanged, WrongState
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.failure import failure_of
 from relevo.work.outbox import WorkEvent
 from relevo.work.page import Page, cursor_at, text_of
 from relevo.work.queues import QueueRecord, require_scope
@@ -405,9 +406,15 @@ def usual_spec(letter: Any, queue: str, body: Any) -> ReviewSpec:
     shown = msgspec.json.format(msgspec.json.encode(body)).decode()[:10_000]
     return ReviewSpec(
         title=f"Dead letter of {queue}: {letter['message_type']}"[:500],
-        context=[Section("Why it died", (letter["failure_reason"] or "?")[:10_000]), Section("Body", shown)],
+        context=[Section("Why it died", _why(letter)), Section("Body", shown)],
         may_correct=True,
     )
+
+
+def _why(letter: Any) -> str:
+    failure = failure_of(letter["error"])
+    reason = letter["failure_reason"] or "?"
+    return (reason if failure is None or failure.stack is None else f"{reason}\n\n{failure.stack}")[:10_000]
 
 
 def _is_for(review: Review, person: str | None) -> bool:

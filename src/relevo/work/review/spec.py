@@ -166,9 +166,9 @@ class ReviewSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def answer(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The answer with defaults filled in; `BadDecision` says which field is wrong and what it should be.
 
-        >>> ReviewSpec().answer({"decision": "maybe"})
+        >>> ReviewSpec().answer({"decision": "maybe"})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        relevo.errors.people.BadDecision: This is no answer: decision='maybe' is not one of approve, reject.
+        relevo.errors.people.BadDecision: The decision is not valid: decision='maybe' is not one of approve, reject...
         """
         for fault in self.faults(given).values():
             raise BadDecision(reason=fault)

@@ -191,6 +191,8 @@ def body_of(letter: DeadLetter) -> Any:
 def _usual(stream_queue: str, letter: DeadLetter, body: Any) -> ReviewSpec:
     shown = msgspec.json.format(msgspec.json.encode(body)).decode()[:_SHOWN]
     why = letter.reason if letter.detail is None else f"{letter.reason}: {letter.detail}"
+    if letter.traceback:
+        why += f"\n\n{letter.traceback}"
     return ReviewSpec(
         title=f"Dead letter of {stream_queue}: {letter.name or 'job'}"[:500],
         context=[Section("Why it died", why[:_SHOWN]), Section("Body", shown)],
@@ -204,7 +206,7 @@ def _entry(entry_id: str) -> str:
         ms.isascii() and ms.isdigit() and dash and sequence.isascii() and sequence.isdigit() and len(entry_id) <= 40
     ):
         raise InvalidInput(
-            where="entry_id", reason=f"{entry_id[:60]!r} is no dead letter's id, such as 1700000000000-0"
+            where="entry_id", reason=f"{entry_id[:60]!r} is not a dead letter's id, such as 1700000000000-0"
         )
     return entry_id
 

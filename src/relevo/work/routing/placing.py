@@ -169,6 +169,7 @@ class Placing:
             "expires_at": draft.expires_at, "deadline_at": draft.deadline, "updated_at": now, "open_deliveries": None,
             "claim_until": None, "claim_token": None, "claimed_by": None, "claimed_at": None,
             "finished_at": now if place.ending in ("archived", "dropped") else None, "failure_reason": place.reason,
+            "error": None,
         }  # fmt: skip
         if place.review is not None:
             values["hitl_spec"] = msgspec.json.encode(place.review).decode()

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from relevo.errors import ExpressionFailed
+from relevo.work.failure import Failure
 from relevo.work.message import TIERS, Tier
 from relevo.work.routing.conditions import Expression
 from relevo.work.routing.rule import Escalate, Route, Rule, ToArchive, Transform, Trigger, next_tier
@@ -44,6 +45,7 @@ class Draft(msgspec.Struct, kw_only=True):
     reclaims: int = 0
     replays: int = 0
     failure_reason: str | None = None
+    error: Failure | None = None
     result: bytes | None = None
     visible_at: int | None = None
     created_at: int = 0
@@ -54,6 +56,7 @@ class Draft(msgspec.Struct, kw_only=True):
         """What an expression may name."""
         message = {name: getattr(self, name) for name in _SHOWN}
         message["type"] = self.message_type
+        message["error"] = {name: getattr(self.error, name, None) or "" for name in ("type", "message")}
         message["result"] = None if self.result is None else msgspec.json.decode(self.result)
         return {
             "message": message,
@@ -156,7 +159,7 @@ def _transformed(action: Transform, draft: Draft, queue: str, scope: str, now: i
         try:
             changes["body"] = msgspec.json.encode(Expression(action.body).value(variables))
         except (TypeError, ValueError) as error:
-            raise ExpressionFailed(expression=action.body, reason=f"its value is no JSON: {error}") from None
+            raise ExpressionFailed(expression=action.body, reason=f"its value is not JSON: {error}") from None
     return msgspec.structs.replace(draft, **changes)
 
 

@@ -19,6 +19,7 @@ from relevo.errors import NotFound, ReplayLoop, StoreUnavailable
 from relevo.work import archive
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.failure import failure_of
 from relevo.work.faults import fault
 from relevo.work.message import TIERS
 from relevo.work.outbox import WorkEvent
@@ -200,12 +201,12 @@ class Router:
             except ReplayLoop as error:
                 log.warning("%s", error)
                 return
-            values |= {"queue_id": row["queue_id"], "failure_reason": row["failure_reason"]}
+            values |= {name: row[name] for name in ("queue_id", "failure_reason", "error")}
             source = "dead_letter"
         elif main.moves or main.ending in ("stream", "archived", "dropped"):
             values |= {"attempts": int(main.stream is not None), "reclaims": 0, "origin_queue_id": _came_from(main)}
         elif row["state"] in ("pending", "delayed"):
-            values["failure_reason"] = row["failure_reason"]
+            values |= {name: row[name] for name in ("failure_reason", "error")}
         values["trail"] = m.trail + office.placing.lines(main, now, self._caller.actor)
         await transaction.connection.execute(update(messages).where(m.id == row["id"]).values(values))
         await self._relabel(transaction, row, main)
@@ -293,6 +294,7 @@ def draft_of_row(row: Any) -> Draft:
         parent_id=row["parent_id"], source_type=row["source_type"], source_id=row["source_id"],
         idempotency_key=row["idempotency_key"], state=row["state"], attempts=row["attempts"], reclaims=row["reclaims"],
         replays=row["replays"], failure_reason=row["failure_reason"],
+        error=failure_of(row["error"], stack=False),
         result=None if row["result"] is None else row["result"].encode(), visible_at=row["visible_at"],
         created_at=row["created_at"], hops=hops_of(row["trail"]),
     )  # fmt: skip

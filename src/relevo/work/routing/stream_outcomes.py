@@ -13,6 +13,7 @@ from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.dead_letters import bury
+from relevo.work.failure import Failure
 from relevo.work.outbox import EventName, WorkEvent
 from relevo.work.queues import QueueRecord
 from relevo.work.routing.stream_jobs import claimant, send_again
@@ -127,8 +128,9 @@ class StreamOutcomes:
 
         return await transact(self._office, settle)
 
-    async def failed(self, job_id: str, reason: str, *, dead: bool = False) -> bool:
+    async def failed(self, job_id: str, reason: str, *, failure: Failure | None = None, dead: bool = False) -> bool:
         """Another try, after the queue's backoff, or a dead letter; false when that is known already."""
+        why = failure or Failure(message=reason)
 
         async def settle(transaction: ColdTransaction) -> bool:
             message = await self._held(transaction, job_id)
@@ -139,23 +141,28 @@ class StreamOutcomes:
             transaction.differences.add(queue.id, "failed", 1)
             transaction.differences.add(queue.id, "handler_ms", held_ms)
             _tell(
-                transaction, "failed", message, attempt=message["attempts"], reason=reason, duration_us=held_ms * 1000
-            )  # fmt: skip
+                transaction,
+                "failed",
+                message,
+                attempt=message["attempts"],
+                duration_us=held_ms * 1000,
+                **why.extras(reason),
+            )
             self._audit(transaction, "message.fail", message, {"job": job_id})
             tries = message["attempts"] - message["reclaims"]
             if dead or tries >= queue.max_retries:
                 query = select(messages).where(messages.c.id == message["id"])
                 rows = (await transaction.connection.execute(query)).all()
-                await bury(transaction, queue, rows, before="claimed", reason=reason, caller=self._caller)
+                await bury(transaction, queue, rows, before="claimed", reason=reason, failure=why, caller=self._caller)
                 await self._over(transaction, job_id)
             else:
-                await self._try_again(transaction, queue, message, tries, reason)
+                await self._try_again(transaction, queue, message, tries, reason, why)
             return True
 
         return await transact(self._office, settle)
 
     async def _try_again(
-        self, transaction: ColdTransaction, queue: QueueRecord, message: Any, tries: int, reason: str
+        self, transaction: ColdTransaction, queue: QueueRecord, message: Any, tries: int, reason: str, why: Failure
     ) -> None:
         backoff = RetryDefaults(
             initial_ms=queue.backoff_initial_ms, max_ms=queue.backoff_cap_ms, multiplier=queue.backoff_multiplier,
@@ -164,7 +171,7 @@ class StreamOutcomes:
         wait_ms, m = backoff.wait_ms(tries), messages.c
         await send_again(transaction, [message["id"]], send_at=transaction.now + wait_ms)
         line = trail_line(transaction.now, "failed", self._caller.actor, reason)
-        values = {"failure_reason": reason, "trail": m.trail + line}
+        values = {"failure_reason": reason, "error": why.encoded(), "trail": m.trail + line}
         await transaction.connection.execute(update(messages).where(m.id == message["id"]).values(values))
         transaction.differences.add(queue.id, "retried", 1)
         _tell(transaction, "retried", message, attempt=message["attempts"], backoff_ms=wait_ms)

@@ -10,7 +10,7 @@ from relevo.errors import StreamQueueClosed
 from relevo.wire.keys import QueueKeys
 
 _PAGE = 1_000
-_TEXTS = frozenset({"reason", "error"})
+_TEXTS = frozenset({"reason", "error", "error_type"})
 """Fields of an event in which somebody's words stand."""
 _WAIT_S = 3.0
 """Whoever waits for Redis here comes again."""

@@ -61,7 +61,7 @@ def _compiled(source: str) -> Any:
     try:
         schema = msgspec.json.decode(source)
     except msgspec.DecodeError as error:
-        raise BadSchema(reason=f"it is no JSON: {error}") from None
+        raise BadSchema(reason=f"it is not JSON: {error}") from None
     if _depth(schema) > MAX_DEPTH:
         raise BadSchema(reason=f"it is nested more than {MAX_DEPTH} deep")
     try:

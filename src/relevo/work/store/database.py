@@ -126,7 +126,7 @@ def parse(url: str) -> URL:
     try:
         made = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise BadDatabaseUrl(url="(unreadable)", reason="it is no URL") from error
+        raise BadDatabaseUrl(url="(unreadable)", reason="it is not a URL") from error
     dialect = _DIALECTS.get(made.get_backend_name())
     shown = made.render_as_string(hide_password=True)
     if dialect is None:

@@ -109,6 +109,8 @@ class Rewrite(NamedTuple):
     finished_at: int | None
     updated_at: int
     trail: str
+    error: str | None = None
+    """None leaves the one that is there."""
 
 
 class Completion(NamedTuple):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -87,6 +90,21 @@ def _current(connection: Connection) -> str | None:
     return MigrationContext.configure(connection, opts=configuration_of(connection.dialect.name)).get_current_revision()
 
 
+@contextlib.contextmanager
+def _without_names_of_keys() -> Generator[None]:
+    """MariaDB warns of every table that its primary key has a name, which it ignores. Forty warnings would frighten."""
+
+    def tells_more(record: logging.LogRecord) -> bool:
+        return "ignored for PRIMARY key" not in record.getMessage()
+
+    driver = logging.getLogger("asyncmy")
+    driver.addFilter(tells_more)
+    try:
+        yield
+    finally:
+        driver.removeFilter(tells_more)
+
+
 def _upgrade(connection: Connection, to: str) -> tuple[str | None, str]:
     dialect = connection.dialect.name
     if dialect == "postgresql":
@@ -97,7 +115,8 @@ def _upgrade(connection: Connection, to: str) -> tuple[str | None, str]:
     try:
         before = _current(connection)
         if before != head() or to != "head":
-            command.upgrade(_config(connection), to)
+            with _without_names_of_keys():
+                command.upgrade(_config(connection), to)
         after = _current(connection)
     except CommandError as error:  # of this, only the name of the revision comes from outside
         raise BadRevision(revision=to, known=", ".join(_known())) from error

@@ -211,6 +211,7 @@ def _message_columns() -> tuple[Any, ...]:
         Column("hitl_spec", Document, nullable=True),
         Column("open_deliveries", Integer, nullable=True),  # of a broadcast message: subscriptions still at it
         Column("failure_reason", Document, nullable=True),
+        Column("error", Document, nullable=True),  # its last failure as JSON, see work/failure.py
         Column("result", Document, nullable=True),
         Column(
             "trail", Document, nullable=False

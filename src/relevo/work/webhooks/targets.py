@@ -57,7 +57,7 @@ def checked_url(url: str, *, allow_http: bool = False) -> str:
     except ValueError as error:
         raise BadWebhookUrl(url=url[:100], reason=str(error)) from None
     if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise BadWebhookUrl(url=url[:100], reason="it is no https address")
+        raise BadWebhookUrl(url=url[:100], reason="it is not an https address")
     if parts.scheme == "http" and not allow_http:
         raise BadWebhookUrl(url=url[:100], reason="events would travel in the clear; use https")
     if parts.username is not None or parts.password is not None:

@@ -5,14 +5,14 @@ SET queue_id = new.queue_id, origin_queue_id = new.origin_queue_id, state = new.
     claimed_at = new.claimed_at, attempts = new.attempts, reclaims = new.reclaims, replays = new.replays,
     priority_tier = new.priority_tier, priority_score = new.priority_score, failure_reason = new.failure_reason,
     finished_at = new.finished_at, updated_at = new.updated_at,
-    trail = m.trail || new.trail
+    trail = m.trail || new.trail, error = COALESCE(new.error, m.error)
 FROM unnest(
     $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
     $8::text[], $9::text[], $10::bigint[], $11::integer[], $12::integer[], $13::integer[],
-    $14::smallint[], $15::smallint[], $16::text[], $17::bigint[], $18::bigint[], $19::text[]
+    $14::smallint[], $15::smallint[], $16::text[], $17::bigint[], $18::bigint[], $19::text[], $20::text[]
 ) AS new (
     id, queue_id, origin_queue_id, state, sort_key, visible_at, claim_until,
     claim_token, claimed_by, claimed_at, attempts, reclaims, replays,
-    priority_tier, priority_score, failure_reason, finished_at, updated_at, trail
+    priority_tier, priority_score, failure_reason, finished_at, updated_at, trail, error
 )
 WHERE m.id = new.id
