@@ -1,6 +1,6 @@
 """One Spark session for the whole test process: it takes longer to start than all its tests to run.
 
-`tests/sessions.py` sees to it that one process runs all tests that use it (`--dist loadgroup`).
+`tests/harness/turns.py` sees to it that one process runs all tests that use it (`--dist loadgroup`).
 """
 
 from collections.abc import Generator

@@ -1,8 +1,6 @@
 """A real cluster: a master and two workers on loopback, executors in processes of their own."""
 
 import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from relevo.pipeline.session import java_home, session
-from tests.servers.process import wait_until
+from tests.servers.child import Child
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _ON_LOOPBACK = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -23,19 +21,19 @@ class StandaloneCluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[Child] = []
         try:
-            log = self._start("master", "org.apache.spark.deploy.master.Master")
-            self.master = _said(log, r"spark://127\.0\.0\.1:\d+")
+            master = self._start("org.apache.spark.deploy.master.Master")
+            self.master = master.wait_for(r"spark://127\.0\.0\.1:\d+", timeout=120)[0]
             size = ("--cores", "1", "--memory", "1g", self.master)
             worker = "org.apache.spark.deploy.worker.Worker"
-            for log in [self._start(f"worker-{number}", worker, *size) for number in range(WORKERS)]:
-                _said(log, "Successfully registered with master")
+            for each in [self._start(worker, *size) for _ in range(WORKERS)]:
+                each.wait_for("Successfully registered with master", timeout=120)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, name: str, *arguments: str) -> Path:
+    def _start(self, kind: str, *arguments: str) -> Child:
         environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
@@ -44,17 +42,17 @@ class StandaloneCluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "PYSPARK_PYTHON": sys.executable,
         }
-        kind, *rest = arguments
-        command = [str(_SPARK_CLASS), kind, *_ON_LOOPBACK, *rest]
-        log = self._folder / f"{name}.log"
-        with log.open("wb") as out:
-            self._started.append(subprocess.Popen(command, env=environment, stdout=out, stderr=out, cwd=self._folder))
-        return log
+        self._started.append(
+            Child(_SPARK_CLASS, kind, *_ON_LOOPBACK, *arguments, cwd=self._folder, env=environment, merged=True)
+        )
+        return self._started[-1]
 
     def close(self) -> None:
         for process in reversed(self._started):
-            process.terminate()
-            process.wait()
+            process.process.terminate()
+        for process in self._started:
+            process.ended()
+            process.close()
 
 
 def on_cluster(master: str, log: Path) -> SparkSession:
@@ -79,10 +77,3 @@ def executors(spark: SparkSession) -> list[tuple[int, str]]:
         return [(os.getppid(), relevo.__file__)]
 
     return spark.sparkContext.parallelize(range(40), 40).mapPartitions(where).distinct().collect()
-
-
-def _said(log: Path, pattern: str) -> str:
-    wait_until(lambda: re.search(pattern, log.read_text()) is not None, f"{pattern} in {log.name}", timeout=120)
-    found = re.search(pattern, log.read_text())
-    assert found is not None
-    return found[0]

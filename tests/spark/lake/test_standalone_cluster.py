@@ -1,7 +1,6 @@
 """The lake on a real cluster: a master and two workers on loopback give the tables that one machine gives."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from relevo.pipeline.jobs.ingest import Ingest
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys
+from tests.servers.child import Child
 from tests.servers.server import Server
 from tests.spark.connector.filled import send
 from tests.spark.lake.happenings import Row, invented
@@ -60,13 +60,10 @@ def test_a_cluster_gives_the_tables_that_one_machine_gives(
     write_down(redis86.url, rows)
     queues = ",".join(sorted({row["queue"] for row in rows}))
     here, there, page = Lake(tmp_path / "here"), Lake(tmp_path / "there"), tmp_path / "report.html"
-    command = [sys.executable, "-m", "tests.spark.lake.cluster_driver"]
-    ran = subprocess.run(
-        [*command, redis86.url, queues, str(there.root), str(page), master],
-        capture_output=True, text=True, check=False, timeout=500,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout)
+    command = (sys.executable, "-m", "tests.spark.lake.cluster_driver")
+    ran = Child.run(*command, redis86.url, queues, there.root, page, master, timeout=500)
+    assert ran.code == 0, ran.err[-3000:]
+    told = json.loads(ran.out)
     assert (told["taken"], told["broken"]) == (len(rows), 0)
     assert len({process for process, _ in told["seen"]}) == 2
     assert all("relevo.zip" in package for _, package in told["seen"])  # the package came with the job

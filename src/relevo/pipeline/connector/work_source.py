@@ -167,7 +167,7 @@ def _parsed(options: Mapping[str, str]) -> tuple[URL, Table, int]:
     rows = given.get("rowsperpartition", "100000")
     if not (rows.isdecimal() and rows.isascii() and int(rows) > 0):
         raise BadArgument(
-            argument="rowsPerPartition", value=rows, reason="not a number above 0", remedy="Write digits."
+            argument="rowsPerPartition", value=rows, reason="must be greater than 0", remedy="Write digits."
         )
     return _url(given), table, int(rows)
 

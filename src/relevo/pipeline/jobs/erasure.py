@@ -146,7 +146,7 @@ def _blank_message(row: Row) -> Row:
     labels.pop(LABEL, None)
     told: list[list[Any]] = json.loads(f"[{row['trail'].rstrip(',')}]")
     plain = "".join(json.dumps([*step[:3], None], separators=(",", ":")) + "," for step in told)
-    blank = dict.fromkeys(("body", "result", "failure_reason", "hitl_spec"))
+    blank = dict.fromkeys(name for name in ("body", "result", "failure_reason", "error", "hitl_spec") if name in row)
     return row | blank | {"body_digest": NO_DIGEST, "labels": json.dumps(labels, separators=(",", ":")), "trail": plain}
 
 

@@ -3,7 +3,8 @@
 Tasks write what they read straight to Parquet, and tell which files these are. Spark writes the end of a batch into its
 checkpoint before it reads it; the batch's number goes into the manifest in the same step that makes its files visible. A
 batch that comes again after a crash is known by its number and passed over. The manifest also keeps how far each stream was
-read: a checkpoint that was lost or thrown away doubles nothing.
+read: a checkpoint that was lost or thrown away doubles nothing. So the query may begin again at any point, and does when one
+of Spark's Python processes failed it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from relevo.errors import IngestFailed
-from relevo.pipeline.cause import cause_of
+from relevo.errors import IngestFailed, WorkersFailed
+from relevo.pipeline.cause import cause_of, worker_failure
 from relevo.pipeline.connector.offsets import EntryId
+from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.lake.instants import part_of
 from relevo.pipeline.lake.lake import Lake, Staged
 
@@ -49,10 +51,14 @@ Taken = Callable[[Batch], None]
 class Ingest:
     """Ingests into one lake. The checkpoint lies in the lake, beside the table."""
 
-    def __init__(self, lake: Lake, spark: SparkSession, *, taken: Taken = lambda _: None) -> None:
+    def __init__(
+        self, lake: Lake, spark: SparkSession, *, taken: Taken = lambda _: None, tries: Tries | None = None
+    ) -> None:
         self._lake = lake
         self._spark = spark
         self._taken = taken
+        self._tries = tries or Tries()
+        self._batches = 0
         self.rows = 0
         """New events so far."""
         self._checkpoint = lake.root / "bronze" / "_checkpoint"
@@ -74,6 +80,25 @@ class Ingest:
 
     def _run(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None = None) -> int:
         options = {"maxRowsPerTrigger": str(ROWS_A_BATCH), **options, "landing": str(self._landing)}
+        asked = stop or (lambda: False)
+        try:
+            self._tries.run(
+                lambda: self._query(trigger, options, stop), "the ingest", progress=lambda: self._batches, stop=asked
+            )
+        except WorkersFailed as error:
+            raise IngestFailed(reason=str(error).rstrip(".")) from error
+        except StreamingQueryException as error:
+            # Ctrl-C in a terminal also reaches the workers, which may end before the query does.
+            if not (asked() and worker_failure(error)):
+                raise IngestFailed(reason=cause_of(error)) from error
+        finally:
+            shutil.rmtree(self._landing, ignore_errors=True)
+        return self.rows
+
+    def _query(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None) -> None:
+        """One query from its start to its end."""
+        if stop is not None and stop():
+            return
         source = self._spark.readStream.format("relevo").options(**options).load()
         query = (
             source.writeStream.queryName(f"relevo ingest {self._lake.root.name}")
@@ -87,12 +112,8 @@ class Ingest:
                 query.awaitTermination()
             while stop is not None and not query.awaitTermination(1) and not stop():
                 pass
-        except StreamingQueryException as error:
-            raise IngestFailed(reason=cause_of(error)) from error
         finally:
             query.stop()
-            shutil.rmtree(self._landing, ignore_errors=True)
-        return self.rows
 
     def _take(self, files: DataFrame, number: int) -> None:
         began = time.monotonic()
@@ -114,6 +135,7 @@ class Ingest:
         notes = {"query": query, "batch": number, "marks": _further(marks, landed), "own": own}
         total = lake.commit(staged, instead=False, notes=notes, base=base).rows
         self.rows += staged.rows
+        self._batches += 1
         self._taken(Batch(number, staged.rows, total, time.monotonic() - began))
 
     def _without_taken(self, staged: Staged, marks: Marks) -> Staged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relevo.errors import BadArgument
+from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.session import activated
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
@@ -75,15 +77,17 @@ def load(
     write_id: str | None = None,
     dry_run: bool = False,
     options: Mapping[str, str] | None = None,
+    tries: Tries | None = None,
 ) -> Loaded:
     """Sends every row. The same `write_id` run again after a crash goes on where it stopped instead of sending twice."""
     jobs = as_jobs(rows, name)
-    sample = [row.asDict() for row in jobs.limit(5).collect()]
-    number = jobs.count()
+    tries = tries or Tries()
+    sample, number = tries.run(lambda: ([row.asDict() for row in jobs.limit(5).collect()], jobs.count()), "the load")
     if not dry_run and number:
-        given = {**(options or {}), "queue": queue, **({"writeId": write_id} if write_id else {})}
+        # A name in any case: a second try goes on where the first one stopped.
+        given = {**(options or {}), "queue": queue, "writeId": write_id or uuid.uuid4().hex}
         activated(rows.sparkSession)
-        jobs.write.format("relevo").options(**given).mode("append").save()
+        tries.run(lambda: jobs.write.format("relevo").options(**given).mode("append").save(), "the load")
     return Loaded(number, 0 if dry_run else number, sample)
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from relevo.errors import BadArgument
 from relevo.pipeline.connector.connection import Directory
 from relevo.pipeline.connector.options import SourceOptions
+from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.session import activated
 from relevo.wire.keys import QueueKeys
 
@@ -85,12 +86,29 @@ def replay(
     dry_run: bool = False,
     options: Mapping[str, str] | None = None,
     told: Told = _untold,
+    tries: Tries | None = None,
 ) -> Replayed:
     """Sends the chosen letters to `to` (back to `queue`), with their data and retry settings and a fresh budget of attempts."""
-    given = dict(options or {})
+
+    def once() -> Replayed:
+        return _replay(spark, queue, where, dict(change or {}), to or queue, dry_run, dict(options or {}), told)
+
+    return (tries or Tries()).run(once, "the replay")
+
+
+def _replay(
+    spark: SparkSession,
+    queue: str,
+    where: str | None,
+    change: Mapping[str, str],
+    to: str,
+    dry_run: bool,
+    given: Mapping[str, str],
+    told: Told,
+) -> Replayed:
     dead = letters(spark, queue, **given)
     there = dead.count()
-    picked = chosen(dead, where, change or {}).persist()  # as they are now: letters that come meanwhile are not meant
+    picked = chosen(dead, where, change).persist()  # as they are now: letters that come meanwhile are not meant
     try:
         reasons = {row["reason"] or "": row["count"] for row in picked.groupBy("reason").count().collect()}
         number = sum(reasons.values())
@@ -103,7 +121,7 @@ def replay(
             once = F.concat(F.lit(f"replay:{queue}:"), F.col("_id"))
             rows = picked.select("name", "data", "retry", once.alias("job_id"))
             activated(spark)
-            known = {"queue": to or queue, "idWindowSeconds": str(REMEMBERED_S), **given}
+            known = {"queue": to, "idWindowSeconds": str(REMEMBERED_S), **given}
             rows.write.format("relevo").options(**known).mode("append").save()
             _delete(queue, [row["_id"] for row in picked.select("_id").toLocalIterator()], given, told, number)
         return Replayed(there, number, 0 if dry_run else number, reasons, sample)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-LIFECYCLE = ("active", "completed", "failed", "cancelled", "rate-limited")
+LIFECYCLE = ("active", "completed", "failed", "cancelled", "rate-limited", "refused")
 """What begins or ends a run."""
 
 TOLD = (*LIFECYCLE, "waiting", "delayed", "retry-scheduled", "stalled", "dlq")

@@ -26,7 +26,9 @@ class Objective:
             remedy = "Write a share such as 0.99: with all of it there is no error budget to burn."
             raise BadArgument(argument="target", value=self.target, reason="not between 0 and 1", remedy=remedy)
         if self.total_ms <= 0:
-            raise BadArgument(argument="total_ms", value=self.total_ms, reason="not positive", remedy="Write ms.")
+            raise BadArgument(
+                argument="total_ms", value=self.total_ms, reason="must be greater than 0", remedy="Write ms."
+            )
 
     @staticmethod
     def parse(text: str) -> Objective:

@@ -121,7 +121,7 @@ def _placed(told: DataFrame) -> DataFrame:
         F.when(F.col("_end") == "completed", "done")
         .when(F.col("_end") == "failed", "failed")
         .when(F.col("_end") == "cancelled", "cancelled")
-        .when(F.col("_end") == "rate-limited", "parked")
+        .when(F.col("_end").isin("rate-limited", "refused"), "parked")
         .when(lost, "lost")
         .when(F.col("active_ms").isNotNull(), "running")
     )
