@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 
 from relevo.cli import app
 from tests.api.serve_process import ServeProcess, sqlite_in
+from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 from tests.spark.conftest import spark  # noqa: F401  # pyright: ignore[reportUnusedImport] - pages share it
@@ -46,10 +46,7 @@ def relevo(*arguments: str, stdin: str = "", url: str | None = None) -> Said:
     environment = {key: value for key, value in os.environ.items() if key != "RELEVO_REDIS_URL"}
     if url is not None:
         environment["RELEVO_REDIS_URL"] = url
-    done = subprocess.run(
-        [*COMMAND, *arguments], input=stdin, capture_output=True, text=True, timeout=50, env=environment, check=False
-    )
-    return Said(done.returncode, done.stdout, done.stderr)
+    return Said(*Child.run(*COMMAND, *arguments, stdin=stdin, env=environment))
 
 
 def shell_environment(folder: Path, redis_url: str | None = None) -> dict[str, str]:

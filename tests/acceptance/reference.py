@@ -29,8 +29,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 _HEAD = """# Reference
 
 Every public name and every command, written by `make reference` from the code itself; do not edit it here.
-[Guarantees](guarantees.md) says what you can rely on, [the wire](wire.md) what is in Redis, the
-[README](../README.md#options) has the most used options with their defaults.
+[Guarantees](guarantees.md) says what you can rely on, [the wire](wire.md) what is in Redis, [options](options.md) has those of
+queues and workers with their defaults.
 """
 
 
@@ -44,7 +44,7 @@ def page() -> str:
     parts.append("## Command line\n")
     command = get_command(app)
     assert isinstance(command, TyperGroup)
-    parts += ["Options of `relevo` itself, before the command:\n", _options(command, Context(command))]
+    parts += ["Options of `relevo` itself, before or behind the command:\n", _options(command, Context(command))]
     for path, each in _commands(command, "relevo"):
         parts += [f"### `{path}`\n", f"{_text(each.help or '')}\n", _options(each, Context(each))]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip() + "\n"
@@ -150,9 +150,16 @@ def _cell(text: str) -> str:
 # --- commands ------------------------------------------------------------------------------------------------------------
 
 
-def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand]]:
+def of_group(parameter: object) -> bool:
+    """An option that a command has of the group above it, where it stands."""
+    return bool(getattr(parameter, "of_group", False))
+
+
+def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
+            if not all(of_group(parameter) for parameter in command.params):
+                yield f"{path} {name}", command
             yield from _commands(command, f"{path} {name}")
         elif isinstance(command, TyperCommand):
             yield f"{path} {name}", command
@@ -161,6 +168,8 @@ def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand]
 def _options(command: TyperCommand | TyperGroup, context: Context) -> str:
     rows = ["| | |", "|---|---|"]
     for parameter in command.params:
+        if of_group(parameter):
+            continue
         if isinstance(parameter, TyperArgument):
             shown = (parameter.metavar or parameter.name or "").strip("[]").upper()
             shown = shown if parameter.required else f"[{shown}]"

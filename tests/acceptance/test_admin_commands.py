@@ -8,6 +8,7 @@ import pytest
 
 from relevo import Flow, Job, Queue, Worker
 from tests.acceptance.conftest import Cli
+from tests.pace import limit
 from tests.servers.server import Server
 
 
@@ -65,7 +66,8 @@ def test_a_dead_job_is_shown_with_its_reason_and_can_be_retried(server: Server, 
     job_id = cli("add", queue_name, "send", "--attempts", "1", "--json").data["id"]
     asyncio.run(_work(server.url, queue_name, fail, jobs=1))
     told = cli("job", "show", queue_name, job_id, "--json").data
-    assert (told["state"], told["reason"], told["detail"]) == ("failed", "retries_exhausted", "the other side is down")
+    assert (told["state"], told["reason"], told["attempts_made"]) == ("failed", "retries_exhausted", 1)
+    assert told["detail"] == told["last_failure"]["error"] == "TimeoutError: the other side is down"
     assert cli("job", "retry", queue_name, job_id).out == f"job {job_id} is back in {queue_name}\n"
     assert cli("job", "show", queue_name, job_id, "--json").data["state"] == "waiting"
 
@@ -183,7 +185,7 @@ def test_a_lane_is_limited_listed_and_freed(server: Server, cli: Cli, queue_name
     cli("add", queue_name, "n", "--lines", "--lane", "tenant-7", stdin="2\n3\n")
     (lane,) = cli("lanes", "list", queue_name, "--json").data
     assert lane == {
-        "lane": "tenant-7", "waiting": 2, "running": 1, "limit": {"concurrency": 1, "rate": 10, "per_ms": 60_000}
+        "lane": "tenant-7", "waiting": 2, "running": 1, "limit": {"concurrency": 1, "rate": 10, "per_ms": 60_000, "burst": 0}
     }  # fmt: skip
     assert "1 at once, 10 in 1 min" in cli("lanes", "list", queue_name).out
     assert cli("lanes", "unlimit", queue_name, "tenant-7", "--json").data["limit"] is None
@@ -227,7 +229,7 @@ def test_a_flow_is_shown_and_cancelled(server: Server, cli: Cli, queue_name: str
         (("clean", "q", "--state", "active"), "cannot be cleaned"),
         (("clean", "q", "--grace", "a while"), "not a length of time"),
         (("lanes", "limit", "q", "a"), "it limits nothing"),
-        (("lanes", "limit", "q", " ", "--rate", "1"), "not a name"),
+        (("lanes", "limit", "q", " ", "--rate", "1"), "not a valid name"),
         (("lanes", "unlimit", "q", "a"), "no limit of its own"),
         (("flow", "show", "q", "none"), "there is no flow 'none'"),
         (("flow", "cancel", "q", "none", "--yes"), "there is no flow 'none'"),
@@ -249,5 +251,5 @@ async def _work(url: str, queue_name: str, handler: Callable[[Job], Awaitable[An
     async with Worker(queue_name, handler, redis_url=url, store_results=True) as worker:
         ended = 0
         while ended < jobs:
-            settlement = await worker.settled.wait_for(lambda each: each.done + each.dead > 0, timeout=30)
+            settlement = await worker.settled.wait_for(lambda each: each.done + each.dead > 0, timeout=limit(30))
             ended += settlement.done + settlement.dead

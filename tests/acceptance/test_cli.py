@@ -4,13 +4,13 @@ import asyncio
 import json
 import re
 import signal
-import subprocess
 
 import pytest
 
-from relevo import Job, Queue, Worker
+from relevo import Job, Queue, Tasks, Worker
 from tests.acceptance.conftest import COMMAND, Cli, relevo
-from tests.servers.process import wait_until
+from tests.pace import limit
+from tests.servers.child import Child
 from tests.servers.server import Server
 
 
@@ -41,6 +41,24 @@ def test_added_data_reaches_a_handler_and_its_result_comes_back(server: Server, 
         return said.out
 
     assert 'result: "AHOY"' in asyncio.run(story())
+
+
+def test_an_added_job_is_tried_as_often_as_its_task_says(server: Server, queue_name: str) -> None:
+    tasks: Tasks[None] = Tasks()
+    runs: list[int] = []
+
+    @tasks.task(attempts=1)
+    async def charge(amount: int) -> None:
+        runs.append(amount)
+        raise ValueError("declined")
+
+    async def story() -> None:
+        async with Worker(queue_name, tasks, redis_url=server.url) as worker:
+            add = asyncio.to_thread(relevo, "add", queue_name, "charge", '{"amount": 5}', url=server.url)
+            await asyncio.gather(worker.settled.wait_for(lambda settled: settled.dead == 1, timeout=limit(30)), add)
+
+    asyncio.run(story())
+    assert runs == [5]
 
 
 def test_a_line_of_stdin_is_a_job(server: Server, cli: Cli, queue_name: str) -> None:
@@ -103,18 +121,16 @@ def test_events_are_told_in_order(server: Server, cli: Cli, queue_name: str) -> 
 def test_events_can_be_chosen_by_name(server: Server, cli: Cli, queue_name: str) -> None:
     asyncio.run(_fail_once_then_succeed(server.url, queue_name))
     said = cli("events", queue_name, "--from", "0", "--event", "failed", "--count", "1").out
-    shape = r"\d{4}-\d\d-\d\dT[\d:.]+Z \d+-\d+ failed id=\w+ name=flaky attempt=1 duration_us=\d+ reason=not yet\n"
+    shape = r"\d{4}-\d\d-\d\dT[\d:.]+Z \d+-\d+ failed id=\w+ name=flaky attempt=1 duration_us=\d+ reason=ValueError: not yet\n"
     assert re.fullmatch(shape, said)
 
 
 @pytest.mark.parametrize("command", ["events", "watch"])
 def test_ctrl_c_ends_following_without_a_complaint(server: Server, queue_name: str, command: str) -> None:
     arguments = [*COMMAND, "--redis-url", server.url, command, queue_name, "--json"]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    _wait_for_client(server, "relevo-events" if command == "events" else "relevo-cli")
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (0, "")
+    with Child(*arguments) as child:
+        _wait_for_client(child, server, "relevo-events" if command == "events" else "relevo-cli")
+        assert (child.end(signal.SIGINT), child.err) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -175,14 +191,16 @@ async def _fail_once_then_succeed(url: str, queue_name: str) -> None:
             raise ValueError("not yet")
 
     async with Queue(queue_name, redis_url=url) as queue, Worker(queue_name, flaky, redis_url=url) as worker:
-        done = asyncio.ensure_future(worker.settled.wait_for(lambda settlement: settlement.done == 1, timeout=30))
+        done = asyncio.ensure_future(
+            worker.settled.wait_for(lambda settlement: settlement.done == 1, timeout=limit(30))
+        )
         await queue.add("flaky", None, backoff=1)
         await done
 
 
-def _wait_for_client(server: Server, name: str) -> None:
+def _wait_for_client(child: Child, server: Server, name: str) -> None:
     """Until the process has connected: a signal before that would test Python's start, not ours."""
-    wait_until(lambda: name in server.client_names(), f"{name} to connect", timeout=30)
+    child.wait_until(lambda: name in server.client_names(), f"a connection called {name}")
 
 
 def test_json_is_read_by_programs_whatever_the_data(server: Server, cli: Cli, queue_name: str) -> None:

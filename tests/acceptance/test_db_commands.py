@@ -66,7 +66,7 @@ def test_a_table_that_somebody_dropped_is_named(tmp_path: Path) -> None:
     ("url", "words"),
     [
         ("oracle://scott:tiger@127.0.0.1/work", "'oracle'"),
-        ("nonsense", "it is no URL"),
+        ("nonsense", "it is not a URL"),
         ("postgresql://ada:geheim@127.0.0.1:1/work", "The database does not answer"),
         ("mariadb://ada:geheim@127.0.0.1:1/work", "The database does not answer"),
     ],

@@ -2,7 +2,6 @@
 
 import io
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from relevo.demo.stage import Scene, Stage
 from relevo.demo.story import ACTS
 from relevo.demo.tally import Tally
 from tests.acceptance.conftest import COMMAND, Said
+from tests.servers.child import Child
 
 
 @pytest.mark.timeout(400)
@@ -58,11 +58,8 @@ def test_where_spark_cannot_run_the_demo_says_why_and_is_no_failure(
 
 def demo(*arguments: str, environment: dict[str, str] | None = None) -> Said:
     """It starts a JVM: more patience than other commands need."""
-    done = subprocess.run(
-        [*COMMAND, "demo", "--fast", *arguments],
-        capture_output=True, text=True, timeout=380, env={**os.environ, **(environment or {})}, check=False,
-    )  # fmt: skip
-    return Said(done.returncode, done.stdout, done.stderr)
+    environment = {**os.environ, **(environment or {})}
+    return Said(*Child.run(*COMMAND, "demo", "--fast", *arguments, env=environment, timeout=180))
 
 
 def test_a_number_that_does_not_add_up_is_said() -> None:

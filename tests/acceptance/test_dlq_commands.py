@@ -14,6 +14,7 @@ import pytest
 
 from relevo import Job, Queue, UnrecoverableError, Worker
 from tests.acceptance.conftest import COMMAND, Cli
+from tests.pace import limit
 from tests.servers.server import Server
 
 
@@ -33,7 +34,9 @@ def graveyard(server: Server, queue_name: str) -> str:
             async with Worker(queue_name, fail, redis_url=server.url, concurrency=1) as worker:
                 dead = 0
                 while dead < 3:
-                    dead += (await worker.settled.wait_for(lambda settlement: settlement.dead > 0, timeout=30)).dead
+                    dead += (
+                        await worker.settled.wait_for(lambda settlement: settlement.dead > 0, timeout=limit(30))
+                    ).dead
 
     asyncio.run(bury())
     return queue_name
@@ -46,8 +49,18 @@ def test_peek_tells_job_reason_detail_and_data(server: Server, cli: Cli, graveya
         ("sort", "unrecoverable", {"n": 1}),
         ("send", "retries_exhausted", {"n": 2}),
     ]
-    assert letters[1]["detail"] == "no address"
+    assert letters[1]["detail"] == "relevo.errors.UnrecoverableError: no address"
+    assert [each["attempts_made"] for each in letters] == [1, 1, 1]
     assert cli("dlq", "peek", graveyard, "--name", "sort", "--json").data == [letters[1]]
+
+
+def test_peek_shows_each_traceback_once(server: Server, cli: Cli, graveyard: str) -> None:
+    letters = cli("dlq", "peek", graveyard, "--json").data
+    assert all("in fail" in each["traceback"] and __file__ in each["traceback"] for each in letters)
+    said = cli("dlq", "peek", graveyard).out
+    assert said.count("Traceback (most recent call last)") == 2
+    assert f"{letters[0]['job_id']} (send) and 1 more:" in said
+    assert 'raise TimeoutError("the other side is down")' in said
 
 
 def test_a_dry_run_changes_nothing(server: Server, cli: Cli, graveyard: str) -> None:
@@ -117,7 +130,7 @@ def at_a_terminal(*arguments: str, url: str) -> AtTerminal:
         with contextlib.suppress(OSError):  # how a terminal says that nobody is left on its other side
             while more := drawn.read(4096):
                 screen += more
-        out, _ = process.communicate(timeout=40)
+        out, _ = process.communicate(timeout=limit(40))
     assert process.returncode == 0, screen
     return AtTerminal(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.decode()), out.decode())
 

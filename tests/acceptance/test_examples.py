@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 from types import ModuleType
 
@@ -10,6 +9,7 @@ import httpx
 import pytest
 
 from tests.acceptance.page import ROOT
+from tests.servers.child import Child
 from tests.servers.server import Server
 
 EXAMPLES = ROOT / "examples"
@@ -17,14 +17,11 @@ EXAMPLES = ROOT / "examples"
 
 def run(name: str, server: Server) -> list[str]:
     """What an example prints, line by line."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name)],
-        env={**os.environ, "RELEVO_REDIS_URL": server.url},
-        capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    return done.stdout.splitlines()
+    environment = {**os.environ, "RELEVO_REDIS_URL": server.url}
+    done = Child.run(sys.executable, "-W", "error", EXAMPLES / name, env=environment)
+    assert done.code == 0, done.out + done.err
+    assert done.err == ""
+    return done.out.splitlines()
 
 
 def load(name: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

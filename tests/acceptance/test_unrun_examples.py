@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from relevo.cli import app
+from relevo.cli.server import Server
 from tests.acceptance.page import blocks_of, pages
 
 CALLS = [
@@ -34,6 +35,7 @@ def understood(arguments: list[str]) -> None:
     """Goes from group to command and reads all options, as a call does, up to the point where it would begin."""
     command: Any = typer.main.get_command(app)
     context: Any = command.make_context("relevo", arguments)
+    context.obj = Server("redis://127.0.0.1:6390", 1.0)  # as the app's callback leaves it for options behind a command
     while hasattr(command, "commands"):
         name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
         context = command.make_context(name, rest, parent=context)

@@ -6,17 +6,18 @@ import re
 import shlex
 import signal
 import socket
-import subprocess
 import textwrap
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
 from tests.acceptance.conftest import COMMAND, relevo, shell_environment
-from tests.acceptance.page import ROOT, WRITTEN_WORK_URL, blocks_of
+from tests.agents.beat import turn_back_the_beat
+from tests.servers.child import Child, Done
 from tests.servers.process import free_port
 
 
@@ -24,26 +25,17 @@ class Platform:
     """A running `relevo up`."""
 
     def __init__(self, folder: Path | str, *options: str, cwd: Path | None = None) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, "up", "--data", str(folder), *options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        said: list[str] = []
-        for line in self.process.stdout:
-            said.append(line)
-            if line.startswith("Ctrl-C"):
-                break
-        self.said = "".join(said)
+        self.child = Child(*COMMAND, "up", "--data", str(folder), *options, cwd=cwd)
+        self.child.wait_for("^Ctrl-C")
+        self.said = self.child.out
         found = re.search(r"redis://127\.0\.0\.1:\d+", self.said)
-        assert found is not None, self.said + self.end(signal.SIGKILL)[1]
+        assert found is not None, self.said + self.child.err
         self.url = found[0]
 
     def end(self, number: signal.Signals) -> tuple[int, str]:
         """Its exit code and the rest of what it said."""
-        self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=40)
-        return self.process.returncode, out + err
+        code = self.child.end(number)
+        return code, self.child.out.removeprefix(self.said) + self.child.err
 
 
 Start = Callable[..., Platform]
@@ -59,11 +51,7 @@ def up(tmp_path: Path) -> Generator[Start]:
 
     yield start
     for platform in started:
-        if platform.process.poll() is None:
-            platform.end(signal.SIGKILL)
-        for stream in (platform.process.stdout, platform.process.stderr):
-            assert stream is not None
-            stream.close()
+        platform.child.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -74,6 +62,20 @@ def test_it_answers_and_stops_cleanly(up: Start, number: signal.Signals) -> None
     assert (code, said.strip()) == (0, "stopped; the data is kept")
     with pytest.raises(redis.ConnectionError):
         _ping(platform.url)
+
+
+def test_it_shows_the_console_and_the_reference_and_warns_of_nothing_after_a_downtime(up: Start) -> None:
+    ports = ("--port", str(free_port()), "--work-port", str(free_port()))
+    platform = up(*ports)
+    for label, path in (("console", "/console"), ("API reference", "/docs")):
+        found = re.search(rf"{label} +│ (http://\S+{path})", platform.said)
+        assert found is not None, platform.said
+        assert httpx.get(found[1], follow_redirects=True).status_code == 200
+    turn_back_the_beat(platform.url)
+    assert platform.end(signal.SIGTERM) == (0, "stopped; the data is kept\n")
+    again = up(*ports)
+    turn_back_the_beat(again.url)
+    assert again.end(signal.SIGTERM) == (0, "stopped; the data is kept\n")
 
 
 def test_a_second_run_finds_the_jobs_of_the_first(up: Start) -> None:
@@ -95,15 +97,10 @@ def test_the_worker_it_suggests_runs_the_job_it_suggests(up: Start, tmp_path: Pa
     assert add is not None
     assert run is not None
     assert relevo(*shlex.split(add[1]), url=platform.url).code == 0
-    worker = subprocess.Popen(
-        [*COMMAND, *shlex.split(run[1])], cwd=tmp_path, env={**os.environ, "RELEVO_REDIS_URL": platform.url},
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with worker:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "Welcome, ada@example.org\n"
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(40) == 0
+    environment = {**os.environ, "RELEVO_REDIS_URL": platform.url}
+    with Child(*COMMAND, *shlex.split(run[1]), cwd=tmp_path, env=environment) as worker:
+        assert worker.line() == "Welcome, ada@example.org"
+        assert worker.end(signal.SIGTERM) == 0
 
 
 def test_the_first_steps_it_prints_work_as_printed(up: Start, tmp_path: Path) -> None:
@@ -111,21 +108,10 @@ def test_the_first_steps_it_prints_work_as_printed(up: Start, tmp_path: Path) ->
     printed = platform.said.partition("Work queues, over HTTP:\n")[2]
     script, _, rest = printed.partition("or with ")
     done = _bash(f"{script}\n{rest.split('`')[1]}\n", tmp_path)
-    (scope, queue, message, claimed), command = _answers(done.stdout)
+    (scope, queue, message, claimed), command = _answers(done.out)
     assert (scope["slug"], queue["slug"], message["state"]) == ("billing", "invoices", "pending")
     assert [(each["id"], each["body"]) for each in claimed] == [(message["id"], {"order": 17})]
     assert command.endswith(" pending\n")
-
-
-def test_the_first_steps_of_the_readme_work_as_printed(up: Start, tmp_path: Path) -> None:
-    platform = up("--port", str(free_port()), "--work-port", str(free_port()), folder="data", cwd=tmp_path)
-    (block,) = [block for block in blocks_of(ROOT / "README.md") if "curl" in block.text]
-    found = re.search(r"http://127\.0\.0\.1:\d+", platform.said)
-    assert found is not None
-    done = _bash(block.text.replace(WRITTEN_WORK_URL, found[0]), tmp_path, RELEVO_URL=found[0])
-    (scope, queue, _, claimed), table = _answers(done.stdout)
-    assert (scope["slug"], queue["slug"], claimed[0]["body"]) == ("billing", "invoices", {"order": 17})
-    assert "queues of billing" in table
 
 
 def test_the_key_of_the_first_start_is_for_its_owner_only_and_stays(up: Start, tmp_path: Path) -> None:
@@ -162,9 +148,8 @@ def test_a_second_platform_in_the_same_folder_is_refused(up: Start, tmp_path: Pa
 def test_a_server_that_dies_ends_the_platform_with_an_error(up: Start) -> None:
     platform = up("--port", str(free_port()))
     _shut_down(platform.url)
-    out, err = platform.process.communicate(timeout=40)
-    assert platform.process.returncode == 1, out
-    assert "ended by itself" in err
+    assert platform.child.ended() == 1, platform.child.out
+    assert "stopped unexpectedly" in platform.child.err
 
 
 def test_an_unknown_fsync_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -183,13 +168,11 @@ def _answers(said: str) -> tuple[list[Any], str]:
     return found, said
 
 
-def _bash(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def _bash(script: str, folder: Path, **environment: str) -> Done:
     """Runs what was printed as a reader does who pastes it: every line as it stands, and none may fail."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=50, cwd=folder,
-        env={**shell_environment(folder), **environment}, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = ("bash", "-euo", "pipefail", "-c", script)
+    done = Child.run(*command, cwd=folder, env={**shell_environment(folder), **environment})
+    assert done.code == 0, done.out + done.err
     return done
 
 

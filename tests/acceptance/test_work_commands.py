@@ -1,6 +1,7 @@
 """`relevo work`: scopes, queues, and what happens to messages; as tables for people and as JSON for programs."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,17 @@ def test_a_scope_is_made_once(desk: WorkDesk) -> None:
     again = desk("create-scope", slug)
     assert (again.code, again.out) == (1, "")
     assert f"There is a scope '{slug}' already" in again.err
+
+
+def test_a_scope_and_a_queue_that_are_there_already_are_fine_when_asked_for(desk: WorkDesk) -> None:
+    slug = f"{desk.scope}-e"
+    for _ in range(2):
+        assert desk.done("create-scope", slug, "--exist-ok").out == f"scope {slug} is there\n"
+        made = desk.done("create-queue", slug, "emails", "--max-retries", "7", "--exist-ok", "--json").data
+        assert made["max_retries"] == 7
+    kept = desk.done("create-queue", slug, "emails", "--max-retries", "1", "--exist-ok", "--json").data
+    assert kept["max_retries"] == 7, "what was there stays as it is"
+    assert desk("create-queue", slug, "emails").code == 1
 
 
 def test_a_made_scope_is_told_as_json(desk: WorkDesk) -> None:
@@ -147,6 +159,34 @@ def test_a_failed_message_waits_for_its_next_try_with_its_reason(desk: WorkDesk)
     assert desk.shown(message_id)["failure_reason"] == "the bank is closed"
 
 
+def test_an_error_is_told_in_parts_and_shown_with_its_stack(desk: WorkDesk, tmp_path: Path) -> None:
+    message_id, token = desk.held()
+    stack = tmp_path / "stack.txt"
+    stack.write_text("Error: no [email]\n    at send (mail.js:7:3)\n")
+    options = ["--error-type", "Error", "--message", "no [email]", "--stack-file", str(stack), "--dead"]
+    desk.done("fail", desk.scope, message_id, token, *options)
+    assert desk.shown(message_id)["error"] == {"type": "Error", "message": "no [email]", "stack": stack.read_text()}
+    said = desk.done("show", desk.scope, message_id).out
+    assert "Error: no [email]" in said
+    assert said.endswith("Error: no [email]\n    at send (mail.js:7:3)\n")
+    assert "Error: no [email]" in desk.done("history", desk.scope, message_id).out
+    (letter,) = desk.done("dead-letters", desk.scope, "--json").data
+    assert (letter["reason"], letter["error"]["type"], letter["error"]["stack"]) == ("Error: no [email]", "Error", None)
+    assert "Error: no [email]" in desk.done("dead-letters", desk.scope).out
+
+
+def test_a_stack_comes_from_standard_input_too(desk: WorkDesk) -> None:
+    message_id, token = desk.held()
+    desk.done("fail", desk.scope, message_id, token, "out of paper", "--stack-file", "-", stdin="at print\n")
+    assert desk.shown(message_id)["error"] == {"type": None, "message": "out of paper", "stack": "at print\n"}
+
+
+def test_a_failure_without_a_why_is_refused(desk: WorkDesk) -> None:
+    message_id, token = desk.held()
+    assert "Pass a REASON, or --error-type and --message." in desk.refused("fail", desk.scope, message_id, token)
+    assert desk.state(message_id) == "claimed"
+
+
 def test_a_message_failed_as_dead_is_a_dead_letter(desk: WorkDesk) -> None:
     assert desk.state(desk.dead()) == "dead"
 
@@ -172,7 +212,7 @@ def test_an_old_token_is_refused_and_the_message_stays_claimed(desk: WorkDesk, v
     more = {"fail": ["why"], "extend": ["60"]}.get(verb, [])
     said = desk(verb, desk.scope, message_id, "0" * 26, *more)
     assert said.code == 1
-    assert f"The claim on message '{message_id}' is not yours any more" in said.err
+    assert f"The claim on message '{message_id}' is lost" in said.err
     assert desk.state(message_id) == "claimed"
 
 
@@ -222,13 +262,13 @@ def test_a_message_is_cancelled_after_a_yes(desk: WorkDesk) -> None:
         (("set-state", "SCOPE", "invoices", "asleep"), "asleep"),
         (("set-state", "SCOPE", "nothing", "paused"), "There is no queue 'nothing' here"),
         (("publish", "SCOPE", "nothing", "1"), "There is no queue 'nothing' here"),
-        (("publish", "SCOPE", "invoices", "{bad"), "'{bad' cannot be used"),
+        (("publish", "SCOPE", "invoices", "{bad"), "'{bad' is not valid"),
         (("publish", "SCOPE", "invoices", "1", "--label", "ada"), "Write name=value"),
         (("publish", "SCOPE", "invoices", "1", "--tier", "urgent"), "urgent"),
         (("publish", "SCOPE", "invoices", "--once", "order-17"), "it names one message"),
         (("claim", "SCOPE", "nothing"), "There is no queue 'nothing' here"),
         (("claim", "SCOPE", "invoices", "--subscription", "ada"), "'invoices' is competing"),
-        (("complete", "SCOPE", "01J9ZZZZZZZZZZZZZZZZZZZZZZ", "token", "{bad"), "'{bad' cannot be used"),
+        (("complete", "SCOPE", "01J9ZZZZZZZZZZZZZZZZZZZZZZ", "token", "{bad"), "'{bad' is not valid"),
         (("show", "SCOPE", "17"), "There is no message '17' here"),
         (("history", "SCOPE", "17"), "There is no message '17' here"),
         (("cancel", "SCOPE", "17", "--yes"), "There is no message '17' here"),
@@ -265,8 +305,8 @@ def test_a_number_out_of_range_is_a_usage_error_before_anything_is_sent(argument
 def test_no_server_is_said_with_its_address() -> None:
     said = call("work", "--url", "http://127.0.0.1:1", "--key", "none", "scopes")
     assert said.code == 1
-    assert "No work queues answer at http://127.0.0.1:1" in said.err
-    assert "Start them with `relevo serve`" in said.err
+    assert "No relevo server answers at http://127.0.0.1:1" in said.err
+    assert "Start one with `relevo serve`" in said.err
 
 
 def test_a_wrong_key_is_refused_and_never_shown(desk: WorkDesk) -> None:

@@ -2,20 +2,18 @@
 
 import json
 import os
-import re
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Callable, Generator
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 import pytest
 
 from tests.acceptance.conftest import COMMAND, Cli, relevo
+from tests.pace import limit
+from tests.servers.child import Child
 from tests.servers.process import free_port
 from tests.servers.server import Server
 
@@ -78,48 +76,12 @@ number = 7
 """
 
 
-class Running:
-    """A `relevo worker` in a folder of its own; `wait_for` reads what it says, stdout and stderr as they come."""
+class Running(Child):
+    """A `relevo worker` in a folder of its own, stdout and stderr as they come."""
 
     def __init__(self, folder: Path, url: str, *arguments: str) -> None:
         environment = {**os.environ, "RELEVO_REDIS_URL": url, "PYTHONDONTWRITEBYTECODE": "1"}
-        self.process = subprocess.Popen(
-            [*COMMAND, "worker", *arguments], cwd=folder, env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self.said: list[str] = []
-        self._lines: SimpleQueue[str | None] = SimpleQueue()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def wait_for(self, pattern: str) -> re.Match[str]:
-        """The next line in which `pattern` is found."""
-        while True:
-            try:
-                line = self._lines.get(timeout=40)
-            except Empty:
-                line = None
-            assert line is not None, f"{pattern!r} was not said:\n{''.join(self.said)}"
-            if found := re.search(pattern, line):
-                return found
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Its exit code after a signal; the rest of what it said is in `said`."""
-        self.process.send_signal(number)
-        return self.ended()
-
-    def ended(self) -> int:
-        code = self.process.wait(40)
-        self._reader.join(40)
-        return code
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as lines:
-            for line in lines:
-                self.said.append(line)
-                self._lines.put(line)
-        self._lines.put(None)
+        super().__init__(*COMMAND, "worker", *arguments, cwd=folder, env=environment, merged=True)
 
 
 Start = Callable[..., Running]
@@ -144,9 +106,7 @@ def start(request: pytest.FixtureRequest, app: Path) -> Generator[Start]:
 
     yield begin
     for running in started:
-        if running.process.poll() is None:
-            running.end(signal.SIGKILL)  # its crew notices, and leaves by itself
-        running.ended()
+        running.close()  # its crew notices, and leaves by itself
 
 
 def test_tasks_run_and_their_results_are_kept(server: Server, cli: Cli, start: Start, queue_name: str) -> None:
@@ -310,7 +270,7 @@ def test_a_crew_that_cannot_work_ends_with_one_complaint_each(start: Start, queu
     crew = start("app:number", "-q", queue_name, "-p", "2")
     assert crew.ended() == 2
     assert "Traceback" not in "".join(crew.said)
-    assert sum("it is a int, not a handler" in line for line in crew.said) in (1, 2)
+    assert sum("expected a handler, got int" in line for line in crew.said) in (1, 2)
 
 
 def test_logs_can_be_read_by_machines(start: Start, queue_name: str) -> None:
@@ -359,7 +319,7 @@ def test_an_unknown_log_level_is_refused(cli: Cli) -> None:
         ("app", "not of the form module:name"),
         ("nowhere:tasks", "there is no module 'nowhere'"),
         ("app:nothing", "app has no 'nothing'. It has batch, handler, many, plain, pool, tasks."),
-        ("app:number", "it is a int, not a handler"),
+        ("app:number", "expected a handler, got int"),
         ("app:greet", "Name the Tasks object it belongs to"),
         ("app:Job", "it is the class Job"),
         ("app:os.getpid", "does not take one argument"),
@@ -397,7 +357,7 @@ def test_a_server_that_does_not_answer_is_said_at_the_start() -> None:
 
 
 def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(url, timeout=limit(30)) as answer:  # noqa: S310 - our own server
         return answer.read().decode()
 
 

@@ -8,7 +8,7 @@ import typer
 
 from relevo import version
 from relevo.cli.commands import Commands
-from relevo.cli.server import DEFAULT_URL, Server
+from relevo.cli.server import REDIS_URL_HELP, Server
 
 app = typer.Typer(
     name="relevo",
@@ -29,12 +29,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     ctx: typer.Context,
-    redis_url: Annotated[
-        str,
-        typer.Option(
-            envvar="RELEVO_REDIS_URL", help="redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://"
-        ),
-    ] = DEFAULT_URL,
+    redis_url: Annotated[str | None, typer.Option(envvar="RELEVO_REDIS_URL", help=REDIS_URL_HELP)] = None,
     patience: Annotated[float, typer.Option(help="Seconds to wait for the server to answer.", min=0.1)] = 3.0,
     _: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)

@@ -12,10 +12,10 @@ import typer
 from relevo.cli.inspect import QueueName
 from relevo.cli.instant import date, span_ms
 from relevo.cli.json_text import parsed
-from relevo.cli.screen import Json, count, print_json, readable, say
+from relevo.cli.screen import Json, complain_at_length, count, print_json, readable, say
 from relevo.cli.server import Server, run, server_of
 from relevo.engine.job import Job
-from relevo.errors import BadArgument
+from relevo.errors import BadArgument, JobDead
 
 _BULK = 500
 
@@ -32,7 +32,9 @@ def add(
     job_id: Annotated[str | None, typer.Option(help="An id of yours: the same id again adds nothing.")] = None,
     lane: Annotated[str | None, typer.Option(help="The lane it takes its turn in, such as a tenant's id.")] = None,
     lines: Annotated[bool, typer.Option(help="Read stdin: each line is the data of one job.")] = False,
-    wait: Annotated[float | None, typer.Option(help="Wait this many seconds for the result.", min=0.1)] = None,
+    wait: Annotated[
+        float | None, typer.Option(help="Wait at most this many seconds for its end, and print the result.", min=0.1)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Add a job; with --lines, one for each line of stdin."""
@@ -55,13 +57,24 @@ async def _add_one(
 ) -> None:
     async with server.queue(queue) as opened:
         job = await opened.add(name, data, **options)
-        result = await job.wait_for_result(timeout=wait) if wait is not None else None
+        result = await _result(job, wait) if wait is not None else None
     if as_json:
         print_json({**_as_dict(queue, job), **({"result": result} if wait is not None else {})})
         return
     say(f"added {job.id} to {queue}")
-    if wait is not None:
+    if wait is not None and result is None:
+        say("done, without a result: the handler returned None, or its worker runs without --store-results")
+    elif wait is not None:
         say(f"result: {json.dumps(readable(result), ensure_ascii=False)}")
+
+
+async def _result(job: Job, wait: float) -> Any:
+    try:
+        return await job.wait_for_result(timeout=wait)
+    except JobDead as dead:
+        if dead.traceback:
+            complain_at_length(dead.traceback)
+        raise
 
 
 async def _add_lines(server: Server, queue: str, name: str, options: dict[str, Any], as_json: bool) -> None:

@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
+from relevo.cli.extras import missing_extra
+from relevo.cli.group_options import accept_behind
 from relevo.cli.screen import complain
 from relevo.errors import BadTarget, RelevoError
 
@@ -57,7 +59,7 @@ class _OnDemand(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            self._made[name] = _made(name, _PLACES[name])
+            self._made[name] = accept_behind(name, _made(name, _PLACES[name]))
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -96,5 +98,11 @@ class Commands(TyperGroup):
         except RelevoError as error:
             complain(str(error))
             raise typer.Exit(WRONG_CALL if isinstance(error, BadTarget) else 1) from None
+        except ModuleNotFoundError as error:
+            told = missing_extra(error, f"`relevo {ctx.invoked_subcommand or ''}`")
+            if told is None:
+                raise
+            complain(str(told))
+            raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

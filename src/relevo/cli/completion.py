@@ -1,11 +1,11 @@
-"""Names of queues for the shell: what there is on the server of RELEVO_REDIS_URL, if it answers at once."""
+"""Names of queues for the shell: what there is on the server that a command would ask, if it answers at once."""
 
 from __future__ import annotations
 
 import os
 
 from relevo.broker.resp import Reply
-from relevo.cli.server import DEFAULT_URL, Server, run
+from relevo.cli.server import Server, run
 from relevo.errors import RelevoError
 from relevo.wire.keys import QueueKeys
 
@@ -18,7 +18,7 @@ def complete_queue(incomplete: str) -> list[str]:
 
     Of a cluster only one node is asked, and of a server with very many keys only the first: a Tab key must not be slow.
     """
-    server = Server(os.environ.get("RELEVO_REDIS_URL", DEFAULT_URL), _PATIENCE_S)
+    server = Server(os.environ.get("RELEVO_REDIS_URL"), _PATIENCE_S, quiet=True)
     try:
         names = run(_queue_names(server))
     except (RelevoError, OSError):

@@ -28,6 +28,7 @@ Since = Annotated[str | None, typer.Option(help='Dead since: a date, or how long
 Until = Annotated[str | None, typer.Option(help="Dead before: a date, or how long ago.")]
 
 _DETAIL = 60
+_TRACEBACKS = 5
 
 
 class Deed(Protocol):
@@ -59,18 +60,20 @@ def peek(
     if not letters:
         say(f"no dead letters in {queue}" + (" match" if wanted != DeadLetterFilter() else ""))
         return
-    columns = ("dlq id", "source id", "job id", "name", "reason", "detail", "bytes")
-    made = table(*columns, title=f"dead letters of {queue}", numbers=("bytes",))
+    columns = ("dlq id", "source id", "job id", "name", "runs", "reason", "detail", "bytes")
+    made = table(*columns, title=f"dead letters of {queue}", numbers=("runs", "bytes"))
     for letter in letters:
         envelope = letter.envelope
         detail = " ".join((letter.detail or "-").split())
         detail = detail if len(detail) <= _DETAIL else detail[: _DETAIL - 1] + "…"
         made.add_row(
-            letter.dlq_id, letter.source_id or "-", envelope.id if envelope else "-", letter.name or "-", letter.reason,
-            detail, count(len(letter.payload)),
+            letter.dlq_id, letter.source_id or "-", envelope.id if envelope else "-", letter.name or "-",
+            "-" if letter.attempts_made is None else count(letter.attempts_made), letter.reason, detail,
+            count(len(letter.payload)),
         )  # fmt: skip
     console().print(made)
     _say_reasons(letters)
+    _say_tracebacks(letters)
 
 
 @app.command()
@@ -197,6 +200,21 @@ def _say_reasons(letters: list[DeadLetter]) -> None:
     say("  ".join(f"{reason}: {count(number)}" for reason, number in _reasons(letters).items()))
 
 
+def _say_tracebacks(letters: list[DeadLetter]) -> None:
+    """Each traceback once: what kills jobs kills many of them."""
+    alike: dict[str, list[DeadLetter]] = {}
+    for letter in letters:
+        if letter.traceback and letter.traceback != letter.detail:
+            alike.setdefault(letter.traceback, []).append(letter)
+    for trace, found in list(alike.items())[:_TRACEBACKS]:
+        first = found[0].envelope
+        others = f" and {count(len(found) - 1)} more" if len(found) > 1 else ""
+        say(f"\n{first.id if first else found[0].dlq_id} ({found[0].name or 'unnamed'}){others}:", "bold")
+        say(trace)
+    if len(alike) > _TRACEBACKS:
+        say(f"\n{count(len(alike) - _TRACEBACKS)} more tracebacks: --json shows all of them", "dim")
+
+
 def _as_dict(letter: DeadLetter) -> dict[str, Any]:
     envelope = letter.envelope
     data: Any = None
@@ -211,9 +229,10 @@ def _as_dict(letter: DeadLetter) -> dict[str, Any]:
         "source_id": letter.source_id,
         "reason": letter.reason,
         "detail": letter.detail,
+        "traceback": letter.traceback,
         "name": letter.name,
         "job_id": envelope.id if envelope else None,
-        "attempt": envelope.attempt if envelope else None,
+        "attempts_made": letter.attempts_made,
         "created_at_ms": envelope.created_at_ms if envelope else None,
         "data": data,
         "payload_bytes": len(letter.payload),

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from relevo.broker.address import Address, Node
 from relevo.broker.checkup import Facts, Finding, Level, check_up
@@ -108,7 +109,7 @@ def _show(server: Server, found: list[tuple[str, Finding]]) -> None:
         made = table("", "checked", "found", "remedy", title=where)
         for each, finding in found:
             if each == where:
-                mark = f"[{_STYLES[finding.level]}]{finding.level}[/]"
+                mark = Text(finding.level, _STYLES[finding.level])
                 made.add_row(mark, finding.subject, finding.found, finding.remedy)
         console().print(made)
     dangers = sum(finding.level is Level.DANGER for _, finding in found)

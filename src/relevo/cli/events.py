@@ -11,6 +11,7 @@ from relevo.cli.inspect import QueueName
 from relevo.cli.screen import Json, moment, print_json, say
 from relevo.cli.server import Server, run, server_of
 from relevo.engine.events import QueueEvent, QueueEvents
+from relevo.engine.queue import Queue
 from relevo.engine.validation import checked_queue_name
 from relevo.errors import BadArgument
 from relevo.wire.keys import QueueKeys
@@ -34,27 +35,43 @@ def events(
     names: Annotated[list[str] | None, typer.Option("--event", help="Only this event; may be repeated.")] = None,
     job_id: Annotated[str | None, typer.Option("--job", help="Only events of this job.")] = None,
     most: Annotated[int | None, typer.Option("--count", help="Stop after this many.", min=1)] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Whole values, and the traceback of a failed run while it is kept.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Follow a queue's events until Ctrl-C."""
     with suppress(KeyboardInterrupt):
-        run(_follow(server_of(ctx), queue, _checked(start), set(names or ()), job_id, most, as_json))
+        run(_follow(server_of(ctx), queue, _checked(start), set(names or ()), job_id, most, verbose, as_json))
 
 
 async def _follow(
-    server: Server, queue: str, start: str, names: set[str], job_id: str | None, most: int | None, as_json: bool
+    server: Server,
+    queue: str,
+    start: str,
+    names: set[str],
+    job_id: str | None,
+    most: int | None,
+    verbose: bool,
+    as_json: bool,
 ) -> None:
     name = checked_queue_name(queue)
     async with server.link(QueueKeys(name)):  # says at once, and in our words, when nobody answers
         pass
-    async with QueueEvents(name, redis_url=server.url, last_event_id=start) as followed:
+    async with (
+        server.queue(name) as opened,
+        QueueEvents(name, redis_url=server.url, last_event_id=start) as followed,
+    ):
         async for event in followed:
             if (names and event.name not in names) or (job_id is not None and event.job_id != job_id):
                 continue
+            trace = await _traceback(opened, event) if verbose else None
             if as_json:
-                print_json(_as_dict(event), lines=True)
+                print_json(_as_dict(event) | ({"traceback": trace} if trace else {}), lines=True)
             else:
-                say(_line(event), _STYLES.get(event.name, ""))
+                say(_line(event, verbose), _STYLES.get(event.name, ""))
+                if trace:
+                    say(trace)
             if most is not None:
                 most -= 1
                 if most == 0:
@@ -73,11 +90,20 @@ def _as_dict(event: QueueEvent) -> dict[str, object]:
     return {"id": event.id, "event": event.name, "job_id": event.job_id, "job_name": event.job_name, **event.fields}
 
 
-def _line(event: QueueEvent) -> str:
+async def _traceback(queue: Queue, event: QueueEvent) -> str | None:
+    """Of the run that failed, or killed its job: kept until the job runs again and fails anew, ends well or is removed."""
+    if event.name not in ("failed", "dlq") or event.job_id is None:
+        return None
+    found = await queue.jobs.find(event.job_id)
+    same = found.failure is not None and found.failure.attempt == event.fields.get("attempt")
+    return found.failure.traceback or None if same and found.failure else None
+
+
+def _line(event: QueueEvent, verbose: bool) -> str:
     """`<time> <event id> <event> id=<job> name=<job name> k=v...`: the words ChasquiMQ's own command prints."""
     fields = dict(event.fields)
     stamp = moment(int(fields.pop("ts", 0)))
-    extras = "".join(f" {key}={_short(fields[key])}" for key in sorted(fields))
+    extras = "".join(f" {key}={fields[key] if verbose else _short(fields[key])}" for key in sorted(fields))
     return f"{stamp} {event.id} {event.name} id={event.job_id or '-'} name={event.job_name or '-'}{extras}"
 
 

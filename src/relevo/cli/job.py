@@ -12,9 +12,11 @@ from relevo.cli.inspect import QueueName
 from relevo.cli.screen import Json, console, moment, print_json, readable, say, table
 from relevo.cli.server import Server, run, server_of
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
-from relevo.engine.introspection import FoundJob, JobPage
+from relevo.engine.introspection import JobPage
+from relevo.engine.job_search import FoundJob
 from relevo.engine.validation import checked_job_id
 from relevo.errors import BadArgument
+from relevo.wire.failure import Failure
 
 app = typer.Typer(help="Jobs: list, show, logs, progress, cancel, retry, remove.", no_args_is_help=True)
 
@@ -40,7 +42,7 @@ def list_(
             {
                 "id": job.id,
                 "name": job.name,
-                "attempt": job.attempt,
+                "attempts_made": job.attempts_made,
                 "created_at_ms": job.created_at_ms,
                 "data": job.data,
             }
@@ -55,7 +57,7 @@ def list_(
     for job in page.jobs:
         text = json.dumps(readable(job.data), ensure_ascii=False)
         made.add_row(
-            job.id, job.name or "-", str(job.attempt), moment(job.created_at_ms) if job.created_at_ms else "-",
+            job.id, job.name or "-", str(job.attempts_made), moment(job.created_at_ms) if job.created_at_ms else "-",
             text if len(text) <= _CUT else text[: _CUT - 1] + "…",
         )  # fmt: skip
     console().print(made)
@@ -65,11 +67,18 @@ def list_(
 
 @app.command()
 def show(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = False) -> None:
-    """Show where a job is, its data, its runs, its progress and its result."""
+    """Show where a job is, its data, its runs, how the last one failed, its progress and its result."""
     told = run(_show(server_of(ctx), queue, checked_job_id(job_id)))
     if as_json:
         print_json(told)
         return
+    failure = told.pop("last_failure")
+    trace = None
+    if failure is not None:
+        trace = failure["traceback"]
+        if told["detail"] is None:
+            told["last_error"] = failure["error"]
+        told["failed_at"] = failure["at"]
     made = table("", "", title=f"job {job_id} of {queue}")
     made.show_header = False
     for label, value in told.items():
@@ -77,6 +86,8 @@ def show(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = Fa
             text = value if isinstance(value, str) else json.dumps(readable(value), ensure_ascii=False)
             made.add_row(label.replace("_", " "), text)
     console().print(made)
+    if trace:
+        say(trace)
 
 
 @app.command()
@@ -161,13 +172,15 @@ async def _show(server: Server, queue: str, job_id: str) -> dict[str, Any]:
         "state": found.state,
         "name": job.name if known and job else None,
         "data": job.data if known and job else None,
-        "attempts_made": job.attempt if known and job else None,
+        "attempts_made": found.attempts_made,
         "created": moment(job.created_at_ms) if job and job.created_at_ms else None,
+        "next_run": None if found.run_at_ms is None else moment(found.run_at_ms),
         "place": _place(found),
         "progress": percent,
         "log_lines": lines or None,
         "result": result,
         **_death(letter),
+        "last_failure": _failure(found.failure),
     }
 
 
@@ -178,6 +191,17 @@ def _place(found: FoundJob) -> str | None:
     if found.state == "failed":
         return f"dead letters, entry {found.letters[0].decode()}"
     return {"delayed": "delayed set", "completed": "results"}.get(found.state)
+
+
+def _failure(failure: Failure | None) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    return {
+        "attempt": failure.attempt,
+        "at": moment(failure.at_ms),
+        "error": failure.error,
+        "traceback": failure.traceback or None,
+    }
 
 
 def _death(letters: list[DeadLetter]) -> dict[str, Any]:
@@ -229,7 +253,7 @@ async def _remove(server: Server, queue: str, job_id: str, yes: bool) -> dict[st
         if not yes:
             ask(f"remove the {found.state} job {job_id} of {queue}?")
         removal = await opened.maintenance.remove(job_id, most=_FAR)
-        if not removal.count:
+        if removal.running and not removal.count:
             remedy = "Cancel it with `relevo job cancel`, then remove it."
             raise BadArgument(argument="ID", value=job_id, reason="a worker runs it", remedy=remedy)
         return removal.as_report()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -45,10 +46,11 @@ def limit(
     concurrency: Annotated[int, typer.Option(help="Jobs at once; 1 is a strict sequence, 0 any number.", min=0)] = 0,
     rate: Annotated[int, typer.Option(help="Jobs in each --per; 0 any number.", min=0)] = 0,
     per: Annotated[str, typer.Option(help='The time of --rate: "1s", "1h".')] = "1s",
+    burst: Annotated[int, typer.Option(help="Jobs at once after a quiet time; 0: never more than --rate.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Limit a lane, or with '*' every lane without a limit of its own. All workers obey at once."""
-    chosen = LaneLimit(concurrency, rate, span_ms("--per", per))
+    chosen = LaneLimit(concurrency, rate, span_ms("--per", per), burst)
     run(_limit(server_of(ctx), queue, lane, chosen))
     if as_json:
         print_json({"queue": queue, "lane": lane, "limit": _limit_dict(chosen)})
@@ -93,15 +95,19 @@ def in_words(limit: LaneLimit | None) -> str:
 
     >>> in_words(LaneLimit(concurrency=1, rate=10, per_ms=60_000)), in_words(None)
     ('1 at once, 10 in 1 min', '-')
+    >>> in_words(LaneLimit(rate=10, per_ms=60_000, burst=50))
+    '10 in 1 min (burst 50)'
     """
     if limit is None:
         return "-"
     parts = [f"{limit.concurrency} at once"] if limit.concurrency else []
-    return ", ".join([*parts, *([f"{limit.rate} in {span(limit.per_ms)}"] if limit.rate else [])])
+    if limit.rate:
+        parts.append(f"{limit.rate} in {span(limit.per_ms)}" + (f" (burst {limit.burst})" if limit.burst else ""))
+    return ", ".join(parts)
 
 
 def _limit_dict(limit: LaneLimit | None) -> dict[str, int] | None:
-    return None if limit is None else {"concurrency": limit.concurrency, "rate": limit.rate, "per_ms": limit.per_ms}
+    return None if limit is None else asdict(limit)
 
 
 def _as_dict(state: LaneState) -> dict[str, Any]:

@@ -390,5 +390,5 @@ def _server(ctx: typer.Context) -> dict[str, str]:
 def _assignment(text: str) -> tuple[str, str]:
     name, equals, expression = text.partition("=")
     if not equals:
-        raise BadArgument(argument="--set", value=text, reason="no = in it", remedy="Write data=SQL or name=SQL.")
+        raise BadArgument(argument="--set", value=text, reason="it has no `=`", remedy="Write data=SQL or name=SQL.")
     return name.strip(), expression.strip()

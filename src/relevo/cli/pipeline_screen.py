@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from relevo.cli.screen import console, count, moment, say, span, table
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ def say_built(built: Built) -> None:
         style = _STYLES.get(step.state, "")
         seconds = f"{step.seconds:.1f}" if step.seconds else ""
         parts = count(step.partitions) if step.partitions else ""
-        made.add_row(step.table, f"[{style}]{step.state}[/]", count(step.rows), parts, seconds)
+        made.add_row(step.table, Text(step.state, style), count(step.rows), parts, seconds)
     console().print(made)
     for step in built.broken:
         say(f"{step.table}: {' '.join(step.reason.split())}", "red")
@@ -34,7 +36,13 @@ def say_status(tables: list[TableStatus]) -> None:
     for one in tables:
         if not one.version and not one.broken:
             continue
-        state = "[bold red]broken[/]" if one.broken else "[yellow]behind[/]" if one.behind else "[green]new[/]"
+        state = (
+            Text("broken", "bold red")
+            if one.broken
+            else Text("behind", "yellow")
+            if one.behind
+            else Text("new", "green")
+        )
         written = moment(one.written_at_ms)[:19].replace("T", " ") if one.written_at_ms else "-"
         size = f"{one.bytes / 1e6:.1f} MB"
         made.add_row(one.table, count(one.rows), size, count(one.files), str(one.version), written, state)

@@ -22,13 +22,23 @@ _PIPE_WIDTH = 160  # a pipe has no width of its own, and a table cut at 80 colum
 def console(*, stderr: bool = False) -> Console:
     """A console on the stream as it is now (tests and pagers replace it)."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False)
+    return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False, markup=False)
 
 
 def complain(message: str) -> None:
     """One red line on stderr, whatever line breaks the message had."""
     text = " ".join(message.split())
     console(stderr=True).print(f"error: {text}", style="bold red", markup=False, soft_wrap=True)
+
+
+def hint(message: str) -> None:
+    """One dim line on stderr: good to know, and in nobody's way."""
+    console(stderr=True).print(message, style="dim", markup=False, soft_wrap=True)
+
+
+def complain_at_length(text: str) -> None:
+    """A text of several lines on stderr, such as a traceback."""
+    console(stderr=True).print(text, markup=False, soft_wrap=True)
 
 
 def say(message: str, style: str = "") -> None:

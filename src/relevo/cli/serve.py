@@ -16,6 +16,7 @@ import typer
 
 from relevo import version
 from relevo.cli.screen import say
+from relevo.cli.server import server_of
 from relevo.errors import BadArgument, DependencyMissing
 
 DEFAULT_DATABASE = "sqlite:///data/work.db"
@@ -56,6 +57,7 @@ Upgrade = Annotated[
 
 
 def serve(
+    ctx: typer.Context,
     database_url: DatabaseUrl = DEFAULT_DATABASE,
     redis_url: RedisUrl = None,
     host: Annotated[
@@ -82,6 +84,7 @@ def serve(
     """Serve work queues over HTTP until Ctrl-C or SIGTERM: requests are finished, waiting claims answered at once."""
     _log()
     _require_server_extra()
+    redis_url = redis_url or server_of(ctx).given
     if claim_path not in ("auto", "index", "sql"):
         raise typer.BadParameter(f"{claim_path!r} is not one of auto, index, sql", param_hint="--claim-path")
     if processes > 1:
@@ -119,6 +122,7 @@ def serve(
 
 
 def agents(
+    ctx: typer.Context,
     database_url: DatabaseUrl = DEFAULT_DATABASE,
     redis_url: RedisUrl = None,
     claim_path: ClaimPath = "auto",
@@ -129,6 +133,7 @@ def agents(
     """Run the agents of work queues alone, beside `relevo serve --no-agents`. Several share the work."""
     _log()
     _require_server_extra()
+    redis_url = redis_url or server_of(ctx).given
     from relevo.api.service import ServiceSettings, WorkService
     from relevo.work.office import OfficeSettings
 
@@ -148,11 +153,10 @@ def run_loop(work: Coroutine[Any, Any, Any]) -> Any:
     """Runs it on uvloop where that is installed."""
     try:
         import uvloop
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(work)
     except ImportError:
         return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
 
 
 async def _until_told(
@@ -196,12 +200,12 @@ def _spare_the_collector() -> None:
 
 def _log() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    for chatty in ("alembic", "uvicorn.error"):
+    for chatty in ("alembic", "httpcore", "httpx", "uvicorn.error"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _say_where(url: str) -> None:
-    say(f"work queues on {url}  (Ctrl-C ends them; {url}/console is for people, {url}/openapi.json says what they do)")
+    say(f"work queues on {url}  (console: {url}/console, API reference: {url}/docs; Ctrl-C ends them)")
     sys.stdout.flush()
 
 

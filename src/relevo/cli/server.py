@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from relevo.cli.run_file import data_folder, find_running
+from relevo.cli.screen import hint
+
 if TYPE_CHECKING:
     from relevo.broker.address import Address
     from relevo.broker.link import Link
@@ -18,15 +21,40 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 
+REDIS_URL_HELP = (
+    "redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://. Without one: the server of a `relevo up` that runs "
+    f"in this folder, else {DEFAULT_URL}."
+)
+
 T = TypeVar("T")
 
 
 class Server:
-    """Where it is and how long to wait for it."""
+    """Where it is and how long to wait for it. `given` is what the caller said, None when they did not."""
 
-    def __init__(self, url: str, patience: float) -> None:
-        self.url = url
+    def __init__(self, given: str | None, patience: float, *, quiet: bool = False) -> None:
+        self.given = given
         self.patience = patience
+        self._quiet = quiet
+        self._found: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The server that was named, else that of a `relevo up` in this folder (which is said), else the default."""
+        if self.given is not None:
+            return self.given
+        if self._found is None:
+            self._found = self._look()
+        return self._found
+
+    def _look(self) -> str:
+        folder = data_folder()
+        running = find_running(folder)
+        if running is None:
+            return DEFAULT_URL
+        if not self._quiet:
+            hint(f"using the server of `relevo up` in ./{folder} ({running.redis_url})")
+        return running.redis_url
 
     @property
     def address(self) -> Address:

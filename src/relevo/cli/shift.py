@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from relevo.cli.target import describe, load_target
+from relevo.engine.bad_result import OnBadResult
 from relevo.engine.batch import Batch
 from relevo.engine.exit_signals import catch_exit_signals
 from relevo.engine.handlers import lifespan_of
@@ -47,6 +48,8 @@ class Orders:
     max_attempts: int = 25
     idle_ms: int | None = None
     store_results: bool = False
+    on_bad_result: OnBadResult = "drop"
+    unknown_task_wait_s: float = 600.0
     shutdown_s: float = 30.0
     max_jobs: int | None = None
     max_rss_mb: int | None = None
@@ -89,6 +92,8 @@ class Shift:
             Worker(
                 queue, self._handler, redis_url=orders.redis_url, concurrency=orders.concurrency,
                 max_attempts=orders.max_attempts, claim_min_idle_ms=orders.idle_ms, store_results=orders.store_results,
+                on_bad_result=orders.on_bad_result,
+                unknown_task_wait_s=orders.unknown_task_wait_s,
                 shutdown_deadline_s=orders.shutdown_s,
             )
             for queue in orders.queues

@@ -96,7 +96,7 @@ def _checked(found: object, target: str) -> AnyHandler:
         raise BadTarget(target=target, reason=f"it is the class {found.__name__}", remedy="Name an object of it.")
     if not callable(found):
         remedy = "Name a Tasks object, a Batch, or a function that takes a Job."
-        raise BadTarget(target=target, reason=f"it is a {type(found).__name__}, not a handler", remedy=remedy)
+        raise BadTarget(target=target, reason=f"expected a handler, got {type(found).__name__}", remedy=remedy)
     try:
         inspect.signature(found).bind(None)
     except TypeError:

@@ -13,6 +13,7 @@ import typer
 
 from relevo import version
 from relevo.broker.embedded import EmbeddedServer, Fsync
+from relevo.cli.run_file import DATA, data_folder, running_in
 from relevo.cli.screen import console, say, table
 from relevo.cli.serve import DEFAULT_PORT as WORK_PORT
 from relevo.cli.work_room import WorkRoom
@@ -72,7 +73,10 @@ class EmbeddedValkey:
 
 
 def up(
-    data: Annotated[Path, typer.Option(help="The folder that keeps the jobs; made if it is not there.")] = Path("data"),
+    data: Annotated[
+        Path,
+        typer.Option(envvar="RELEVO_DATA", help="The folder that keeps the jobs; made if it is not there."),
+    ] = Path(DATA),
     port: Annotated[
         int, typer.Option(help="The server's port; a free one is chosen if it is taken.", min=1, max=65535)
     ] = (DEFAULT_PORT),
@@ -88,7 +92,7 @@ def up(
     services: list[Service] = [server]
     if _has_server_extra():
         services.append(WorkRoom(data, server, work_port))
-    asyncio.run(run_services(services, server))
+    asyncio.run(run_services(services, server, data))
 
 
 def _has_server_extra() -> bool:
@@ -96,8 +100,9 @@ def _has_server_extra() -> bool:
     return all(importlib.util.find_spec(name) for name in ("alembic", "fastapi", "httptools", "sqlalchemy", "uvicorn"))
 
 
-async def run_services(services: Sequence[Service], server: EmbeddedValkey) -> None:
-    """Starts all, says where they are, and stops all after a signal. One that fails ends the others, and says so."""
+async def run_services(services: Sequence[Service], server: EmbeddedValkey, folder: Path) -> None:
+    """Starts all, says where they are (also in the run file, for other commands), and stops all after a signal. One that fails
+    ends the others, and says so."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -107,8 +112,10 @@ async def run_services(services: Sequence[Service], server: EmbeddedValkey) -> N
         for service in services:
             started.append(service)
             await service.start()
-        _announce(services, server.server.url)
-        await _until(stopped, services)
+        url = server.server.url
+        with running_in(folder, url, next((each.url for each in services if isinstance(each, WorkRoom)), None)):
+            _announce(services, folder, url)
+            await _until(stopped, services)
     finally:
         for service in reversed(started):
             await service.stop()
@@ -128,17 +135,19 @@ async def _until(stopped: asyncio.Event, services: Sequence[Service]) -> None:
             continue
 
 
-def _announce(services: Sequence[Service], url: str) -> None:
+def _announce(services: Sequence[Service], folder: Path, url: str) -> None:
     made = table("", "where", title=f"relevo {version()} is up")
     for service in services:
         for label, place in service.where():
             made.add_row(label, place)
     console().print(made)
+    if folder.resolve() == data_folder().resolve():
+        first = "In another terminal, in this folder:\n"
+    else:
+        first = f"In another terminal:\n\n  export RELEVO_REDIS_URL={url}"
     say(
         f"""
-In another terminal:
-
-  export RELEVO_REDIS_URL={url}
+{first}
   relevo add emails welcome '{{"to": "ada@example.org"}}'    # a first job
   relevo watch emails                                      # see it wait
 
@@ -156,7 +165,9 @@ and in that folder:
 
   relevo worker app:tasks --queue emails"""
     )
-    for service in services:
-        if isinstance(service, WorkRoom):
-            say(service.how_to())
+    rooms = [service for service in services if isinstance(service, WorkRoom)]
+    for room in rooms:
+        say(room.how_to())
+    if not rooms:
+        say("\nWork queues and the console are not served: run `pip install 'relevo[server]'` to have them.")
     say("\nCtrl-C stops everything; the data folder keeps the jobs and messages.")

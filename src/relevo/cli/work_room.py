@@ -57,7 +57,12 @@ class WorkRoom:
     def where(self) -> list[tuple[str, str]]:
         url = f"{self.url}  (port {self._port} is taken)" if self._moved else self.url
         made = "made just now" if self._new_key else "made at the first start"
-        return [("work queues", url), ("their key", f"{self.key_file}  ({made})")]
+        return [
+            ("work queues", url),
+            ("their key", f"{self.key_file}  ({made})"),
+            ("console", f"{self.url}/console  (sign in with that key and your name)"),
+            ("API reference", f"{self.url}/docs"),
+        ]
 
     def trouble(self) -> str | None:
         return None if self._service is None else self._service.trouble()
@@ -75,7 +80,7 @@ Work queues, over HTTP:
   {call} {queue}/invoices/messages -d '{{"body": {{"order": 17}}}}'
   {call} {queue}/invoices/claim -d '{{"wait_s": 5}}'
 
-or with `relevo work publish billing invoices '{{"order": 18}}'`; {self.url}/openapi.json has the rest."""
+or with `relevo work publish billing invoices '{{"order": 18}}'`; {self.url}/docs has the rest."""
 
     async def _started(self, port: int) -> WorkService:
         from relevo.api.service import ServiceSettings, WorkService

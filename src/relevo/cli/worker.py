@@ -13,6 +13,7 @@ from relevo.cli.completion import complete_queue
 from relevo.cli.crew import run_crew
 from relevo.cli.server import Server, run, server_of
 from relevo.cli.shift import Orders, run_shift
+from relevo.engine.bad_result import OnBadResult
 from relevo.engine.validation import checked_queue_name
 from relevo.wire.keys import QueueKeys
 
@@ -38,6 +39,12 @@ def worker(
         int | None, typer.Option(help="How long a worker may be silent before its jobs go to others. [30000]", min=1)
     ] = None,
     store_results: Annotated[bool, typer.Option("--store-results", help="Keep what handlers return.")] = False,
+    on_bad_result: Annotated[
+        OnBadResult, typer.Option(help="A job whose result cannot be stored is done without it, or dead.")
+    ] = "drop",
+    unknown_task_wait_s: Annotated[
+        float, typer.Option(help="Seconds a job of a task that no worker knows is kept before it is dead.", min=0)
+    ] = 600.0,
     shutdown_s: Annotated[float, typer.Option(help="Seconds running jobs may take after a signal.", min=0)] = 30.0,
     max_jobs: Annotated[
         int | None, typer.Option(help="Replace a process after this many runs, when what it runs then is done.", min=1)
@@ -63,6 +70,8 @@ def worker(
     orders = Orders(
         target, tuple(dict.fromkeys(checked_queue_name(queue) for queue in queues)), server.url,
         concurrency=concurrency, max_attempts=max_attempts, idle_ms=idle_ms, store_results=store_results,
+        on_bad_result=on_bad_result,
+        unknown_task_wait_s=unknown_task_wait_s,
         shutdown_s=shutdown_s, max_jobs=max_jobs, max_rss_mb=max_rss, metrics_port=metrics_port,
         metrics_host=metrics_host, log_level=log_level, json_logs=json_logs,
     )  # fmt: skip

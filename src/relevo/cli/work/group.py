@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.work.target import Target, find_key
+from relevo.cli.run_file import data_folder
+from relevo.cli.work.target import Target
 
 app = typer.Typer(help="Work queues over HTTP: publish, claim, settle, search, replay, keys.", no_args_is_help=True)
 
@@ -16,13 +17,16 @@ app = typer.Typer(help="Work queues over HTTP: publish, claim, settle, search, r
 def options(
     ctx: typer.Context,
     url: Annotated[
-        str | None, typer.Option(envvar="RELEVO_URL", help="Where they are served; this machine by default.")
+        str | None,
+        typer.Option(
+            envvar="RELEVO_URL", help="Where they are served; else where `relevo up` of this folder serves them."
+        ),
     ] = None,
     key: Annotated[
         str | None, typer.Option(envvar="RELEVO_KEY", help="An API key; else the one `relevo up` has kept.")
     ] = None,
     data: Annotated[
-        Path, typer.Option(envvar="RELEVO_DATA", help="The data folder of `relevo up`, for its key.")
-    ] = Path("data"),
+        Path | None, typer.Option(envvar="RELEVO_DATA", help="The data folder of `relevo up`. [data]")
+    ] = None,
 ) -> None:
-    ctx.obj = Target(url, find_key(key, data))
+    ctx.obj = Target(url, key, data or data_folder())

@@ -11,6 +11,7 @@ from relevo.cli.asking import Yes, ask
 from relevo.cli.screen import Json, console, count, print_json, say, table
 from relevo.cli.work.group import app
 from relevo.cli.work.target import (
+    ExistOk,
     Labels,
     Limit,
     MessageId,
@@ -48,9 +49,9 @@ def scopes(ctx: typer.Context, as_json: Json = False) -> None:
 
 
 @app.command("create-scope")
-def create_scope(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
+def create_scope(ctx: typer.Context, scope: Scope, exist_ok: ExistOk = False, as_json: Json = False) -> None:
     """Make a scope, with its system queues."""
-    made = target_of(ctx).ask(lambda client: client.create_scope(scope))
+    made = target_of(ctx).ask(lambda client: client.create_scope(scope, exist_ok=exist_ok))
     said(made, as_json, f"scope {made.slug} is there")
 
 
@@ -75,6 +76,7 @@ def create_queue(
     visibility_timeout: Annotated[int, typer.Option(help="Seconds a claim lasts.", min=1)] = 30,
     max_retries: Annotated[int, typer.Option(min=0)] = 5,
     max_depth: Annotated[int | None, typer.Option(help="Publishes beyond are refused.", min=1)] = None,
+    exist_ok: ExistOk = False,
     as_json: Json = False,
 ) -> None:
     """Make a queue."""
@@ -82,7 +84,7 @@ def create_queue(
         "ordering": ordering, "consumer_mode": mode, "visibility_timeout_s": visibility_timeout,
         "max_retries": max_retries, "max_depth": max_depth,
     }  # fmt: skip
-    made = target_of(ctx).ask(lambda client: client.create_queue(scope, queue, **settings))
+    made = target_of(ctx).ask(lambda client: client.create_queue(scope, queue, exist_ok=exist_ok, **settings))
     said(made, as_json, f"queue {scope}/{made.slug} is there")
 
 
@@ -203,12 +205,27 @@ def fail(
     scope: Scope,
     message_id: MessageId,
     token: Token,
-    reason: Annotated[str, typer.Argument(help="Why.")],
+    reason: Annotated[str | None, typer.Argument(help="Why, in your own words.")] = None,
+    error_type: Annotated[str | None, typer.Option(help="Type of the error, such as KeyError.")] = None,
+    message: Annotated[str | None, typer.Option(help="Message of the error.")] = None,
+    stack_file: Annotated[
+        typer.FileText | None, typer.Option(help="File with the stack of the error; - for standard input.")
+    ] = None,
     dead: Annotated[bool, typer.Option("--dead", help="No more tries.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Give a claimed message back as failed."""
-    made = target_of(ctx).ask(lambda client: client.fail(scope, _claimed(message_id, token), reason, dead=dead))
+    """Give a claimed message back as failed: with a reason, with the error, or with both."""
+    stack = None if stack_file is None else stack_file.read()
+    given = {"type": error_type, "message": message, "stack": stack}
+    error = {name: text for name, text in given.items() if text} or None
+    if error is not None and error.keys() == {"stack"}:
+        error["message"] = reason or "failed"
+    if reason is None and error is None:
+        remedy = "Pass a REASON, or --error-type and --message."
+        raise BadArgument(argument="REASON", value=reason, reason="nobody would know why it failed", remedy=remedy)
+    made = target_of(ctx).ask(
+        lambda client: client.fail(scope, _claimed(message_id, token), reason, error=error, dead=dead)
+    )
     said(made, as_json, f"{made.id} is {made.state}")
 
 
@@ -276,11 +293,15 @@ def show(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json 
         return
     made = table("", "", title=message.id)
     for name, value in plain(message).items():
-        if value is not None:
+        if value is not None and name != "error":
             made.add_row(
                 name, when(value) if name.endswith("_at") else value if isinstance(value, str) else short(value, 200)
             )
+    if message.error is not None:
+        made.add_row("error", ": ".join(filter(None, (message.error.type, message.error.message))))
     console().print(made)
+    if message.error is not None and message.error.stack is not None:
+        console().print(message.error.stack.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -289,7 +310,8 @@ def history(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Js
     steps = target_of(ctx).ask(lambda client: client.history(scope, message_id))
     made = table("at", "event", "by", "detail")
     for step in steps:
-        made.add_row(when(step.at), step.event, step.actor or "-", "-" if step.detail is None else short(step.detail))
+        detail = step.detail if isinstance(step.detail, str) else "-" if step.detail is None else short(step.detail)
+        made.add_row(when(step.at), step.event, step.actor or "-", detail if len(detail) <= 300 else f"{detail[:299]}…")
     listed(steps, as_json, made, nothing="nothing happened yet")
 
 

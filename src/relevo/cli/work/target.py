@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,8 @@ import msgspec
 import typer
 from rich.table import Table
 
-from relevo.cli.screen import console, moment, print_json, say
+from relevo.cli.run_file import find_running
+from relevo.cli.screen import console, hint, moment, print_json, say
 from relevo.errors import BadArgument, DependencyMissing
 
 if TYPE_CHECKING:
@@ -28,16 +28,36 @@ Scope = Annotated[str, typer.Argument(help="Slug of the scope.", show_default=Fa
 Queue = Annotated[str, typer.Argument(help="Slug of the queue.", show_default=False)]
 MessageId = Annotated[str, typer.Argument(help="Id of the message.", show_default=False)]
 Token = Annotated[str, typer.Argument(help="The claim's token.", show_default=False)]
+ExistOk = Annotated[bool, typer.Option("--exist-ok", help="One that is there already is fine, and stays as it is.")]
 Limit = Annotated[int, typer.Option(help="How many at most.", min=1, max=500)]
 Labels = Annotated[list[str] | None, typer.Option("--label", help="name=value; may be repeated.")]
 
 
 class Target:
-    """The server and the key of one call of the command line."""
+    """The server and the key of one call of the command line: as given, else those of a `relevo up` of this folder."""
 
-    def __init__(self, url: str | None, key: str | None) -> None:
-        self.url = url
-        self.key = key
+    def __init__(self, url: str | None, key: str | None, data: Path) -> None:
+        self.given_url = url
+        self.given_key = key
+        self.data = data
+
+    @property
+    def url(self) -> str | None:
+        if self.given_url is not None:
+            return self.given_url
+        running = find_running(self.data)
+        if running is None or running.work_url is None:
+            return None
+        hint(f"using the work queues of `relevo up` in ./{self.data} ({running.work_url})")
+        return running.work_url
+
+    @property
+    def key(self) -> str | None:
+        """The key that was given, or the one that `relevo up` has left in its data folder."""
+        if self.given_key is not None:
+            return self.given_key
+        file = self.data / KEY_FILE
+        return file.read_text().strip() if file.is_file() else None
 
     def ask(self, question: Callable[[Client], T]) -> T:
         """Asks with a client that is closed afterwards."""
@@ -54,14 +74,6 @@ def target_of(ctx: typer.Context) -> Target:
     found = ctx.find_object(Target)
     assert found is not None  # the callback of the group has run
     return found
-
-
-def find_key(given: str | None, data: Path) -> str | None:
-    """The key that was given, of the environment, or the one that `relevo up` has left in its data folder."""
-    if given or os.environ.get("RELEVO_KEY"):
-        return given or os.environ["RELEVO_KEY"]
-    file = data / KEY_FILE
-    return file.read_text().strip() if file.is_file() else None
 
 
 def json_given(text: str, what: str) -> Any:
