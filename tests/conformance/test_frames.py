@@ -12,7 +12,7 @@ from relevo.wire.frame import decode_frame, encode_frame
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import WARM_UP, HeldRuns
+from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
 from tests.conformance.test_limits import Crowd
 from tests.servers.server import Client
@@ -247,19 +247,17 @@ async def test_a_frame_of_which_nothing_has_begun_is_handed_back_as_it_came(
     queue: Queue, worker_of: WorkerOf, group: Group
 ) -> None:
     held, other = HeldRuns(), Runs()
-    # Only a worker with quick handlers reads ahead, so quick jobs come first, then one that takes the only slot.
-    await queue.add_bulk([*[{"name": "warm-up", "data": None}] * WARM_UP, {"name": "held", "data": None}])
-    jobs = await queue.add_bulk(some(4), frame=2)
-    async with worker_of(held, concurrency=1) as first:
-        await held.until(1)
-        await first.until(done=WARM_UP)
-        while len(first.holdings) < 3:
-            await first.reader.batches.wait_for()
+    jobs = await queue.add_bulk(some(6), frame=2)
+    # Its first read asks for an entry a slot: the jobs of the first frame take both slots, and the second frame waits.
+    async with worker_of(held, concurrency=2) as first:
+        await held.until(2)
+        assert len(first.holdings) == 2
         asyncio.get_running_loop().call_later(0.1, held.let_go)
     assert await group.length() == 2
     async with worker_of(other) as second:
         await second.until(done=4)
-    assert sorted(other.ids) == sorted(job.id for job in jobs)
+    assert sorted(held.ended) == sorted(job.id for job in jobs[:2])
+    assert sorted(other.ids) == sorted(job.id for job in jobs[2:])
 
 
 async def test_what_has_not_begun_leaves_its_frame_when_the_worker_leaves_and_the_rest_is_not_run_again(

@@ -39,6 +39,7 @@ class Noted:
     def __init__(self, folder: Path, process: str) -> None:
         self._note = folder / f"{process}.json"
         self._new = folder / f"{process}.new"
+        self._limit = 0.0
         self._written = (folder / f"{process}.stacks").open("w")
         faulthandler.register(_STACKS, file=self._written, all_threads=True)
         self._say(COLLECTING, _COLLECTS_FOR)
@@ -48,7 +49,14 @@ class Noted:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
-        self._say(item.nodeid, settings.timeout)
+        self._limit = settings.timeout
+        self._say(item.nodeid, self._limit)
+
+    @pytest.hookimpl(tryfirst=True)  # before pytest-xdist sends it
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that was woken by the request for its stacks fails by itself: killed now it would be reported twice."""
+        if report.when != "teardown":
+            self._say(report.nodeid, self._limit)
 
     def pytest_runtest_logfinish(self) -> None:
         self._say(None, 0)
@@ -112,7 +120,7 @@ class Watch:
             while time.monotonic() < until and not written.read_text().endswith("\n"):
                 time.sleep(0.05)
             os.kill(pid, signal.SIGSTOP)  # from here on its note is true
-            if json.loads(file.read_text()) != note:  # the signal woke it, and it has gone on to another test
+            if json.loads(file.read_text()) != note:  # the signal woke it, and it goes on
                 os.kill(pid, signal.SIGCONT)
                 return
             self._killed.add(pid)

@@ -60,8 +60,8 @@ class Signal(Generic[T]):
 
         return stop
 
-    async def wait_for(self, wanted: Callable[[T], bool] = lambda _: True, *, timeout: float = 10.0) -> T:
-        """The next value that `wanted` accepts."""
+    async def wait_for(self, wanted: Callable[[T], bool] = lambda _: True, *, timeout: float | None = None) -> T:
+        """The next value that `wanted` accepts; `TimeoutError` when none comes within `timeout` seconds, if given."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def check(value: T) -> None:
