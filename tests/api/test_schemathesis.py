@@ -175,20 +175,22 @@ IMPATIENT = ApiSettings(longest_wait_s=0.1, metrics_open=True)
 
 
 @pytest.mark.timeout(500)
-async def test_no_500_and_no_undocumented_answer_on_sqlite(database_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [5, pytest.param(10, marks=pytest.mark.whole)])
+async def test_no_500_and_no_undocumented_answer_on_sqlite(examples: int, database_url: str, tmp_path: Path) -> None:
     async with served(database_url, api=IMPATIENT) as room:
         await _furnished(room)
-        await _search(room, tmp_path, phases="fuzzing", examples=10)
+        await _search(room, tmp_path, phases="fuzzing", examples=examples)
         await _assert_deep(room)
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("seconds", [15, pytest.param(60, marks=pytest.mark.whole)])
 async def test_no_500_and_no_undocumented_answer_at_the_edges_of_what_is_allowed(
-    database_url: str, tmp_path: Path
+    seconds: int, database_url: str, tmp_path: Path
 ) -> None:
     async with served(database_url, api=IMPATIENT) as room:
         await _furnished(room)
-        await _search(room, tmp_path, phases="examples,coverage", examples=3, seconds=30)
+        await _search(room, tmp_path, phases="examples,coverage", examples=3, seconds=seconds)
 
 
 async def _assert_deep(room: Room) -> None:

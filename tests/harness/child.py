@@ -19,6 +19,7 @@ _INI = """\
 [pytest]
 markers =
     refusal: as in the suite
+    whole: as in the suite
 """
 
 

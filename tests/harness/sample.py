@@ -64,11 +64,14 @@ def on_backend(items: Sequence[pytest.Item], backend: str) -> list[pytest.Item]:
 
 
 def sampled(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """What is kept of these items: all that run in one place only, and the picked ones of each test that runs in several."""
+    """What is kept of these items: all that run in one place only, and the picked ones of each test that runs in several.
+    What is marked `whole` is left to `make test-all`."""
     kept: list[pytest.Item] = []
     files: dict[str, dict[str, dict[str, pytest.Item]]] = defaultdict(lambda: defaultdict(dict))
     for item in items:
         place = place_of(item)
+        if item.get_closest_marker("whole") is not None:
+            continue
         if place is None:
             kept.append(item)
         else:

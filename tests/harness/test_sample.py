@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.child import Child
 from tests.harness.sample import BACKENDS, PLAIN, STORES, chosen, first
 
 ROOT = Path(__file__).parents[2]
@@ -127,3 +128,20 @@ def test_a_command_runs_on_one_server_and_each_file_on_cluster_too() -> None:
 
     assert len(picked) == 31
     assert {at for _, at in picked} == set(BACKENDS)
+
+
+def test_what_is_marked_whole_is_left_to_the_whole_run(tmp_path: Path) -> None:
+    child = Child(tmp_path)
+    child.write(
+        "test_any.py",
+        """
+        import pytest
+
+        @pytest.mark.parametrize("size", [1, pytest.param(9, marks=pytest.mark.whole)])
+        def test_any(size):
+            pass
+        """,
+    )
+
+    assert child.run("--sample").counts["passed"] == 1
+    assert child.run().counts["passed"] == 2
