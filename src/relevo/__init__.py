@@ -3,27 +3,28 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relevo.engine.backoff import BackoffSpec
-    from relevo.engine.batch import Batch
-    from relevo.engine.consumer import Consumer, RawJob
-    from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
-    from relevo.engine.dedup import Dedup
-    from relevo.engine.dependencies import Depends, TaskContext
-    from relevo.engine.events import QueueEvent, QueueEvents
-    from relevo.engine.flows import After, Flow, FlowRun, FlowState, ParentResult
-    from relevo.engine.handlers import Handler
-    from relevo.engine.introspection import JobPage
-    from relevo.engine.job import Job
-    from relevo.engine.job_search import FoundJob
-    from relevo.engine.lanes import LaneLimit, Lanes, LaneState
-    from relevo.engine.maintenance import Removal
-    from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
-    from relevo.engine.producer import Producer
+    from relevo.compat.chasquimq.consumer import Consumer, RawJob
+    from relevo.compat.chasquimq.producer import Producer
+    from relevo.engine.admin.dead_letters import DeadLetter, DeadLetterFilter
+    from relevo.engine.admin.job_pages import JobPage
+    from relevo.engine.admin.job_search import FoundJob
+    from relevo.engine.admin.maintenance import Removal
+    from relevo.engine.admin.snapshot import QueueSnapshot
+    from relevo.engine.consuming.batch import Batch
+    from relevo.engine.consuming.handlers import Handler
+    from relevo.engine.duties.standalone import PromoterProcess, Scheduler
+    from relevo.engine.events.queue_events import QueueEvent, QueueEvents
+    from relevo.engine.job.backoff import BackoffSpec
+    from relevo.engine.job.dedup import Dedup
+    from relevo.engine.job.job import Job
+    from relevo.engine.job.parent_result import ParentResult
+    from relevo.engine.lanes.lanes import LaneLimit, Lanes, LaneState
+    from relevo.engine.producing.flows import After, Flow, FlowRun, FlowState
     from relevo.engine.queue import Queue
-    from relevo.engine.snapshot import QueueSnapshot
-    from relevo.engine.standalone import PromoterProcess, Scheduler
+    from relevo.engine.schedules.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
     from relevo.engine.sync_queue import SyncJob, SyncQueue
     from relevo.engine.tasks import Call, Task, TaskJob, Tasks
+    from relevo.engine.tasks.dependencies import Depends, TaskContext
     from relevo.engine.worker import Worker, WorkerHealth
     from relevo.errors import NotSupportedError, QueueBusy, QueueFull, RateLimited, RelevoError, UnrecoverableError
     from relevo.metrics.health_server import HealthServer
@@ -95,25 +96,26 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a checker knows the names from above, and must not be told that there may be others
     _HOMES = {
-        "engine.backoff": "BackoffSpec",
-        "engine.batch": "Batch",
-        "engine.consumer": "Consumer RawJob",
-        "engine.dead_letters": "DeadLetter DeadLetterFilter",
-        "engine.dedup": "Dedup",
-        "engine.dependencies": "Depends TaskContext",
-        "engine.events": "QueueEvent QueueEvents",
-        "engine.flows": "After Flow FlowRun FlowState ParentResult",
-        "engine.handlers": "Handler",
-        "engine.introspection": "JobPage",
-        "engine.job": "Job",
-        "engine.job_search": "FoundJob",
-        "engine.lanes": "LaneLimit Lanes LaneState",
-        "engine.maintenance": "Removal",
-        "engine.patterns": "MissedFiresPolicy RepeatableMeta RepeatPattern",
-        "engine.producer": "Producer",
+        "engine.job.backoff": "BackoffSpec",
+        "engine.consuming.batch": "Batch",
+        "compat.chasquimq.consumer": "Consumer RawJob",
+        "engine.admin.dead_letters": "DeadLetter DeadLetterFilter",
+        "engine.job.dedup": "Dedup",
+        "engine.tasks.dependencies": "Depends TaskContext",
+        "engine.events.queue_events": "QueueEvent QueueEvents",
+        "engine.producing.flows": "After Flow FlowRun FlowState",
+        "engine.job.parent_result": "ParentResult",
+        "engine.consuming.handlers": "Handler",
+        "engine.admin.job_pages": "JobPage",
+        "engine.job.job": "Job",
+        "engine.admin.job_search": "FoundJob",
+        "engine.lanes.lanes": "LaneLimit Lanes LaneState",
+        "engine.admin.maintenance": "Removal",
+        "engine.schedules.patterns": "MissedFiresPolicy RepeatableMeta RepeatPattern",
+        "compat.chasquimq.producer": "Producer",
         "engine.queue": "Queue",
-        "engine.snapshot": "QueueSnapshot",
-        "engine.standalone": "PromoterProcess Scheduler",
+        "engine.admin.snapshot": "QueueSnapshot",
+        "engine.duties.standalone": "PromoterProcess Scheduler",
         "engine.sync_queue": "SyncJob SyncQueue",
         "engine.tasks": "Call Task TaskJob Tasks",
         "engine.worker": "Worker WorkerHealth",

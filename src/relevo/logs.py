@@ -15,8 +15,8 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
-from relevo.engine.job_context import JobContext
-from relevo.engine.redaction import HIDDEN, hide_passwords
+from relevo.engine.consuming.job_context import JobContext
+from relevo.engine.job.redaction import HIDDEN, hide_passwords
 from relevo.errors import BadArgument
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, select
 
 from relevo.agents.index_auditor import IndexAuditor
-from relevo.engine.events import QueueEvents
+from relevo.engine.events.queue_events import QueueEvents
 from relevo.work.message import ClaimedMessage
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.tables import outbox

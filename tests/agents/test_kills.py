@@ -13,7 +13,7 @@ from sqlalchemy import func, select, update
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.replay_runner import ReplayRunner
 from relevo.agents.runs import Runs
-from relevo.engine.events import QueueEvents
+from relevo.engine.events.queue_events import QueueEvents
 from relevo.work.faults import AGENT_POINTS
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.past_days import FOLDED_SLOT

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from relevo.agents.event_streams import packed
 from relevo.agents.outbox_relay import OutboxRelay
 from relevo.broker.resp import pack
-from relevo.engine.events import QueueEvent, QueueEvents
+from relevo.engine.events.queue_events import QueueEvent, QueueEvents
 from relevo.errors import EventsOvertaken
 from relevo.work.cold_transaction import transact
 from relevo.work.office import Office, OfficeSettings

@@ -11,7 +11,7 @@ from relevo.agents.engine_beat import agents_queue
 from relevo.agents.roster import Roster, all_agents
 from relevo.agents.runs import Runs
 from relevo.agents.shift import Shift
-from relevo.engine.events import QueueEvents
+from relevo.engine.events.queue_events import QueueEvents
 from relevo.errors import NotFound
 from relevo.work.office import Office, OfficeSettings
 from tests.agents.conftest import Desk, a_desk, emptied

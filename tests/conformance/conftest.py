@@ -10,8 +10,8 @@ import pytest
 from relevo import Handler, Queue
 from relevo.broker.address import Address
 from relevo.broker.link import Link
-from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
-from relevo.engine.scheduler import SCRIPTS, ScheduleLoop
+from relevo.engine.schedules.scheduler import SCRIPTS, SchedulerService
+from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.wire.keys import QueueKeys
 from tests.conformance.fires import Fires
 from tests.conformance.group import Group
@@ -26,7 +26,7 @@ WorkerOf = Callable[..., AbstractAsyncContextManager[WatchedWorker]]
 QueueOf = Callable[..., Queue]
 """`queue_of(**options)`: another `Queue` object on the test's queue, as another process would have; options are `Queue`'s."""
 
-SchedulerOf = Callable[..., ScheduleLoop]
+SchedulerOf = Callable[..., SchedulerService]
 """`scheduler_of(holder, **options)`: a scheduler on a connection of its own; `tick()` it by hand or `start()` it."""
 
 # Waits that a test would otherwise sit through; everything else is the worker's own default.
@@ -105,13 +105,13 @@ def fires(server: Server, raw: Client, keys: QueueKeys) -> Fires:
 
 @pytest.fixture
 async def scheduler_of(server: Server, plain_transport: bool, keys: QueueKeys) -> AsyncGenerator[SchedulerOf]:
-    made: list[tuple[ScheduleLoop, Link]] = []
+    made: list[tuple[SchedulerService, Link]] = []
 
-    def make(holder: str = "", **options: Any) -> ScheduleLoop:
+    def make(holder: str = "", **options: Any) -> SchedulerService:
         scripts = (HOLD_LOCK, RELEASE_LOCK, *SCRIPTS)
         link = Link(Address.parse(server.url), keys.tag, purpose="schedule", scripts=scripts, plain=plain_transport)
         settings: dict[str, Any] = {"every": 0.05, **options}
-        loop = ScheduleLoop(link, keys, holder or f"s-{len(made)}", **settings)
+        loop = SchedulerService(link, keys, holder or f"s-{len(made)}", **settings)
         made.append((loop, link))
         return loop
 
@@ -122,6 +122,6 @@ async def scheduler_of(server: Server, plain_transport: bool, keys: QueueKeys) -
 
 
 @pytest.fixture
-def scheduler(scheduler_of: SchedulerOf) -> ScheduleLoop:
+def scheduler(scheduler_of: SchedulerOf) -> SchedulerService:
     """The test's scheduler, not started."""
     return scheduler_of()

@@ -3,7 +3,7 @@
 import asyncio
 
 from relevo import Job, Queue
-from relevo.engine.delivery import Delivery
+from relevo.engine.settling.delivery import Delivery
 from tests.conformance.runs import Runs
 from tests.conformance.watched import WatchedWorker
 
@@ -42,6 +42,6 @@ class HeldRuns(Runs):
         jobs = await queue.add_bulk([*warm_ups, *({"name": "held", "data": at} for at in range(count))])
         await self.until(1)
         await worker.until(done=WARM_UP)
-        while not (unstarted := [each for each in worker.holdings.values() if not each.started]):
+        while not (unstarted := [each for each in worker.held.values() if not each.started]):
             await worker.reader.batches.wait_for()
         return jobs[WARM_UP:], unstarted

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relevo import Job
+from relevo.engine.consuming.job_context import DELIVERY
 from tests.patience import turn
 
 
@@ -17,6 +18,8 @@ class LaneRuns:
         self.began: dict[str, list[int]] = defaultdict(list)
         self.ended: dict[str, list[int]] = defaultdict(list)
         self.times: dict[str, list[float]] = defaultdict(list)
+        self.turns_ms: dict[str, list[int]] = defaultdict(list)
+        """When each job came into the stream, by the server's clock: a busy machine may run it much later."""
         self.most: Counter[str] = Counter()
         self.order: list[str] = []
         self.attempts: list[int] = []
@@ -39,6 +42,7 @@ class LaneRuns:
                 self.began[lane].append(number)
                 self.order.append(lane)
                 self.times[lane].append(time.monotonic())
+                self.turns_ms[lane].append(entry_ms())
                 self.attempts.append(job.attempt)
                 self._more.notify_all()
             await turn()  # a place that is given twice shows here
@@ -69,3 +73,10 @@ def laned(lane: str, count: int, *, start: int = 0, **options: Any) -> list[dict
         {"name": "job", "data": {"lane": lane, "n": number}, "lane": lane, **options}
         for number in range(start, start + count)
     ]
+
+
+def entry_ms() -> int:
+    """When the entry of the job that runs here came into the stream, by the server's clock."""
+    delivery = DELIVERY.get()
+    assert delivery is not None, "called outside of a handler"
+    return int(delivery.entry_id.partition(b"-")[0])

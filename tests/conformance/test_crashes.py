@@ -9,12 +9,12 @@ import pytest
 from relevo import Queue
 from relevo.broker.address import Address
 from relevo.broker.link import Link
-from relevo.engine.delivery import Holdings
-from relevo.engine.events import EventLog
-from relevo.engine.flush import Desk
-from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
-from relevo.engine.settler import Settler
-from relevo.engine.stalled import STALLED, SWEEP_CONSUMERS, StalledDetector
+from relevo.engine.duties.stalled_detector import STALLED, SWEEP_CONSUMERS, StalledDetector
+from relevo.engine.events.event_log import EventLog
+from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.settling.delivery import HeldDeliveries
+from relevo.engine.settling.settle_request import SettleContext
+from relevo.engine.settling.settler import Settler
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import GROUP, Group
@@ -96,7 +96,7 @@ async def detector_of(server: Server, keys: QueueKeys, *, forget_after_s: float)
         scripts=[HOLD_LOCK, RELEASE_LOCK, STALLED, SWEEP_CONSUMERS],
     )
     log = EventLog(keys, enabled=False)
-    desk = Desk(link, keys, GROUP, "c-none", Holdings(idle_s=1), log, result_ttl_s=1, dlq_cap=10)
+    desk = SettleContext(link, keys, GROUP, "c-none", HeldDeliveries(idle_s=1), log, result_ttl_s=1, dlq_cap=10)
     detector = StalledDetector(
         link, keys, GROUP, "sd-test", Settler(desk), log,
         idle_s=0.05, max_stalled=100, dlq_cap=10, forget_after_s=forget_after_s,

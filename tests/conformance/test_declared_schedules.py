@@ -11,8 +11,8 @@ import pytest
 from relevo import MissedFiresPolicy, Queue, RepeatPattern, TaskContext, Tasks
 from relevo.broker.address import Address
 from relevo.broker.link import Link
-from relevo.engine.declared_schedules import KEEP_DECLARED, Declaration, DeclaredSchedules
-from relevo.engine.repeatables import SCRIPTS
+from relevo.engine.schedules.declared_schedules import KEEP_DECLARED, Declaration, DeclaredSchedules
+from relevo.engine.schedules.schedules import SCRIPTS
 from relevo.errors import BadArgument, BadCron, BadInterval, BadTask, UnknownZone
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from relevo import Job, Queue, QueueEvent, QueueEvents, UnrecoverableError
-from relevo.engine.tracebacks import LONGEST_ERROR
+from relevo.engine.settling.tracebacks import LONGEST_ERROR
 from relevo.errors import EventsTrimmed
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf

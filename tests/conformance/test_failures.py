@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from relevo import Batch, Dedup, Flow, Job, Queue, Tasks, UnrecoverableError
-from relevo.engine.failure_log import FIRST
-from relevo.engine.tracebacks import LONGEST_TRACEBACK
+from relevo.engine.settling.failure_log import FIRST
+from relevo.engine.settling.tracebacks import LONGEST_TRACEBACK
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.process_tasks import tasks as process_tasks

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relevo import After, BackoffSpec, Flow, FlowState, Job, ParentResult, Queue, QueueFull, UnrecoverableError
-from relevo.engine.flows import KEPT_S
+from relevo.engine.producing.flows import KEPT_S
 from relevo.errors import BadFlow
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
@@ -203,8 +203,8 @@ async def test_an_audit_finds_a_parent_that_is_gone(
     await raw.xack(keys.stream, GROUP, entry_id)
     await raw.xdel(keys.stream, entry_id)
     async with worker_of(FlowRuns()) as worker:
-        await worker.lane_keeper.audit()
-        await worker.lane_keeper.audit()
+        await worker.lane_dispatcher.audit()
+        await worker.lane_dispatcher.audit()
         state = await run.wait(timeout=limit(20))
     assert states(state) == {"top": "failed", "left": "skipped", "right": "skipped", "bottom": "done"}
     assert state.jobs["top"].reason == "the job is gone"
@@ -248,7 +248,7 @@ async def test_a_job_that_waits_in_the_stream_is_cancelled_with_its_flow(queue: 
 async def test_one_job_of_a_flow_may_be_cancelled(queue: Queue, worker_of: WorkerOf) -> None:
     runs = HeldRuns()
     async with worker_of(runs) as worker:
-        ended = asyncio.ensure_future(worker.verdicts.outcomes.wait_for(lambda outcome: outcome.kind == "cancelled"))
+        ended = asyncio.ensure_future(worker.policy.outcomes.wait_for(lambda outcome: outcome.kind == "cancelled"))
         run = await queue.start_flow(diamond("ignore"))
         await runs.until(1)
         assert await queue.cancel(f"{run.id}.0.top")

@@ -94,7 +94,7 @@ async def test_every_job_of_a_frame_runs_once_and_nothing_is_left(
         jobs = await queue.add_bulk([*some(120), {"name": "other", "data": "last"}], frame=50)
         await worker.until(done=121)
         assert (await group.length(), await group.pending()) == (0, [])
-        assert worker.holdings == {}
+        assert worker.held == {}
     assert sorted(runs.ids) == sorted(job.id for job in jobs)
     assert (runs.jobs[0].name, runs.jobs[0].data, runs.jobs[0].attempt) == ("job", 0, 0)
     assert [job.name for job in runs.jobs if job.data == "last"] == ["other"]
@@ -205,8 +205,8 @@ async def test_a_worker_that_lost_a_frame_writes_nothing_for_any_of_its_jobs(
     async with worker_of(handler, store_results=True) as worker:
         jobs = await queue.add_bulk([{"name": name, "data": {}} for name in ("ok", "again", "never")], frame=3)
         await began.until(3)
-        (entry,) = worker.holdings.values()
-        entry.leased_at -= worker.holdings.idle_s
+        (entry,) = worker.held.values()
+        entry.leased_at -= worker.held.idle_s
         await group.take_over("c-other", [entry.entry_id])
         gate.set()
         total = await worker.until(lost=1)
@@ -251,7 +251,7 @@ async def test_a_frame_of_which_nothing_has_begun_is_handed_back_as_it_came(
     # Its first read asks for an entry a slot: the jobs of the first frame take both slots, and the second frame waits.
     async with worker_of(held, concurrency=2) as first:
         await held.until(2)
-        assert len(first.holdings) == 2
+        assert len(first.held) == 2
         asyncio.get_running_loop().call_later(0.1, held.let_go)
     assert await group.length() == 2
     async with worker_of(other) as second:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from relevo import Job, Queue, UnrecoverableError
-from relevo.engine.introspection import JobPage
+from relevo.engine.admin.job_pages import JobPage
 from relevo.errors import BadArgument
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope

@@ -83,7 +83,7 @@ async def test_a_lease_that_was_lost_is_not_stolen_back(queue: Queue, worker_of:
     async with worker_of(held, claim_min_idle_ms=IDLE_MS, stalled_detector_enabled=False) as worker:
         await queue.add("report", {})
         await held.until(1)
-        (delivery,) = worker.holdings.values()
+        (delivery,) = worker.held.values()
         await group.take_over("c-other", [delivery.entry_id])
         await worker.leases.renewed.wait_for(lambda renewal: renewal.lost == 1)
         (entry,) = await group.pending()
@@ -104,7 +104,7 @@ async def test_a_job_taken_over_before_it_started_here_is_not_run(
         taken.lost = True  # what the lease keeper finds out in its next round
         held.let_go()
         await worker.until(done=WARM_UP + 2)
-        assert taken.entry_id not in worker.holdings
+        assert taken.entry_id not in worker.held
         (entry,) = await group.pending()
     assert entry.consumer == "c-other"
     assert sorted(held.ids) == sorted(job.id for job in jobs if job.id != taken.envelope.id)

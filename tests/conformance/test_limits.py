@@ -63,14 +63,14 @@ async def test_a_worker_without_the_limit_in_its_settings_is_not_limited(queue: 
     async with worker_of(Runs()) as worker:
         await queue.add_bulk(some(50))
         await worker.until(done=50)
-    assert worker.admission is None
+    assert worker.limiter is None
 
 
 async def test_two_workers_share_the_places(queue: Queue, worker_of: WorkerOf) -> None:
     crowd, options = Crowd(), {"max_running": 3, "concurrency": 10}  # of thirty jobs each has some in hand
     async with worker_of(crowd, **options) as first, worker_of(crowd, **options) as second:
         asked = [
-            each.admission.limited.wait_for(timeout=limit(20)) for each in (first, second) if each.admission is not None
+            each.limiter.limited.wait_for(timeout=limit(20)) for each in (first, second) if each.limiter is not None
         ]
         refused = asyncio.gather(*asked)
         await turn()
@@ -100,8 +100,8 @@ async def test_the_places_of_a_killed_worker_come_back(
         await queue.add_bulk([{"name": "long", "data": {"seconds": 600}}] * 2)
         await doomed.until(lambda marks: sum(mark.kind == "start" for mark in marks) == 2)
         async with worker_of(runs, **options) as worker:
-            assert worker.admission is not None
-            limited = asyncio.ensure_future(worker.admission.limited.wait_for())
+            assert worker.limiter is not None
+            limited = asyncio.ensure_future(worker.limiter.limited.wait_for())
             await queue.add_bulk(some(3))
             await limited
             assert (await raw.zcard(keys.places), runs.jobs) == (2, [])  # while it lives its two places are taken

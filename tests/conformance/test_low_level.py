@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relevo import Consumer, Producer, Queue, RawJob
-from relevo.engine.flush import Settlement
+from relevo.engine.settling.settle_request import SettleResult
 from relevo.errors import BadArgument, BadInterval, NameTooLong, WrongType
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
@@ -59,7 +59,7 @@ class Settled:
                 self._wake.clear()
                 await self._wake.wait()
 
-    def _add_up(self, settlement: Settlement) -> None:
+    def _add_up(self, settlement: SettleResult) -> None:
         self._count += settlement.done + settlement.dead
         self._wake.set()
 

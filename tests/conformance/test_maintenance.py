@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from relevo import Queue, UnrecoverableError
-from relevo.engine.dedup import Dedup
-from relevo.engine.lanes import LaneLimit
+from relevo.engine.job.dedup import Dedup
+from relevo.engine.lanes.lanes import LaneLimit
 from relevo.errors import BadArgument, QueueBusy
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope

@@ -257,7 +257,7 @@ async def test_a_worker_no_longer_watched_is_no_longer_counted(
         await queue.add("job", 2)
         await worker.until(done=2)
         seen = Exposition.of(metrics)
-        assert not worker.verdicts.outcomes.listened
+        assert not worker.policy.outcomes.listened
     assert seen.value("chasquimq_jobs_completed_total", queue=queue_name, name="job") == 1
     assert seen.value("relevo_jobs_running", queue=queue_name) is None
 

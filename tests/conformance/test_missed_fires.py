@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from relevo import MissedFiresPolicy, Queue, RepeatPattern
-from relevo.engine.scheduler import ScheduleLoop
+from relevo.engine.schedules.scheduler import SchedulerService
 from tests.conformance.fires import Fires
 
 EVERY = 60_000
@@ -22,26 +22,28 @@ async def after_downtime(queue: Queue, fires: Fires, ms: int, policy: MissedFire
     return await fires.turn_back("ping", ms)
 
 
-async def test_skip_leaves_missed_slots_out(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_skip_leaves_missed_slots_out(queue: Queue, scheduler: SchedulerService, fires: Fires) -> None:
     first = await after_downtime(queue, fires, MISSED, MissedFiresPolicy.skip())
     await scheduler.tick()
     assert await fires.slots() == []
     assert await fires.score("ping") == first + 7 * EVERY
 
 
-async def test_skip_still_fires_a_slot_that_is_only_late(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_skip_still_fires_a_slot_that_is_only_late(
+    queue: Queue, scheduler: SchedulerService, fires: Fires
+) -> None:
     first = await after_downtime(queue, fires, LATE, MissedFiresPolicy.skip())
     await scheduler.tick()
     assert await fires.slots() == [first + 6 * EVERY]
 
 
-async def test_skip_is_what_happens_without_a_policy(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_skip_is_what_happens_without_a_policy(queue: Queue, scheduler: SchedulerService, fires: Fires) -> None:
     await after_downtime(queue, fires, MISSED, None)
     await scheduler.tick()
     assert await fires.slots() == []
 
 
-async def test_fire_once_fires_one_for_all(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_fire_once_fires_one_for_all(queue: Queue, scheduler: SchedulerService, fires: Fires) -> None:
     first = await after_downtime(queue, fires, LATE, MissedFiresPolicy.fire_once())
     await scheduler.tick()
     await scheduler.tick()
@@ -50,7 +52,7 @@ async def test_fire_once_fires_one_for_all(queue: Queue, scheduler: ScheduleLoop
 
 
 async def test_a_downtime_is_told_in_one_line_and_is_a_warning_only_where_slots_are_lost(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires, caplog: pytest.LogCaptureFixture
+    queue: Queue, scheduler: SchedulerService, fires: Fires, caplog: pytest.LogCaptureFixture
 ) -> None:
     repeat = RepeatPattern.every(EVERY)
     policies = {
@@ -74,7 +76,7 @@ async def test_a_downtime_is_told_in_one_line_and_is_a_warning_only_where_slots_
 
 @pytest.mark.parametrize(("cap", "fired"), [(1, 1), (3, 3), (7, 7), (100, 7)])
 async def test_fire_all_fires_the_latest_slots_up_to_its_cap(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires, cap: int, fired: int
+    queue: Queue, scheduler: SchedulerService, fires: Fires, cap: int, fired: int
 ) -> None:
     first = await after_downtime(queue, fires, LATE, MissedFiresPolicy.fire_all(cap))
     await scheduler.tick()
@@ -84,7 +86,7 @@ async def test_fire_all_fires_the_latest_slots_up_to_its_cap(
 
 
 async def test_fire_all_stops_at_the_limit_and_ends_the_schedule(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires
+    queue: Queue, scheduler: SchedulerService, fires: Fires
 ) -> None:
     first = await after_downtime(queue, fires, LATE, MissedFiresPolicy.fire_all(5), limit=2)
     await scheduler.tick()
@@ -93,7 +95,7 @@ async def test_fire_all_stops_at_the_limit_and_ends_the_schedule(
     assert await fires.stored("ping") == {}
 
 
-async def test_fire_all_stops_at_the_end(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_fire_all_stops_at_the_end(queue: Queue, scheduler: SchedulerService, fires: Fires) -> None:
     await queue.upsert_repeatable_job(
         "ping", None, repeat=RepeatPattern.every(EVERY), key="ping", missed_fires=MissedFiresPolicy.fire_all(100),
         end_before_ms=fires.now() + EVERY + 5000,
@@ -107,7 +109,9 @@ async def test_fire_all_stops_at_the_end(queue: Queue, scheduler: ScheduleLoop, 
     assert await fires.score("ping") is None
 
 
-async def test_one_tick_fires_ten_thousand_slots_at_most(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_one_tick_fires_ten_thousand_slots_at_most(
+    queue: Queue, scheduler: SchedulerService, fires: Fires
+) -> None:
     policy = MissedFiresPolicy.fire_all(50_000)
     await queue.upsert_repeatable_job("ping", None, repeat=RepeatPattern.every(1), key="ping", missed_fires=policy)
     await fires.turn_back("ping", 30_000)
@@ -119,7 +123,7 @@ async def test_one_tick_fires_ten_thousand_slots_at_most(queue: Queue, scheduler
 
 
 async def test_many_fires_of_a_large_payload_go_in_portions_and_none_is_lost(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires
+    queue: Queue, scheduler: SchedulerService, fires: Fires
 ) -> None:
     policy = MissedFiresPolicy.fire_all(100)
     await queue.upsert_repeatable_job(
@@ -135,7 +139,7 @@ async def test_many_fires_of_a_large_payload_go_in_portions_and_none_is_lost(
 
 
 async def test_missed_cron_slots_are_those_of_the_expression(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires
+    queue: Queue, scheduler: SchedulerService, fires: Fires
 ) -> None:
     policy = MissedFiresPolicy.fire_all(3)
     repeat = RepeatPattern.cron("*/10 * * * * *")

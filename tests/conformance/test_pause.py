@@ -64,7 +64,7 @@ async def test_a_paused_worker_finishes_what_runs_and_hands_back_what_it_had_rea
         assert ahead
         worker.pause()
         await paused(worker)
-        assert len(worker.holdings) == 1
+        assert len(worker.held) == 1
         assert await queue.get_job_counts("waiting", "active") == {"waiting": 19, "active": 1}
         runs.let_go()
         await worker.until(done=WARM_UP + 1)
@@ -94,7 +94,7 @@ async def test_a_job_that_arrives_with_the_pause_is_handed_back_and_not_run(queu
         stop = worker.reader.batches.listen(lambda _: worker.pausing.pause())
         job = await queue.add("job", 1)
         await paused(worker)
-        while worker.holdings:
+        while worker.held:
             await worker.pausing.ticked.wait_for(timeout=limit(20))
         stop()
         assert await queue.get_job_state(job.id) == "waiting"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from relevo import Queue
-from relevo.engine import sender
-from relevo.engine.sender import HEADROOM
+from relevo.engine.producing import stream_writer
+from relevo.engine.producing.stream_writer import HEADROOM
 from relevo.errors import QueueFull
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
@@ -122,7 +122,7 @@ async def test_far_from_the_cap_adds_take_the_fast_path_and_write_the_same(
     queue_of: QueueOf, keys: QueueKeys, raw: Client, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key of what a producer sent tells the path: a counted write keeps its verdicts there, a fast one only its number."""
-    monkeypatch.setattr(sender, "FRESH", 60.0)  # the length it learnt stays fresh however slow the machine is
+    monkeypatch.setattr(stream_writer, "FRESH", 60.0)  # the length it learnt stays fresh however slow the machine is
     queue = queue_of(max_stream_len=HEADROOM + 100)
     await queue.add("job", 1)
     (sent,) = [key async for key in raw.scan_iter(match=f"*{keys.queue}*:sent:*")]

@@ -126,8 +126,8 @@ async def test_a_bucket_of_chasquimq_in_the_old_key_counts_as_well(
     async with worker_of(Runs(), rate_limit_max=5, rate_limit_duration_ms=3_600_000) as worker:
         await queue.add_bulk(some(5))
         await worker.until(done=2)
-        assert worker.admission is not None
-        await worker.admission.limited.wait_for()
+        assert worker.limiter is not None
+        await worker.limiter.limited.wait_for()
         assert worker.total.done == 2
     await queue.drain()
 

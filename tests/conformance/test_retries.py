@@ -7,7 +7,7 @@ import time
 import pytest
 
 from relevo import BackoffSpec, Job, Queue, RetryDefaults, UnrecoverableError
-from relevo.engine.tracebacks import type_name
+from relevo.engine.settling.tracebacks import type_name
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from relevo import BackoffSpec, Job, Queue, QueueEvent, QueueEvents
-from relevo.engine.reports import MAX_LINE_BYTES, MAX_LINES
-from relevo.engine.verdicts import Outcome
+from relevo.engine.admin.progress import MAX_LINE_BYTES, MAX_LINES
+from relevo.engine.settling.outcome_policy import Outcome
 from relevo.errors import BadArgument, JobCancelled, NotRunning, WrongType
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
@@ -30,7 +30,7 @@ HOUR_MS = 3_600_000
 def outcome_of(worker: WatchedWorker, kind: str) -> asyncio.Future[Outcome]:
     """Listens from now on for a run that ends so."""
     return asyncio.ensure_future(
-        worker.verdicts.outcomes.wait_for(lambda outcome: outcome.kind == kind, timeout=limit(20))
+        worker.policy.outcomes.wait_for(lambda outcome: outcome.kind == kind, timeout=limit(20))
     )
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from relevo import BackoffSpec, Job, Queue, RepeatPattern
-from relevo.engine.scheduler import ScheduleLoop
+from relevo.engine.schedules.scheduler import SchedulerService
 from relevo.errors import NeverFires, NoSuchSchedule
 from relevo.wire.keys import QueueKeys
 from relevo.wire.repeat import RepeatSpec
@@ -27,7 +27,7 @@ async def lasting_names(raw: Client, keys: QueueKeys) -> set[bytes]:
 
 
 async def test_a_limit_ends_the_schedule_and_leaves_nothing_of_it(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires, raw: Client, keys: QueueKeys
+    queue: Queue, scheduler: SchedulerService, fires: Fires, raw: Client, keys: QueueKeys
 ) -> None:
     await queue.upsert_repeatable_job("ping", None, repeat=MINUTELY, key="ping", limit=2)
     for _ in range(3):
@@ -38,7 +38,7 @@ async def test_a_limit_ends_the_schedule_and_leaves_nothing_of_it(
     assert await lasting_names(raw, keys) == {b":stream"}
 
 
-async def test_a_limit_of_zero_is_none(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_a_limit_of_zero_is_none(queue: Queue, scheduler: SchedulerService, fires: Fires) -> None:
     await queue.upsert_repeatable_job("ping", None, repeat=MINUTELY, key="ping", limit=0)
     for _ in range(3):
         await fires.turn_back("ping", 10)
@@ -59,7 +59,7 @@ async def test_no_cron_slot_is_at_the_start_itself(queue: Queue, fires: Fires) -
     assert await fires.score("ping") == start + 60_000
 
 
-async def test_the_slot_at_the_end_is_the_last(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_the_slot_at_the_end_is_the_last(queue: Queue, scheduler: SchedulerService, fires: Fires) -> None:
     await queue.upsert_repeatable_job("ping", None, repeat=MINUTELY, key="ping")
     slot = await fires.turn_back("ping", 10)
     await fires.store("ping", await queue.repeatables.recipe("ping"), end_before_ms=slot)
@@ -93,7 +93,9 @@ async def test_defect_13_fires_carry_the_schedules_retry_options(queue: Queue, w
 # --- changed --------------------------------------------------------------------------------------------------------
 
 
-async def test_defect_12_an_upsert_counts_the_limit_anew(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_defect_12_an_upsert_counts_the_limit_anew(
+    queue: Queue, scheduler: SchedulerService, fires: Fires
+) -> None:
     """ChasquiMQ's defect 12: it keeps the count of before."""
     for _ in range(2):
         await queue.upsert_repeatable_job("ping", None, repeat=MINUTELY, key="ping", limit=2)
@@ -104,7 +106,7 @@ async def test_defect_12_an_upsert_counts_the_limit_anew(queue: Queue, scheduler
 
 
 async def test_an_upsert_with_the_same_pattern_keeps_the_beat_and_changes_the_rest(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires
+    queue: Queue, scheduler: SchedulerService, fires: Fires
 ) -> None:
     await queue.upsert_repeatable_job("ping", {"v": 1}, repeat=MINUTELY, key="ping")
     slot = await fires.turn_back("ping", 10)
@@ -162,7 +164,7 @@ async def test_add_with_repeat_makes_the_schedule(queue: Queue, fires: Fires) ->
 
 
 async def test_a_paused_schedule_does_not_fire_until_it_is_resumed(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires
+    queue: Queue, scheduler: SchedulerService, fires: Fires
 ) -> None:
     repeatables = queue.repeatables
     await queue.upsert_repeatable_job("ping", None, repeat=MINUTELY, key="ping")
@@ -196,7 +198,7 @@ async def test_pausing_and_resuming_say_whether_they_did(queue: Queue) -> None:
     assert [await repeatables.resume(key) for key in ("ping", "ping", "nope")] == [True, False, False]
 
 
-async def test_an_upsert_does_not_undo_a_pause(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_an_upsert_does_not_undo_a_pause(queue: Queue, scheduler: SchedulerService, fires: Fires) -> None:
     """An application upserts at every start: a deploy must not resume what an operator has paused."""
     await queue.upsert_repeatable_job("ping", {"v": 1}, repeat=MINUTELY, key="ping")
     await queue.repeatables.pause_repeatable("ping")
@@ -228,7 +230,7 @@ async def test_running_a_schedule_that_is_not_there_says_so(queue: Queue) -> Non
 
 
 async def test_a_removed_schedule_never_fires_again_and_leaves_nothing(
-    queue: Queue, queue_of: QueueOf, scheduler: ScheduleLoop, fires: Fires, raw: Client, keys: QueueKeys
+    queue: Queue, queue_of: QueueOf, scheduler: SchedulerService, fires: Fires, raw: Client, keys: QueueKeys
 ) -> None:
     await queue.upsert_repeatable_job("ping", None, repeat=MINUTELY, key="ping")
     await fires.turn_back("ping", 10)
@@ -267,7 +269,7 @@ async def unreadable(fires: Fires, queue: Queue, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["garbage", "longer", "bad cron", "no time"])
 async def test_a_schedule_that_cannot_be_fired_is_set_aside_and_stops_nobody(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires, kind: str
+    queue: Queue, scheduler: SchedulerService, fires: Fires, kind: str
 ) -> None:
     await unreadable(fires, queue, kind)
     stored = await fires.stored("bad")
@@ -282,7 +284,7 @@ async def test_a_schedule_that_cannot_be_fired_is_set_aside_and_stops_nobody(
 
 @pytest.mark.parametrize("fired", [False, True], ids=["before a scheduler saw it", "set aside"])
 async def test_schedules_that_cannot_be_read_are_named(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires, fired: bool
+    queue: Queue, scheduler: SchedulerService, fires: Fires, fired: bool
 ) -> None:
     """They are in no listing: what cannot be read has nothing to list but its key."""
     await unreadable(fires, queue, "garbage")
@@ -296,7 +298,7 @@ async def test_schedules_that_cannot_be_read_are_named(
 
 
 async def test_an_upsert_takes_an_unreadable_schedule_up_again(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires
+    queue: Queue, scheduler: SchedulerService, fires: Fires
 ) -> None:
     await unreadable(fires, queue, "garbage")
     await scheduler.tick()

@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Sequence
 
 from relevo import Queue, RepeatPattern
-from relevo.engine.loop import Signal
-from relevo.engine.scheduler import ScheduleLoop, SchedulerTick
+from relevo.engine.schedules.scheduler import SchedulerService, SchedulerTick
+from relevo.engine.service.signals import Signal
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import SchedulerOf, WorkerOf
 from tests.conformance.fires import Fires, slot_of_id
@@ -16,7 +16,7 @@ from tests.pace import limit
 from tests.servers.server import Client
 
 
-async def fired_in_all(loops: Sequence[ScheduleLoop], count: int) -> None:
+async def fired_in_all(loops: Sequence[SchedulerService], count: int) -> None:
     """Returns when the loops together have fired `count` jobs."""
     fired = 0
     grown: Signal[int] = Signal()
@@ -80,7 +80,7 @@ async def test_schedulers_that_all_believe_to_lead_fire_a_slot_once(
 
 
 async def test_a_leader_that_lost_its_lock_fires_nothing(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires, raw: Client, keys: QueueKeys
+    queue: Queue, scheduler: SchedulerService, fires: Fires, raw: Client, keys: QueueKeys
 ) -> None:
     key = (await queue.upsert_repeatable_job("ping", None, repeat=RepeatPattern.every(60_000))).id
     await scheduler.tick()
@@ -133,7 +133,7 @@ async def test_defect_04_an_interval_shorter_than_the_tick_fires_every_slot(
     assert await fires.score(key) == slots[-1] + 50
 
 
-async def test_defect_05_cron_slots_are_whole_seconds(queue: Queue, scheduler: ScheduleLoop, fires: Fires) -> None:
+async def test_defect_05_cron_slots_are_whole_seconds(queue: Queue, scheduler: SchedulerService, fires: Fires) -> None:
     """ChasquiMQ's defect 5: its cron fires carry the milliseconds of the upsert for ever."""
     key = (await queue.upsert_repeatable_job("tick", None, repeat=RepeatPattern.cron("* * * * * *"))).id
     first = await fires.score(key)
@@ -162,7 +162,7 @@ async def test_a_fire_into_a_full_stream_waits_in_the_delayed_set(
 
 
 async def test_schedules_go_on_after_the_servers_scripts_were_flushed(
-    queue: Queue, scheduler: ScheduleLoop, fires: Fires
+    queue: Queue, scheduler: SchedulerService, fires: Fires
 ) -> None:
     key = (await queue.upsert_repeatable_job("ping", None, repeat=RepeatPattern.every(60_000))).id
     await scheduler.tick()

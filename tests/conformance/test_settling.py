@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from relevo import Job, Queue, UnrecoverableError
-from relevo.engine.flush import Settlement
+from relevo.engine.settling.settle_request import SettleResult
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
@@ -38,7 +38,7 @@ class Outcomes:
 async def test_the_outcomes_of_one_moment_travel_in_one_flush(
     queue: Queue, worker_of: WorkerOf, raw: Client, keys: QueueKeys
 ) -> None:
-    outcomes, flushes = Outcomes(), list[Settlement]()
+    outcomes, flushes = Outcomes(), list[SettleResult]()
     async with worker_of(outcomes, store_results=True) as worker:
         jobs = [await queue.add(name, {}, backoff=60_000) for name in ("ok", "again", "never")]
         await outcomes.began.until(3)
@@ -80,8 +80,8 @@ async def owner_checks(queue: Queue, worker_of: WorkerOf, server: Server, *, age
         await queue.add("job", {})
         await held.until(1)
         if aged:
-            for delivery in worker.holdings.values():
-                delivery.leased_at -= worker.holdings.trust_s
+            for delivery in worker.held.values():
+                delivery.leased_at -= worker.held.trust_s
         server.call("CONFIG", "RESETSTAT")
         held.let_go()
         await worker.until(done=1)
@@ -99,8 +99,8 @@ async def test_an_aged_lease_that_is_still_ours_settles_as_usual(
     async with worker_of(outcomes, store_results=True) as worker:
         jobs = [await queue.add(name, {}, backoff=60_000) for name in ("ok", "again", "never")]
         await outcomes.began.until(3)
-        for delivery in worker.holdings.values():
-            delivery.leased_at -= worker.holdings.trust_s
+        for delivery in worker.held.values():
+            delivery.leased_at -= worker.held.trust_s
         outcomes.gate.set()
         total = await worker.until(done=1, retried=1, dead=1)
         assert total.lost == 0
@@ -118,14 +118,14 @@ async def test_a_settle_of_what_is_settled_already_changes_nothing(
         for name in ("ok", "again", "never"):
             await queue.add(name, {}, backoff=60_000)
         await outcomes.began.until(3)
-        for delivery in worker.holdings.values():
+        for delivery in worker.held.values():
             await raw.xack(keys.stream, "default", delivery.entry_id)
             await raw.xdel(keys.stream, delivery.entry_id)
         outcomes.gate.set()
         total = await worker.until(lost=3)
         assert (total.done, total.retried, total.dead) == (0, 0, 0)
         assert (await raw.zcard(keys.delayed), await raw.xlen(keys.dead)) == (0, 0)
-        assert worker.holdings == {}
+        assert worker.held == {}
 
 
 @pytest.mark.parametrize("lane", ["redis86", "redis7", "valkey", "redis86-plain"], indirect=True)
@@ -137,7 +137,7 @@ async def test_flushes_that_were_cut_off_in_a_row_are_settled_once_and_tell_thei
     async def handler(job: Job) -> None:
         runs[job.id] += 1
 
-    def cut(_: Settlement) -> None:
+    def cut(_: SettleResult) -> None:
         if proxy.cuts < cuts:
             proxy.cut()  # with the next flush under way
 

@@ -49,7 +49,7 @@ async def test_unstarted_jobs_are_handed_back_at_once_and_for_free_when_the_queu
     held, other = HeldRuns(), Runs()
     async with worker_of(held, claim_min_idle_ms=LONG_IDLE_MS, concurrency=1, read_count=4) as first:
         jobs, _ = await held.prefetch(queue, first, 3)
-        while len(first.holdings) < 3:
+        while len(first.held) < 3:
             await first.reader.batches.wait_for()
         async with worker_of(other, claim_min_idle_ms=LONG_IDLE_MS) as second:
             first.close()

@@ -104,9 +104,9 @@ async def test_trap_05_the_settle_of_a_worker_that_lost_its_job_writes_nothing(
             await queue.add("never", {}, attempts=1),
         ]
         await began.until(3)
-        for delivery in worker.holdings.values():
-            delivery.leased_at -= worker.holdings.idle_s
-        await group.take_over("c-other", list(worker.holdings))
+        for delivery in worker.held.values():
+            delivery.leased_at -= worker.held.idle_s
+        await group.take_over("c-other", list(worker.held))
         gate.set()
         total = await worker.until(lost=3)
         assert (total.done, total.retried, total.dead) == (0, 0, 0)

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from relevo import Handler, Worker
-from relevo.engine.flush import Settlement
+from relevo.engine.settling.settle_request import SettleResult
 from tests.pace import limit
 
 
@@ -14,13 +14,13 @@ class WatchedWorker(Worker):
 
     def __init__(self, queue_name: str, handler: Handler, **options: Any) -> None:
         super().__init__(queue_name, handler, **options)
-        self.total = Settlement()
+        self.total = SettleResult()
         self._grown = asyncio.Event()
         self.settled.listen(self._add_up)
 
     async def until(
         self, *, done: int = 0, retried: int = 0, dead: int = 0, lost: int = 0, timeout: float = 20.0
-    ) -> Settlement:
+    ) -> SettleResult:
         """The total, once every number in it is reached."""
         async with asyncio.timeout(limit(timeout)):
             while (
@@ -33,7 +33,7 @@ class WatchedWorker(Worker):
                 await self._grown.wait()
         return self.total
 
-    def _add_up(self, settlement: Settlement) -> None:
+    def _add_up(self, settlement: SettleResult) -> None:
         self.total.done += settlement.done
         self.total.retried += settlement.retried
         self.total.dead += settlement.dead
@@ -43,7 +43,7 @@ class WatchedWorker(Worker):
     async def outlast_the_idle_limit(self) -> None:
         """Until whoever was to lose his lease would have lost it, by the server's clock; renewals come several times in it."""
         began = time.monotonic()
-        while time.monotonic() - began < 2 * self.holdings.idle_s:
+        while time.monotonic() - began < 2 * self.held.idle_s:
             await self.leases.renewed.wait_for(timeout=limit(20))
 
 

@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-CAPACITY = 9
-"""How much may run at once on two cores. Beside a JVM there may be one test with processes, no browser and no second JVM."""
+CAPACITY = 12
+"""How much may run at once on two cores. Beside a JVM: two tests with processes, or a browser; no second JVM."""
 
 JVM, BROWSER, PROCESSES, DATABASE, LIGHT = 6, 4, 3, 1, 0
 

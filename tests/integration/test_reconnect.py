@@ -76,7 +76,7 @@ async def test_a_job_running_through_a_restart_of_redis_runs_once(launch: Launch
     await asyncio.sleep(1.2)
     server.restart()
     async with asyncio.timeout(limit(20)):
-        while worker.holdings or server.call("XLEN", QueueKeys(staff.name).stream):
+        while worker.held or server.call("XLEN", QueueKeys(staff.name).stream):
             await worker.settled.wait_for()
     assert len(held.jobs) == 1
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relevo.engine.lease import Renewal
+from relevo.engine.consuming.lease_keeper import Renewal
 from relevo.wire.keys import QueueKeys
 from tests.conformance.runs import Runs
 from tests.interop.conftest import Until

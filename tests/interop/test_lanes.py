@@ -35,7 +35,7 @@ async def test_a_place_that_their_worker_did_not_free_is_found_by_an_audit(
     mine = Runs()
     worker = WatchedWorker(queue_name, mine, redis_url=redis86.url, read_block_ms=50)
     async with worker:
-        await worker.lane_keeper.audit()
-        await worker.lane_keeper.audit()
+        await worker.lane_dispatcher.audit()
+        await worker.lane_dispatcher.audit()
         await worker.until(done=1)
     assert (runs.data, mine.data) == ([0], [1])

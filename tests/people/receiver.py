@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from relevo.engine.loop import Signal
+from relevo.engine.service.signals import Signal
 
 
 class Received(NamedTuple):

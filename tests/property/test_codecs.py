@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from relevo.broker.capabilities import Capabilities
-from relevo.broker.scripts import script
+from relevo.engine.duties.promoter import PROMOTE
 from relevo.errors import Undecodable
 from relevo.wire.dead import DeadLetterFields, decode_raw, encode_raw
 from relevo.wire.delayed import DelayedMember
@@ -319,7 +319,7 @@ class _Promoted:
         call("SET", keys.promoter_lock, "me", "EX", 60)
         for member in members:
             call("ZADD", keys.delayed, 1, member)
-        text = script("promote").text(Capabilities(ack_delete=False, read_claim=False))
+        text = PROMOTE.text(Capabilities(ack_delete=False, read_claim=False))
         names = [keys.promoter_lock, keys.delayed, keys.stream, keys.dead, keys.events]
         self.moved: int = call("EVAL", text, len(names), *names, "me", 256, 1000, 1000, 1000)[0]
         self.left: int = call("ZCARD", keys.delayed)

@@ -19,7 +19,7 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relevo.engine.cron import Cron
+from relevo.engine.schedules.cron import Cron
 from tests.property.cron_expressions import (
     ANY_DAY,
     CALENDARS,

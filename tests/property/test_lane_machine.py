@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from relevo import LaneLimit, Queue
 from relevo.broker.address import Address
 from relevo.broker.link import Link
-from relevo.engine.delivery import Delivery, Holdings
-from relevo.engine.events import EventLog
-from relevo.engine.flush import SCRIPTS, Desk, Flush
-from relevo.engine.lanes import DISPATCH_LANES, RELEASE_GONE, LaneKeeper
-from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
-from relevo.engine.outcomes import Burial, Done, Outcomes, Parking
+from relevo.engine.events.event_log import EventLog
+from relevo.engine.lanes.lane_dispatcher import DISPATCH_LANES, RELEASE_GONE, LaneDispatcher
+from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.settling.delivery import Completed, DeadLettered, Delivery, HeldDeliveries, Postponed
+from relevo.engine.settling.outcome import OutcomeBatch
+from relevo.engine.settling.settle_request import SCRIPTS, SettleContext, SettleRequest
 from relevo.wire.dead import DeadLetterFields, Reason
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
@@ -59,10 +59,10 @@ class Lanes:
     def __init__(self, url: str, keys: QueueKeys) -> None:
         scripts = (*SCRIPTS, DISPATCH_LANES, RELEASE_GONE, HOLD_LOCK, RELEASE_LOCK)
         self.link = Link(Address.parse(url), keys.tag, purpose="lanes", scripts=scripts)
-        self.keeper = LaneKeeper(self.link, keys, "default", "holder")
+        self.keeper = LaneDispatcher(self.link, keys, "default", "holder")
         self._keys = keys
-        holdings, events = Holdings(idle_s=30), EventLog(keys, enabled=False)
-        self._desk = Desk(self.link, keys, "default", "c-1", holdings, events, result_ttl_s=60, dlq_cap=100)
+        holdings, events = HeldDeliveries(idle_s=30), EventLog(keys, enabled=False)
+        self._desk = SettleContext(self.link, keys, "default", "c-1", holdings, events, result_ttl_s=60, dlq_cap=100)
         self._entries: dict[str, tuple[bytes, Envelope]] = {}
 
     async def out(self) -> list[str]:
@@ -77,16 +77,16 @@ class Lanes:
         entry_id, envelope = self._entries[job_id]
         delivery = Delivery(entry_id, envelope, "job", 0, 1e12)
         delivery.notes = Notes(lane=lane)
-        outcomes = Outcomes()
+        outcomes = OutcomeBatch()
         if how == "done":
-            outcomes.put(Done(delivery, b""))
+            outcomes.put(Completed(delivery, b""))
         elif how == "dead":
             letter = DeadLetterFields(envelope.encode(), "job", entry_id.decode(), Reason.UNRECOVERABLE, "no")
-            outcomes.put(Burial(delivery, letter, 1))
+            outcomes.put(DeadLettered(delivery, letter, 1))
         else:
-            outcomes.put(Parking(delivery, 0, DelayedMember("job", envelope.encode()).encode()))
+            outcomes.put(Postponed(delivery, 0, DelayedMember("job", envelope.encode()).encode()))
         await self.link.ready()
-        flush = Flush(self._desk, outcomes)
+        flush = SettleRequest(self._desk, outcomes)
         flush.read(await self.link.send(flush.data, flush.count))
         settled = flush.settlement
         assert (settled.done, settled.dead, settled.parked, settled.lost) != (0, 0, 0, 0)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from relevo.broker.capabilities import Capabilities
-from relevo.broker.scripts import Script, script
+from relevo.broker.scripts import Script
+from relevo.engine.consuming.queue_limiter import ACQUIRE, STARTED
 from tests.servers.server import Server
 
 TO_START_MS = 50
@@ -36,8 +37,8 @@ class Limiter:
         self.redis = redis
         redis.flushall()
         self.now = BEGIN_MS
-        self._acquire = self.redis.register_script(_on_our_clock(script("acquire")))
-        self._started = self.redis.register_script(_on_our_clock(script("started")))
+        self._acquire = self.redis.register_script(_on_our_clock(ACQUIRE))
+        self._started = self.redis.register_script(_on_our_clock(STARTED))
 
     def acquire(self, wanted: int, rate: int, per_ms: int, burst: int = 0) -> tuple[int, int, bytes]:
         self._tell_time()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from relevo.agents.stream_bridge import StreamBridge
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.errors import ReplayLoop, StreamQueueClosed, UnrecoverableError

@@ -7,7 +7,7 @@ import pytest
 
 from relevo.agents.outbox_relay import OutboxRelay
 from relevo.agents.stream_bridge import StreamBridge
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.errors import UnrecoverableError
 from relevo.work.erasure import Erasure
 from relevo.work.routing.rule import Route

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from relevo.agents.stream_bridge import StreamBridge
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.work.faults import ROUTING_POINTS
 from relevo.work.routing.rule import Route
 from tests.agents.conftest import SCOPE

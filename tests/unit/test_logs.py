@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from relevo import logs
-from relevo.engine.delivery import Delivery
-from relevo.engine.job_context import DELIVERY, QUEUE, here
+from relevo.engine.consuming.job_context import DELIVERY, QUEUE, here
+from relevo.engine.settling.delivery import Delivery
 from relevo.errors import BadArgument
 from relevo.wire.envelope import Envelope
 

@@ -6,7 +6,8 @@ import time
 
 from relevo.agents.agent import Agent
 from relevo.agents.runs import Runs
-from relevo.engine.loop import Loop, Signal
+from relevo.engine.service.loop import Loop
+from relevo.engine.service.signals import Signal
 from relevo.work.office import Office
 
 LEASE_S = 6.0

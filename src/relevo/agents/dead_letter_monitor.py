@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import func, select
 
 from relevo.agents.agent import Batch
-from relevo.engine.loop import Signal
+from relevo.engine.service.signals import Signal
 from relevo.work.depths import depths_of
 from relevo.work.office import Office
 from relevo.work.store.tables import messages

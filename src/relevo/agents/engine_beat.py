@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from relevo.agents.agent import Agent
 from relevo.agents.shift import Shift
-from relevo.engine.job import Job
-from relevo.engine.patterns import MissedFiresPolicy
+from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
+from relevo.engine.schedules.patterns import MissedFiresPolicy
 from relevo.engine.worker import Worker
 from relevo.errors import AgentFailed, RelevoError
 

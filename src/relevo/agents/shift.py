@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from relevo.agents.agent import Agent
 from relevo.agents.runs import Runs
-from relevo.engine.loop import Signal
+from relevo.engine.service.signals import Signal
 
 log = logging.getLogger("relevo.agents")
 

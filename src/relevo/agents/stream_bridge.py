@@ -18,8 +18,8 @@ import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from relevo.agents.agent import Batch
-from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
-from relevo.engine.events import QueueEvent
+from relevo.engine.admin.dead_letters import DeadLetter, DeadLetterFilter
+from relevo.engine.events.queue_events import QueueEvent
 from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, NameTooLong, NotEncodable, PayloadTooLarge, ReplayLoop
 from relevo.wire.payload import MSGPACK

@@ -14,7 +14,7 @@ from relevo.agents.agent import Agent
 from relevo.agents.engine_beat import EngineBeat
 from relevo.agents.runs import Runs
 from relevo.agents.shift import Shift
-from relevo.engine.loop import Loop
+from relevo.engine.service.loop import Loop
 from relevo.work.office import Office
 
 _GRACE_MS = 3_000

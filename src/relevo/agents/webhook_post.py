@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.errors import RelevoError

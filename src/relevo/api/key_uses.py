@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo.engine.loop import Loop
+from relevo.engine.service.loop import Loop
 from relevo.work.keys import Keys
 
 

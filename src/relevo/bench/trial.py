@@ -15,7 +15,7 @@ from relevo.broker.checkup import Facts
 from relevo.broker.link import Link
 from relevo.broker.resp import ReplyError, command
 from relevo.broker.transport import send
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.errors import NotMeasurable

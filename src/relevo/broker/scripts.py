@@ -1,8 +1,8 @@
-"""Lua scripts: one file each in lua/, named after the one function that calls it.
+"""Lua scripts: one file each, in the folder lua/ beside the one module that calls it.
 
-A first line `--!name` stands for what several scripts share: `--!member` (reading delayed members), `--!lane` (moving jobs
-out of lanes), `--!window` and `--!bucket` (rates), `--!forget` (letting go of what an id holds) and `--!gate` (taking an
-entry out of the group: XACKDEL where the server has it, XACK + XDEL where not).
+A first line `--!name` stands for what several scripts of a room share, which is in the lua/ folder of the room itself, such as
+`--!member` (reading delayed members) in engine/lua/. `--!gate` takes an entry out of the group: by XACKDEL where the server has
+it (gate_native.lua), by XACK and XDEL where not (gate_plain.lua).
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from importlib.resources import files
 from relevo.broker.capabilities import Capabilities
 from relevo.broker.resp import Argument, pack
 
+_SHARED = "--!"
+
 
 class Script:
     """One script; its text depends on what the server can do."""
 
-    def __init__(self, name: str, *, room: str = "relevo.broker") -> None:
+    def __init__(self, name: str, module: str) -> None:
         self.name = name
-        text = files(room).joinpath(f"lua/{name}.lua").read_text()
-        self._texts = {native: _whole(text, native) for native in (True, False)}
+        package, room = module.rpartition(".")[0], ".".join(module.split(".")[:2])
+        text = _read(package, name)
+        self._texts = {native: _whole(text, room, native) for native in (True, False)}
         self._shas = {
             native: hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest()
             for native, body in self._texts.items()
@@ -41,30 +44,23 @@ class Script:
 
 
 @cache
-def script(name: str, *, room: str = "relevo.broker") -> Script:
-    """The script in `lua/<name>.lua` of a room."""
-    return Script(name, room=room)
+def script(name: str, module: str) -> Script:
+    """The script in `lua/<name>.lua` beside `module`, which passes its `__name__`."""
+    return Script(name, module)
 
 
-def _whole(text: str, native: bool) -> str:
-    """The text with the shared parts that its first lines ask for put in their place."""
-    window, bucket = _read("window"), _read("bucket")
-    shared = {
-        "--!gate": _read("gate_native") if native else _read("gate_plain"),
-        "--!member": _read("member"),
-        "--!lane": window + bucket + _read("lane"),
-        "--!window": window,
-        "--!bucket": bucket,
-        "--!flow": _read("flow"),
-        "--!forget": _read("forget"),
-    }
+def _whole(text: str, room: str, native: bool) -> str:
+    """The text with the shared parts that its first lines ask for put in their place; these may ask for others."""
     lines = text.split("\n")
     for at, line in enumerate(lines):
-        if line not in shared:
+        if not line.startswith(_SHARED):
             break
-        lines[at] = shared[line]
+        shared = line.removeprefix(_SHARED)
+        if shared == "gate":
+            shared = "gate_native" if native else "gate_plain"
+        lines[at] = _whole(_read(room, shared), room, native)
     return "\n".join(lines)
 
 
-def _read(name: str) -> str:
-    return files("relevo.broker").joinpath(f"lua/{name}.lua").read_text()
+def _read(package: str, name: str) -> str:
+    return files(package).joinpath(f"lua/{name}.lua").read_text()

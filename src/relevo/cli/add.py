@@ -14,7 +14,7 @@ from relevo.cli.instant import date, span_ms
 from relevo.cli.json_text import parsed
 from relevo.cli.screen import Json, complain_at_length, count, print_json, readable, say
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.errors import BadArgument, JobDead
 
 _BULK = 500

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from relevo.cli.commands import WRONG_CALL
 from relevo.cli.shift import RECYCLED, Orders
-from relevo.engine.exit_signals import catch_exit_signals
+from relevo.engine.service.exit_signals import catch_exit_signals
 
 log = logging.getLogger("relevo.crew")
 

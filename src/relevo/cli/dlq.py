@@ -14,7 +14,7 @@ from relevo.cli.inspect import QueueName
 from relevo.cli.instant import instant_ms
 from relevo.cli.screen import Json, console, count, moment, print_json, say, table
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter, DeadLetters
+from relevo.engine.admin.dead_letters import DeadLetter, DeadLetterFilter, DeadLetters
 from relevo.errors import BadArgument, Undecodable
 from relevo.wire.dead import Reason
 from relevo.wire.payload import decode_payload

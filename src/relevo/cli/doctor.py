@@ -14,8 +14,8 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Reply, pairs
 from relevo.cli.screen import Json, console, count, print_json, say, span, table
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.snapshot import HANDED_BACK, QueueSnapshot
-from relevo.engine.validation import checked_queue_name
+from relevo.engine.admin.snapshot import HANDED_BACK, QueueSnapshot
+from relevo.engine.job.validation import checked_queue_name
 from relevo.wire.keys import QueueKeys
 
 _DLQ_CAP = 100_000

@@ -10,9 +10,9 @@ import typer
 from relevo.cli.inspect import QueueName
 from relevo.cli.screen import Json, moment, print_json, say
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.events import QueueEvent, QueueEvents
+from relevo.engine.events.queue_events import QueueEvent, QueueEvents
+from relevo.engine.job.validation import checked_queue_name
 from relevo.engine.queue import Queue
-from relevo.engine.validation import checked_queue_name
 from relevo.errors import BadArgument
 from relevo.wire.keys import QueueKeys
 

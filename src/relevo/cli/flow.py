@@ -11,8 +11,8 @@ from relevo.cli.asking import Yes, ask
 from relevo.cli.inspect import QueueName
 from relevo.cli.screen import Json, console, print_json, readable, say, table
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.flows import CANCEL_FLOW, Flows, FlowState
-from relevo.engine.validation import checked_queue_name
+from relevo.engine.job.validation import checked_queue_name
+from relevo.engine.producing.flows import CANCEL_FLOW, Flows, FlowState
 from relevo.errors import BadFlow
 from relevo.wire.keys import QueueKeys
 

@@ -10,8 +10,8 @@ from rich.table import Table
 from relevo.cli.completion import complete_queue
 from relevo.cli.screen import Json, console, count, print_json, span, table
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.snapshot import QueueSnapshot
-from relevo.engine.validation import checked_queue_name
+from relevo.engine.admin.snapshot import QueueSnapshot
+from relevo.engine.job.validation import checked_queue_name
 from relevo.wire.keys import QueueKeys
 
 QueueName = Annotated[

@@ -11,10 +11,10 @@ from relevo.cli.asking import Yes, ask
 from relevo.cli.inspect import QueueName
 from relevo.cli.screen import Json, console, moment, print_json, readable, say, table
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
-from relevo.engine.introspection import JobPage
-from relevo.engine.job_search import FoundJob
-from relevo.engine.validation import checked_job_id
+from relevo.engine.admin.dead_letters import DeadLetter, DeadLetterFilter
+from relevo.engine.admin.job_pages import JobPage
+from relevo.engine.admin.job_search import FoundJob
+from relevo.engine.job.validation import checked_job_id
 from relevo.errors import BadArgument
 from relevo.wire.failure import Failure
 

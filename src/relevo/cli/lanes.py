@@ -11,7 +11,7 @@ from relevo.cli.inspect import QueueName
 from relevo.cli.instant import span_ms
 from relevo.cli.screen import Json, console, count, print_json, say, span, table
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.lanes import ALL, LaneLimit, LaneState
+from relevo.engine.lanes.lanes import ALL, LaneLimit, LaneState
 from relevo.errors import BadArgument
 
 app = typer.Typer(help="Lanes: list, limit, unlimit.", no_args_is_help=True)

@@ -12,7 +12,7 @@ from relevo.cli.instant import date, span_ms
 from relevo.cli.json_text import parsed
 from relevo.cli.screen import Json, console, moment, print_json, say, span, table
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
+from relevo.engine.schedules.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from relevo.errors import BadArgument, NoSuchSchedule
 
 app = typer.Typer(help="Schedules: list, add, pause, resume, run, remove.", no_args_is_help=True)

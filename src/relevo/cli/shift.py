@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from relevo.cli.target import describe, load_target
-from relevo.engine.bad_result import OnBadResult
-from relevo.engine.batch import Batch
-from relevo.engine.exit_signals import catch_exit_signals
-from relevo.engine.handlers import lifespan_of
-from relevo.engine.verdicts import Outcome
+from relevo.engine.consuming.batch import Batch
+from relevo.engine.consuming.handlers import lifespan_of
+from relevo.engine.service.exit_signals import catch_exit_signals
+from relevo.engine.settling.bad_result import OnBadResult
+from relevo.engine.settling.outcome_policy import Outcome
 from relevo.engine.worker import Worker
 from relevo.metrics.health_server import HealthServer
 from relevo.metrics.metrics import Metrics
@@ -99,7 +99,7 @@ class Shift:
             for queue in orders.queues
         ]  # fmt: skip
         for worker in self._workers:
-            worker.verdicts.outcomes.listen(self._counted)
+            worker.policy.outcomes.listen(self._counted)
         restore = catch_exit_signals(self._signalled)
         try:
             async with AsyncExitStack() as stack:

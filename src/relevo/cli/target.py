@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from relevo.engine.handlers import AnyHandler
+from relevo.engine.consuming.handlers import AnyHandler
 from relevo.engine.tasks import Task, Tasks
 from relevo.errors import BadTarget
 

@@ -12,8 +12,8 @@ from relevo.cli.inspect import QueueName
 from relevo.cli.instant import span_ms
 from relevo.cli.screen import Json, count, print_json, say
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.dead_letters import DeadLetterFilter
-from relevo.engine.introspection import STATES
+from relevo.engine.admin.dead_letters import DeadLetterFilter
+from relevo.engine.admin.job_pages import STATES
 from relevo.engine.queue import Queue
 from relevo.errors import BadArgument
 

@@ -14,8 +14,8 @@ from rich.text import Text
 from relevo.cli.inspect import Group, QueueName, as_table
 from relevo.cli.screen import Json, console, print_json
 from relevo.cli.server import Server, run, server_of
-from relevo.engine.snapshot import QueueSnapshot
-from relevo.engine.validation import checked_queue_name
+from relevo.engine.admin.snapshot import QueueSnapshot
+from relevo.engine.job.validation import checked_queue_name
 from relevo.errors import ConnectionLost, Unreachable
 from relevo.wire.keys import QueueKeys
 

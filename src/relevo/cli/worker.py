@@ -13,8 +13,8 @@ from relevo.cli.completion import complete_queue
 from relevo.cli.crew import run_crew
 from relevo.cli.server import Server, run, server_of
 from relevo.cli.shift import Orders, run_shift
-from relevo.engine.bad_result import OnBadResult
-from relevo.engine.validation import checked_queue_name
+from relevo.engine.job.validation import checked_queue_name
+from relevo.engine.settling.bad_result import OnBadResult
 from relevo.wire.keys import QueueKeys
 
 

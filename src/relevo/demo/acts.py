@@ -11,8 +11,8 @@ from collections import Counter
 
 from relevo.demo.house import LETTERS, NIGHT, PARCELS, House
 from relevo.demo.size import Size
-from relevo.engine.backoff import BackoffSpec
-from relevo.engine.job import Job
+from relevo.engine.job.backoff import BackoffSpec
+from relevo.engine.job.job import Job
 from relevo.errors import UnrecoverableError
 
 _BULK = 500

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.engine.worker import Worker
 
 

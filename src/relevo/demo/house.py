@@ -17,17 +17,17 @@ from relevo.broker.embedded import EmbeddedServer
 from relevo.broker.link import Link
 from relevo.demo.stage import Stage
 from relevo.demo.tally import Tally
-from relevo.engine.job import Job
+from relevo.engine.admin.snapshot import QueueSnapshot
+from relevo.engine.consuming.runner import Handler
+from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
-from relevo.engine.runner import Handler
-from relevo.engine.snapshot import QueueSnapshot
 from relevo.engine.worker import Worker
 from relevo.errors import PortTaken, RelevoError, StoryStuck
 from relevo.wire.keys import QueueKeys
 
 PARCELS, LETTERS, NIGHT = "parcels", "letters", "night-shift"
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 300.0
 _LOOK_S = 0.15
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from relevo.demo.house import House
 from relevo.demo.size import Size
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.engine.worker import Worker
 from relevo.errors import DependencyMissing, UnrecoverableError
 

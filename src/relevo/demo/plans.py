@@ -10,10 +10,10 @@ from typing import Any
 
 from relevo.demo.house import LETTERS, House
 from relevo.demo.size import Size
-from relevo.engine.flows import Flow
-from relevo.engine.job import Job
-from relevo.engine.lanes import ALL, LaneLimit
-from relevo.engine.patterns import RepeatPattern
+from relevo.engine.job.job import Job
+from relevo.engine.lanes.lanes import ALL, LaneLimit
+from relevo.engine.producing.flows import Flow
+from relevo.engine.schedules.patterns import RepeatPattern
 
 _AT_ONCE = 2
 

@@ -17,7 +17,8 @@ from relevo.errors import StoryStuck
 from relevo.wire.keys import QueueKeys
 
 _QUEUES = (PARCELS, LETTERS, NIGHT)
-_PATIENCE_S = 300.0
+_SILENT_S = 300.0
+"""How long the chronicler may say nothing: a slow machine makes it slow, and it says each table that is made."""
 
 
 async def report(house: House, size: Size) -> str:
@@ -47,14 +48,15 @@ async def _chronicle(house: House) -> dict[str, Any]:
     complaints = asyncio.create_task(chronicler.stderr.read())
     said: dict[str, Any] = {}
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_SILENT_S) as silence:
             async for line in chronicler.stdout:
+                silence.reschedule(asyncio.get_running_loop().time() + _SILENT_S)
                 said = json.loads(line)
                 if news := said.get("news"):
                     house.stage.news(news, "cyan")
             await chronicler.wait()
     except TimeoutError:
-        raise StoryStuck(what="the report", waited_s=_PATIENCE_S) from None
+        raise StoryStuck(what="the report", waited_s=_SILENT_S) from None
     finally:
         with contextlib.suppress(ProcessLookupError):  # it has ended
             chronicler.terminate()

@@ -15,7 +15,7 @@ from relevo.demo.house import LETTERS, NIGHT, PARCELS, House
 from relevo.demo.size import FAST, SLOW
 from relevo.demo.stage import Scene, Stage
 from relevo.demo.tally import Tally
-from relevo.engine.events import QueueEvent, QueueEvents
+from relevo.engine.events.queue_events import QueueEvent, QueueEvents
 from relevo.errors import RelevoError
 
 _SHOWN = {"failed": "yellow", "retry-scheduled": "yellow", "dlq": "red", "stalled": "magenta", "waiting": "blue"}

@@ -1,1 +1,9 @@
-"""The queue: what producers and workers do. One noun a file; a job's walk is queue, sender, reader, runner, settler."""
+"""The queue itself. The tree is a job's walk:
+
+- `queue.py` (what producers call) -> `producing/` -> Redis -> `consuming/` -> your handler -> `settling/` -> Redis -> `events/`
+- `worker.py` puts `consuming/`, `settling/` and `duties/` together; `sync_queue.py` is `queue.py` for threads and scripts
+- `schedules/` and `lanes/` bring jobs into the stream in their own time; `admin/` looks inside; `tasks/` stands on top
+- `job/` and `service/` are what all of them are made of
+
+Which may import which is written in tests/unit/test_architecture.py.
+"""

@@ -10,58 +10,55 @@ from typing import Any, NamedTuple
 
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
-from relevo.broker.scripts import script
-from relevo.engine.add_options import AddOptions
-from relevo.engine.backoff import BackoffLike
-from relevo.engine.cancellation import Cancellations
-from relevo.engine.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
-from relevo.engine.dedup import Dedup
-from relevo.engine.delays import DelayMsLike
-from relevo.engine.events import QueueEvents
-from relevo.engine.flows import SCRIPTS as FLOW_SCRIPTS
-from relevo.engine.flows import Flow, FlowRun, Flows
-from relevo.engine.introspection import Jobs
-from relevo.engine.job import Job
-from relevo.engine.lanes import LIMIT_LANE, Lanes
-from relevo.engine.parcel import Packing, Parcel
-from relevo.engine.patterns import RepeatableMeta
-from relevo.engine.pending_add import PendingAdd, PendingCall
-from relevo.engine.post import SCRIPTS as POST_SCRIPTS
-from relevo.engine.post import Post
-from relevo.engine.queue_admin import SCRIPTS as ADMIN_SCRIPTS
-from relevo.engine.queue_admin import QueueAdmin
-from relevo.engine.repeatables import SCRIPTS as REPEATABLE_SCRIPTS
-from relevo.engine.repeatables import MissedFiresLike, Repeatables, RepeatLike
-from relevo.engine.results import Results
-from relevo.engine.sender import ADD_CAPPED, Sender
-from relevo.engine.tracing import ProducerSpans, carrying
-from relevo.engine.validation import checked_job_id, checked_name, checked_queue_name, positive, seconds
+from relevo.engine.admin.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
+from relevo.engine.admin.job_pages import Jobs
+from relevo.engine.admin.queue_admin import SCRIPTS as ADMIN_SCRIPTS
+from relevo.engine.admin.queue_admin import QueueAdmin
+from relevo.engine.admin.results import Results
+from relevo.engine.events.queue_events import QueueEvents
+from relevo.engine.job.add_options import AddOptions
+from relevo.engine.job.backoff import BackoffLike
+from relevo.engine.job.dedup import Dedup
+from relevo.engine.job.delays import DelayMsLike
+from relevo.engine.job.job import Job
+from relevo.engine.job.validation import checked_job_id, checked_name, checked_queue_name, positive, seconds
+from relevo.engine.lanes.lanes import LIMIT_LANE, Lanes
+from relevo.engine.producing.cancellation import CANCEL_DELAYED, Cancellations
+from relevo.engine.producing.flows import SCRIPTS as FLOW_SCRIPTS
+from relevo.engine.producing.flows import Flow, FlowRun, Flows
+from relevo.engine.producing.job_encoder import EncodedJob, JobEncoder
+from relevo.engine.producing.pending_add import PendingAdd, PendingCall
+from relevo.engine.producing.scripted_adds import SCRIPTS as POST_SCRIPTS
+from relevo.engine.producing.scripted_adds import ScriptedAdds
+from relevo.engine.producing.spans import ProducerSpans, carrying
+from relevo.engine.producing.stream_writer import ADD_CAPPED, StreamWriter
+from relevo.engine.schedules.patterns import RepeatableMeta
+from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
+from relevo.engine.schedules.schedules import MissedFiresLike, RepeatLike, Schedules
 from relevo.errors import BadArgument, NotSupportedError, RelevoError, WrongType
 from relevo.wire.envelope import Envelope
 from relevo.wire.ids import IdMint
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 
-CANCEL_DELAYED = script("cancel_delayed")
-
 
 class _Open(NamedTuple):
     """What an open queue holds for one event loop: made at the first use, given up by `close`."""
 
     link: Link
-    sender: Sender
-    post: Post
+    sender: StreamWriter
+    post: ScriptedAdds
     results: Results
     dead: DeadLetters
-    repeatables: Repeatables
+    repeatables: Schedules
     lanes: Lanes
     mint: IdMint
 
-    async def send(self, parcels: Sequence[Parcel]) -> None:
+    async def send(self, jobs: Sequence[EncodedJob]) -> None:
         # Beside ids of the caller the plain ones travel by their ids too: one script then decides for all.
-        by_id = any(each.by_id and each.run_at is None for each in parcels)
-        plain = [] if by_id else [(each.envelope, each.name) for each in parcels if each.plain]
-        special = [each for each in parcels if by_id or not each.plain]
+        by_id = any(each.by_id and each.run_at is None for each in jobs)
+        plain = [] if by_id else [(each.envelope, each.name) for each in jobs if each.plain]
+        special = [each for each in jobs if by_id or not each.plain]
         if plain and special:
             await asyncio.gather(self.sender.add(plain), self.post.send(special))
         elif plain:
@@ -109,7 +106,7 @@ class Queue(QueueAdmin):
         self._cap = positive("max_stream_len", 1_000_000 if max_stream_len is None else max_stream_len)
         max_delay_s = positive("max_delay_secs", 2_592_000 if max_delay_secs is None else max_delay_secs, zero=True)
         self._max_payload = positive("max_payload_bytes", 1_048_576 if max_payload_bytes is None else max_payload_bytes)
-        self._packing = Packing(self._codec, max_payload=self._max_payload, max_delay_s=max_delay_s)
+        self._encoder = JobEncoder(self._codec, max_payload=self._max_payload, max_delay_s=max_delay_s)
         self._wait_s = seconds("wait_s", wait_s, zero=True)
         self._group = checked_name("consumer_group", consumer_group)
         self._plain = plain_transport
@@ -166,25 +163,25 @@ class Queue(QueueAdmin):
             if self._spans.wanted():
                 return None
             if attempts is backoff is None:
-                return opened.sender.add_one(*self._packing.plain(opened.mint, name, data, self))
-            parcel = self._packing.parcel(opened.mint, name, data, AddOptions(attempts=attempts, backoff=backoff))
-            parcel.job._queue = self  # pyright: ignore[reportPrivateUsage]
-            return opened.sender.add_one(parcel.job, (parcel.envelope, parcel.name))
+                return opened.sender.add_one(*self._encoder.encode_plain(opened.mint, name, data, self))
+            encoded = self._encoder.encode(opened.mint, name, data, AddOptions(attempts=attempts, backoff=backoff))
+            encoded.job._queue = self  # pyright: ignore[reportPrivateUsage]
+            return opened.sender.add_one(encoded.job, (encoded.envelope, encoded.name))
         except (RelevoError, RuntimeError):
             return None
 
     async def _add(self, name: str, data: Any, options: AddOptions) -> Job:
         opened = self._open()
-        parcel = self._packing.parcel(opened.mint, name, data, options)
+        encoded = self._encoder.encode(opened.mint, name, data, options)
         if self._spans.wanted():
-            with self._spans.sending(parcel.job) as context:
-                await opened.send([carrying(parcel, context)])
-        elif parcel.plain:
-            await opened.sender.add(((parcel.envelope, parcel.name),))
+            with self._spans.sending(encoded.job) as context:
+                await opened.send([carrying(encoded, context)])
+        elif encoded.plain:
+            await opened.sender.add(((encoded.envelope, encoded.name),))
         else:
-            await opened.post.send([parcel])
-        parcel.job._queue = self  # pyright: ignore[reportPrivateUsage] - the job can wait for its own result
-        return parcel.job
+            await opened.post.send([encoded])
+        encoded.job._queue = self  # pyright: ignore[reportPrivateUsage] - the job can wait for its own result
+        return encoded.job
 
     @staticmethod
     async def _refuse(repeat: RepeatLike | None, delay: object, missed_fires: object) -> Job:
@@ -229,26 +226,26 @@ class Queue(QueueAdmin):
             raise WrongType(argument="jobs", value=jobs, expected="a list of dicts")
         opened = self._open()
         if frame is not None:
-            made, entries = self._packing.framed_bulk(opened.mint, jobs, self, frame)
+            made, entries = self._encoder.encode_frames(opened.mint, jobs, self, frame)
             if entries:
                 await opened.sender.add(entries)
             return made
         traced = self._spans.wanted_for_many()
-        plain = None if traced else self._packing.plain_bulk(opened.mint, jobs, self)
+        plain = None if traced else self._encoder.encode_plain_bulk(opened.mint, jobs, self)
         if plain is not None:
             made, entries = plain
             if entries:
                 await opened.sender.add(entries)
             return made
-        parcels = [self._packing.bulk_parcel(opened.mint, at, job) for at, job in enumerate(jobs)]
-        if parcels and traced:
-            with self._spans.sending(None, len(parcels)) as context:
-                await opened.send([carrying(each, context) for each in parcels])
+        each_encoded = [self._encoder.encode_bulk_entry(opened.mint, at, job) for at, job in enumerate(jobs)]
+        if each_encoded and traced:
+            with self._spans.sending(None, len(each_encoded)) as context:
+                await opened.send([carrying(each, context) for each in each_encoded])
         else:
-            await opened.send(parcels)
-        for parcel in parcels:
-            parcel.job._queue = self  # pyright: ignore[reportPrivateUsage]
-        return [each.job for each in parcels]
+            await opened.send(each_encoded)
+        for encoded in each_encoded:
+            encoded.job._queue = self  # pyright: ignore[reportPrivateUsage]
+        return [encoded.job for encoded in each_encoded]
 
     async def cancel(self, job_id: str) -> bool:
         """Cancels a job wherever it is: one that is delayed or waits is taken back, and the handler of a running one is
@@ -265,14 +262,12 @@ class Queue(QueueAdmin):
 
     async def cancel_delayed(self, job_id: str) -> bool:
         """Takes back a delayed job that was added with this `job_id`; False when it is not there (any more)."""
-        keys = self._keys
-        places = [keys.delayed, keys.member_of(checked_job_id(job_id))]
-        return await self._open().link.run(CANCEL_DELAYED, places, keys.tag, job_id) == 1
+        return await Cancellations(self._open().link, self._keys).cancel_delayed(checked_job_id(job_id))
 
     # --- schedules ---------------------------------------------------------------------------------------------------
 
     @property
-    def repeatables(self) -> Repeatables:
+    def repeatables(self) -> Schedules:
         """The schedules with everything that can be done with them; the methods below are the short forms."""
         return self._open().repeatables
 
@@ -332,11 +327,11 @@ class Queue(QueueAdmin):
     async def start_flow(self, flow: Flow) -> FlowRun:
         """Starts jobs that wait for each other; the returned run tells where they are and can be waited for or cancelled."""
         opened = self._open()
-        flows, packing = Flows(opened.link, self._keys), self._packing
+        flows, encoder = Flows(opened.link, self._keys), self._encoder
         if not self._spans.wanted():
-            return await flows.start_flow(flow, packing, opened.mint, cap=self._cap, wait_s=self._wait_s)
+            return await flows.start_flow(flow, encoder, opened.mint, cap=self._cap, wait_s=self._wait_s)
         with self._spans.sending(None, len(flow)) as context:
-            return await flows.start_flow(flow, packing, opened.mint, cap=self._cap, wait_s=self._wait_s, trace=context)
+            return await flows.start_flow(flow, encoder, opened.mint, cap=self._cap, wait_s=self._wait_s, trace=context)
 
     @property
     def lanes(self) -> Lanes:
@@ -447,11 +442,11 @@ class Queue(QueueAdmin):
                 ),
             )
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
-            sender = Sender(link, keys, cap=self._cap)
-            post = Post(link, keys, cap=self._cap, wait_s=self._wait_s, group=self._group)
+            sender = StreamWriter(link, keys, cap=self._cap)
+            post = ScriptedAdds(link, keys, cap=self._cap, wait_s=self._wait_s, group=self._group)
             dead = DeadLetters(link, keys, stream_cap=self._cap)
             results = Results(link, keys, self.events, Jobs(link, keys, self._group), dead, self._codec)
-            repeatables = Repeatables(link, keys, max_payload=self._max_payload, codec=self._codec)
+            repeatables = Schedules(link, keys, max_payload=self._max_payload, codec=self._codec)
             opened = self._opened[loop] = _Open(
                 link, sender, post, results, dead, repeatables, Lanes(link, keys), IdMint()
             )

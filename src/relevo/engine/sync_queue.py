@@ -6,23 +6,20 @@ import os
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from relevo.broker.address import CredentialProvider
-from relevo.engine.add_options import AddKeywords
-from relevo.engine.backoff import BackoffLike
-from relevo.engine.delays import DelayMsLike
-from relevo.engine.flows import Flow
-from relevo.engine.job import Job
-from relevo.engine.loop_thread import LOOP_THREAD
-from relevo.engine.patterns import RepeatableMeta
+from relevo.engine.job.add_options import AddKeywords
+from relevo.engine.job.backoff import BackoffLike
+from relevo.engine.job.delays import DelayMsLike
+from relevo.engine.job.job import Job
+from relevo.engine.job.validation import checked_job_id
+from relevo.engine.producing.flows import Flow
 from relevo.engine.queue import Queue
-from relevo.engine.repeatables import MissedFiresLike, RepeatLike
-from relevo.engine.validation import checked_job_id
+from relevo.engine.schedules.patterns import RepeatableMeta
+from relevo.engine.schedules.schedules import MissedFiresLike, RepeatLike
+from relevo.engine.service.loop_thread import LOOP_THREAD
 from relevo.errors import NoQueue
-
-if TYPE_CHECKING:
-    from relevo.engine.tasks.results import ReturnValue
 
 T_co = TypeVar("T_co", covariant=True)
 V = TypeVar("V")
@@ -55,6 +52,12 @@ class ScheduleKeywords(TypedDict, total=False):
     missed_fires: MissedFiresLike | None
 
 
+class ResultDecoder(Protocol):
+    """What makes a result of its plain form: a task knows how."""
+
+    def decode(self, form: Any) -> Any: ...
+
+
 @dataclass(frozen=True)
 class SyncJob(Generic[T_co]):
     """A job that was added, for code without a loop.
@@ -68,7 +71,7 @@ class SyncJob(Generic[T_co]):
     data: Any
     created_at_ms: int
     _queue: SyncQueue | None = field(default=None, repr=False, compare=False)
-    _returns: ReturnValue | None = field(default=None, repr=False, compare=False)
+    _returns: ResultDecoder | None = field(default=None, repr=False, compare=False)
 
     @overload
     def wait_for_result(self: SyncJob[Coroutine[Any, Any, V]], *, timeout: float = ...) -> V: ...

@@ -14,39 +14,47 @@ from typing import Any
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import Script
-from relevo.engine.admission import ACQUIRE, STARTED, Admission
-from relevo.engine.bad_result import OnBadResult
-from relevo.engine.cancel_watch import CancelWatch
-from relevo.engine.declared_schedules import KEEP_DECLARED, DeclaredSchedules
-from relevo.engine.delivery import Delivery, Holdings
-from relevo.engine.events import EventLog
-from relevo.engine.exit_signals import catch_exit_signals
-from relevo.engine.flush import SCRIPTS as FLUSH_SCRIPTS
-from relevo.engine.flush import Desk, Settlement
-from relevo.engine.frame import whole_entries
-from relevo.engine.handlers import AnyHandler, as_handler, declarations_of, function_finder, lifespan_of, retry_of
-from relevo.engine.lanes import DISPATCH_LANES, RELEASE_GONE, LaneKeeper
-from relevo.engine.lease import RENEW, LeaseKeeper
-from relevo.engine.lock import HOLD_LOCK, RELEASE_LOCK
-from relevo.engine.lookout import Outpost
-from relevo.engine.loop import Loop, Signal
-from relevo.engine.membership import HAND_BACK, LEAVE, Membership
-from relevo.engine.pause import PauseWatch
-from relevo.engine.promoter import PROMOTE, Promoter
-from relevo.engine.reader import RECLAIM, TAKE_UP, Reader
-from relevo.engine.refusals import Refusals
-from relevo.engine.repeatables import SCRIPTS as REPEATABLE_SCRIPTS
-from relevo.engine.reports import Reports
-from relevo.engine.runner import Runner
-from relevo.engine.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
-from relevo.engine.scheduler import ScheduleLoop
-from relevo.engine.settings import WorkerSettings
-from relevo.engine.settler import Settler
-from relevo.engine.stalled import STALLED, SWEEP_CONSUMERS, StalledDetector
-from relevo.engine.timeouts import TimeoutSweep
-from relevo.engine.tracing import HandlerSpans
-from relevo.engine.validation import checked_queue_name
-from relevo.engine.verdicts import Verdicts
+from relevo.engine.admin.progress import JobProgress
+from relevo.engine.consuming.cancel_watch import CancelWatch
+from relevo.engine.consuming.group_member import HAND_BACK, LEAVE, GroupMember
+from relevo.engine.consuming.handlers import (
+    AnyHandler,
+    as_handler,
+    declarations_of,
+    function_finder,
+    lifespan_of,
+    retry_of,
+)
+from relevo.engine.consuming.lease_keeper import RENEW, LeaseKeeper
+from relevo.engine.consuming.pause_watch import PauseWatch
+from relevo.engine.consuming.queue_limiter import ACQUIRE, STARTED, QueueLimiter
+from relevo.engine.consuming.reader import RECLAIM, TAKE_UP, Reader
+from relevo.engine.consuming.runner import Runner
+from relevo.engine.consuming.spans import HandlerSpans
+from relevo.engine.consuming.timeouts import TimeoutSweep
+from relevo.engine.consuming.unknown_tasks import UnknownTasks
+from relevo.engine.consuming.worker_options import WorkerOptions
+from relevo.engine.duties.idle_watch import IdleWatchMember
+from relevo.engine.duties.promoter import PROMOTE, Promoter
+from relevo.engine.duties.stalled_detector import STALLED, SWEEP_CONSUMERS, StalledDetector
+from relevo.engine.events.event_log import EventLog
+from relevo.engine.job.validation import checked_queue_name
+from relevo.engine.lanes.lane_dispatcher import DISPATCH_LANES, RELEASE_GONE, LaneDispatcher
+from relevo.engine.schedules.declared_schedules import KEEP_DECLARED, DeclaredSchedules
+from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
+from relevo.engine.schedules.scheduler import SchedulerService
+from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
+from relevo.engine.service.exit_signals import catch_exit_signals
+from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.service.loop import Loop
+from relevo.engine.service.signals import Signal
+from relevo.engine.settling.bad_result import OnBadResult
+from relevo.engine.settling.delivery import Delivery, HeldDeliveries
+from relevo.engine.settling.frame import whole_entries
+from relevo.engine.settling.outcome_policy import OutcomePolicy
+from relevo.engine.settling.settle_request import SCRIPTS as FLUSH_SCRIPTS
+from relevo.engine.settling.settle_request import SettleContext, SettleResult
+from relevo.engine.settling.settler import Settler
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 from relevo.wire.retry import RetryDefaults
@@ -159,7 +167,7 @@ class Worker:
     ) -> None:
         self._keys = QueueKeys(checked_queue_name(queue_name))
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
-        self._settings = settings = WorkerSettings(
+        self._settings = settings = WorkerOptions(
             concurrency=concurrency,
             max_attempts=max_attempts,
             group=group,
@@ -199,26 +207,26 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.started: Signal[None] = Signal()
         """Emitted once the group exists and the reader reads."""
-        self.settled: Signal[Settlement] = Signal()
+        self.settled: Signal[SettleResult] = Signal()
         """Emitted after each flush that Redis answered."""
         self._build(settings)
 
-    def _build(self, settings: WorkerSettings) -> None:
+    def _build(self, settings: WorkerOptions) -> None:
         """The parts, wired. Nothing connects before `run`."""
         keys, group, consumer = self._keys, settings.group, settings.consumer
-        self.holdings = holdings = Holdings(idle_s=settings.idle_s)
+        self.held = held = HeldDeliveries(idle_s=settings.idle_s)
         events = EventLog(keys, enabled=settings.events_enabled)
         self._settle_link = self._link("settle", FLUSH_SCRIPTS)
         self._control_link = control = self._link("control", CONTROL_SCRIPTS)
         self._read_link = self._link("read", (RECLAIM, TAKE_UP), patience=settings.block_ms / 1000 + 15)
-        self.membership = Membership(control, keys, group, consumer, holdings)
+        self.group_member = GroupMember(control, keys, group, consumer, held)
         self.settler = Settler(
-            Desk(
-                self._settle_link, keys, group, consumer, holdings, events,
+            SettleContext(
+                self._settle_link, keys, group, consumer, held, events,
                 result_ttl_s=settings.result_ttl_s, dlq_cap=settings.dlq_cap, store_results=settings.store_results,
             )
         )  # fmt: skip
-        self.verdicts = Verdicts(
+        self.policy = OutcomePolicy(
             self.settler,
             events,
             queue=keys.queue,
@@ -229,47 +237,47 @@ class Worker:
             on_bad_result=settings.on_bad_result,
         )
         self.runner = Runner(
-            self._handler, settings.slots, keys, holdings, self.verdicts,
+            self._handler, settings.slots, keys, held, self.policy,
             store_results=settings.store_results, codec=self._codec,
             spans=HandlerSpans(keys.queue, group, consumer, settings.tracing),
         )  # fmt: skip
-        self.runner.refusals = Refusals(control, keys, give_up_s=settings.unknown_task_wait_s)
-        self.runner.reports = Reports(self._settle_link, keys, ttl_s=settings.result_ttl_s, events=events)
+        self.runner.unknown_tasks = UnknownTasks(control, keys, give_up_s=settings.unknown_task_wait_s)
+        self.runner.progress = JobProgress(self._settle_link, keys, ttl_s=settings.result_ttl_s, events=events)
         self.reader = Reader(
-            self._read_link, keys, group, consumer, holdings, self.settler, events,
+            self._read_link, keys, group, consumer, held, self.settler, events,
             demand=self.runner.demand, deliver=self._deliver, count=settings.read_count, block_ms=settings.block_ms,
             max_payload=settings.max_payload, max_stalled=settings.max_stalled_attempts,
         )  # fmt: skip
-        self.admission = None
+        self.limiter = None
         if settings.rate_limit_max or settings.max_running:
-            self.admission = Admission(
+            self.limiter = QueueLimiter(
                 control, keys, self.runner, rate=settings.rate_limit_max or 0, per_ms=settings.rate_limit_duration_ms,
                 burst=settings.rate_limit_burst or 0, at_once=settings.max_running or 0, hold_s=settings.idle_s,
             )  # fmt: skip
-        self.runner.admission = self.settler.admission = self.admission
-        self.reader.takes_apart = self.admission is not None
+        self.runner.limiter = self.settler.limiter = self.limiter
+        self.reader.takes_apart = self.limiter is not None
         self.leases = LeaseKeeper(
-            lambda: self._link("lease", (RENEW,)), keys, group, consumer, holdings,
+            lambda: self._link("lease", (RENEW,)), keys, group, consumer, held,
             keeps_places=settings.max_running is not None,
         )  # fmt: skip
         self.runner.on_free = self.settler.on_freed = self.reader.freed
-        if self.admission is not None:
-            self.runner.on_free = self.admission.slot_freed(self.reader.freed)
+        if self.limiter is not None:
+            self.runner.on_free = self.limiter.slot_freed(self.reader.freed)
         self.settler.settled.listen(self.settled.emit)
         self.reader.joined.listen(lambda _: self.started.emit(None) if self.started.count == 0 else None)
         self.duties = self._duties(settings, events)
 
-    def _duties(self, settings: WorkerSettings, events: EventLog) -> list[Loop]:
+    def _duties(self, settings: WorkerOptions, events: EventLog) -> list[Loop]:
         keys, control = self._keys, self._control_link
         self.pausing = PauseWatch(
             control, keys, self.reader, self.runner, hand_back=self._hand_back,
-            wake_read=lambda: self.reader.wake_read(self.membership.unblock), every=settings.pause_poll_ms / 1000,
+            wake_read=lambda: self.reader.wake_read(self.group_member.unblock), every=settings.pause_poll_ms / 1000,
         )  # fmt: skip
         # An idle worker settles nothing: a connection it lost would stay lost, and it would say for ever that it cannot claim.
         self.pausing.ticked.listen(lambda _: self._settle_link.open_soon())
-        self.lane_keeper = LaneKeeper(control, keys, settings.group, settings.consumer)
+        self.lane_dispatcher = LaneDispatcher(control, keys, settings.group, settings.consumer)
         self.cancel_watch = CancelWatch(control, keys, self.runner)
-        duties: list[Loop] = [self.pausing, self.lane_keeper, self.cancel_watch]
+        duties: list[Loop] = [self.pausing, self.lane_dispatcher, self.cancel_watch]
         restful = list(duties)
         if settings.delayed_enabled:
             self.promoter = Promoter(
@@ -280,7 +288,7 @@ class Worker:
             restful.append(self.promoter)
             self.settler.settled.listen(self._promote_soon)
         if settings.run_scheduler:
-            self.scheduler = ScheduleLoop(control, keys, f"s-{uuid.uuid4()}", every=settings.scheduler_tick_s)
+            self.scheduler = SchedulerService(control, keys, f"s-{uuid.uuid4()}", every=settings.scheduler_tick_s)
             duties.append(self.scheduler)
         declared = declarations_of(self._handler)
         if declared is not None:
@@ -295,7 +303,7 @@ class Worker:
         if settings.job_timeout_s is not None:
             self.timeouts = TimeoutSweep(self.runner, timeout_s=settings.job_timeout_s)
             duties.append(self.timeouts)
-        self.outpost = Outpost(self._address, keys, restful, plain=settings.plain_transport)
+        self.idle_watch = IdleWatchMember(self._address, keys, restful, plain=settings.plain_transport)
         return duties
 
     def _link(self, purpose: str, scripts: Iterable[Script], *, patience: float = 15.0) -> Link:
@@ -348,7 +356,7 @@ class Worker:
             reason = f"cannot read: {self.reader.trouble}"
         elif not (self._read_link.up and self._settle_link.up):
             reason = f"no connection to Redis for {max(self._read_link.down_for, self._settle_link.down_for):.0f} s"
-        elif now - self.leases.last_renewal > self._settings.idle_s and self.holdings:
+        elif now - self.leases.last_renewal > self._settings.idle_s and self.held:
             reason = "leases cannot be renewed"
         paused = self.is_paused()
         return WorkerHealth(
@@ -356,7 +364,7 @@ class Worker:
             reason=reason or ("paused" if paused else ""),
             paused=paused,
             running=len(self.runner.running),
-            held=len(self.holdings),
+            held=len(self.held),
             last_read_s=now - self.reader.last_read if self.reader.last_read else -1.0,
             last_renewal_s=now - self.leases.last_renewal,
         )
@@ -420,16 +428,16 @@ class Worker:
                 self.settler.start()
                 self.reader.start()
                 self.leases.start()
-                if self.admission is not None:
-                    self.admission.start()
+                if self.limiter is not None:
+                    self.limiter.start()
                 for duty in self.duties:
                     duty.start()
-                self.outpost.begin()
+                self.idle_watch.begin()
                 await self._closing_signal.wait()
                 await self._leave()
         finally:
             restore()
-            await self.outpost.end()
+            await self.idle_watch.end()
             await asyncio.gather(*(link.close() for link in (self._read_link, self._settle_link, self._control_link)))
 
     def _signalled(self, name: str) -> None:
@@ -444,9 +452,9 @@ class Worker:
 
     async def _leave(self) -> None:
         """Stop reading, give back, finish, settle, leave the group: in this order nothing is lost and nothing waits."""
-        await self.reader.stop(self.membership.unblock)
-        if self.admission is not None:
-            await self.admission.stop()
+        await self.reader.stop(self.group_member.unblock)
+        if self.limiter is not None:
+            await self.limiter.stop()
         await self._hand_back(self.runner.take_unstarted())
         unfinished = await self.runner.finish(0 if self._stop_now else self._settings.shutdown_deadline_s)
         if unfinished:
@@ -454,21 +462,19 @@ class Worker:
             await self._hand_back(unfinished)
         wait_s = 2.0 if self._stop_now else 10.0
         if not await self.settler.stop(wait_s=wait_s):
-            log.warning(
-                "queue %s: Redis does not answer; %d jobs will be delivered again", self.name, len(self.holdings)
-            )
+            log.warning("queue %s: Redis does not answer; %d jobs will be delivered again", self.name, len(self.held))
         await asyncio.gather(*(duty.stop() for duty in self.duties)) if self._control_link.up else self._cancel_duties()
-        self.verdicts.failure_log.close()
+        self.policy.failure_log.close()
         await self.leases.stop()
-        await self.membership.leave()
+        await self.group_member.leave()
 
     async def _hand_back(self, deliveries: list[Delivery]) -> None:
         whole, leaving = whole_entries(deliveries)
         for delivery in leaving:
             self.settler.put_back(delivery)
-        await self.membership.hand_back(whole)
+        await self.group_member.hand_back(whole)
 
-    def _promote_soon(self, settlement: Settlement) -> None:
+    def _promote_soon(self, settlement: SettleResult) -> None:
         if settlement.due_in_ms is not None:
             self.promoter.wake_in(settlement.due_in_ms)
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, pairs
-from relevo.engine.loop import Loop, Signal
-from relevo.engine.snapshot import QueueSnapshot
+from relevo.engine.admin.snapshot import QueueSnapshot
+from relevo.engine.service.loop import Loop
+from relevo.engine.service.signals import Signal
 from relevo.errors import ServerRefused
 from relevo.metrics.instruments import Instruments
 from relevo.wire.keys import QueueKeys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo.engine.validation import positive
+from relevo.engine.job.validation import positive
 
 OTHER = "other"
 

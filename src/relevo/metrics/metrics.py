@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from relevo.engine.duties.standalone import PromoterProcess, Scheduler
 from relevo.engine.queue import Queue
-from relevo.engine.standalone import PromoterProcess, Scheduler
 from relevo.engine.worker import Worker
 from relevo.errors import DependencyMissing
 from relevo.metrics.backlog_watch import BacklogWatch

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from relevo.engine.flush import Settlement
-from relevo.engine.lease import Renewal
-from relevo.engine.loop import Loop, Signal
-from relevo.engine.promoter import Promoter, PromoterTick
-from relevo.engine.reader import Batch
-from relevo.engine.scheduler import ScheduleLoop, SchedulerTick
-from relevo.engine.stalled import StalledDetector, StalledTick
-from relevo.engine.verdicts import Outcome
+from relevo.engine.consuming.lease_keeper import Renewal
+from relevo.engine.consuming.reader import Batch
+from relevo.engine.duties.promoter import Promoter, PromoterTick
+from relevo.engine.duties.stalled_detector import StalledDetector, StalledTick
+from relevo.engine.schedules.scheduler import SchedulerService, SchedulerTick
+from relevo.engine.service.loop import Loop
+from relevo.engine.service.signals import Signal
+from relevo.engine.settling.outcome_policy import Outcome
+from relevo.engine.settling.settle_request import SettleResult
 from relevo.engine.worker import Worker
 from relevo.metrics.instruments import Distribution, Instruments, Value
 from relevo.metrics.job_names import JobNames
@@ -102,24 +103,24 @@ class WorkerWatch(DutyWatch):
         self._reclaimed = made.reclaimed.child(queue)
         self._settles_lost = made.settles_lost.child(queue)
         self._renewed, self._leases_lost = made.leases_renewed.child(queue), made.leases_lost.child(queue)
-        self.hear(worker.verdicts.outcomes, self._outcomes.append)
+        self.hear(worker.policy.outcomes, self._outcomes.append)
         self.hear(worker.settler.settled, self._settled)
         self.hear(worker.reader.batches, self._read)
         self.hear(worker.leases.renewed, self._leased)
-        self.hear(worker.lane_keeper.dispatched, made.dispatched.child(queue).add)
-        self.hear(worker.lane_keeper.freed, made.places_freed.child(queue).add)
-        if worker.admission is not None:
-            self.hear(worker.admission.limited, self._limited)
+        self.hear(worker.lane_dispatcher.dispatched, made.dispatched.child(queue).add)
+        self.hear(worker.lane_dispatcher.freed, made.places_freed.child(queue).add)
+        if worker.limiter is not None:
+            self.hear(worker.limiter.limited, self._limited)
         for duty in worker.duties:
             self.failing(duty)
             if isinstance(duty, Promoter):
                 self.promoting(duty.promoted, duty.leading)
-            elif isinstance(duty, ScheduleLoop):
+            elif isinstance(duty, SchedulerService):
                 self.scheduling(duty.fired, duty.leading)
             elif isinstance(duty, StalledDetector):
                 self.hear(duty.scanned, self._scanned)
 
-    def _settled(self, settlement: Settlement) -> None:
+    def _settled(self, settlement: SettleResult) -> None:
         if self._outcomes:
             self._add_up()
         if settlement.lost:
@@ -127,7 +128,7 @@ class WorkerWatch(DutyWatch):
         for retry in settlement.retries:
             self._instruments.retries.child(self.queue, self._names.label(retry.delivery.name)).add()
             self._instruments.backoff_seconds.child(self.queue).observe(retry.wait_ms / 1000)
-        for burial in settlement.burials:
+        for burial in settlement.dead_lettered:
             self._bury(str(burial.letter.reason), burial.letter.name)
 
     def _add_up(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from relevo.engine.dedup import Dedup
+from relevo.engine.job.dedup import Dedup
 from relevo.errors import Undecodable
 from relevo.wire.retry import RetryOverride
 

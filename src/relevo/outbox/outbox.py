@@ -10,13 +10,13 @@ from sqlalchemy import Connection, Executable, insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from relevo.engine.add_options import AddKeywords, AddOptions
-from relevo.engine.backoff import retry_override
-from relevo.engine.job import Job
-from relevo.engine.lanes import checked_lane
-from relevo.engine.parcel import Packing, Parcel
+from relevo.engine.job.add_options import AddKeywords, AddOptions
+from relevo.engine.job.backoff import retry_override
+from relevo.engine.job.job import Job
+from relevo.engine.job.validation import checked_queue_name, positive
+from relevo.engine.lanes.lanes import checked_lane
+from relevo.engine.producing.job_encoder import EncodedJob, JobEncoder
 from relevo.engine.tasks import Task
-from relevo.engine.validation import checked_queue_name, positive
 from relevo.errors import BadArgument, NotEncodable, WrongType
 from relevo.outbox.entry import Options
 from relevo.outbox.table import ID_LENGTH, QUEUE_LENGTH, OutboxTable
@@ -46,7 +46,7 @@ class Outbox:
     ) -> None:
         self._table = table
         limit = positive("max_payload_bytes", max_payload_bytes)
-        self._packing = Packing(
+        self._encoder = JobEncoder(
             MSGPACK, max_payload=limit, max_delay_s=positive("max_delay_secs", max_delay_secs, zero=True)
         )
         self._mint = IdMint()
@@ -108,8 +108,8 @@ class Outbox:
             reason = "a debounced job has no id of its own, and the outbox could send it twice"
             raise BadArgument(argument="dedup", value=options.dedup, reason=reason, remedy=remedy)
         # Packed only to be checked: whatever `Queue.add` would refuse is refused before the commit.
-        parcel: Parcel = self._packing.parcel(self._mint, name, data, options)
-        job = parcel.job
+        encoded: EncodedJob = self._encoder.encode(self._mint, name, data, options)
+        job = encoded.job
         _short_enough("job_id", job.id, ID_LENGTH)
         retry = retry_override(options.attempts, options.backoff)
         lane = None if options.lane is None else checked_lane(options.lane)
@@ -119,7 +119,7 @@ class Outbox:
             "name": name,
             "data": encode_payload(data, name),
             "options": Options.of(retry, lane, options.dedup).encode(),
-            "run_at_ms": parcel.run_at,
+            "run_at_ms": encoded.run_at,
             "created_at_ms": time.time_ns() // 1_000_000,
         }
 

@@ -17,10 +17,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from relevo.broker.address import CredentialProvider
-from relevo.engine.exit_signals import catch_exit_signals
-from relevo.engine.loop import AGAIN, Loop, Signal
+from relevo.engine.job.validation import positive
 from relevo.engine.queue import Queue
-from relevo.engine.validation import positive
+from relevo.engine.service.exit_signals import catch_exit_signals
+from relevo.engine.service.loop import AGAIN, Loop
+from relevo.engine.service.signals import Signal
 from relevo.errors import BadArgument, OutboxUnavailable, QueueFull, RelevoError
 from relevo.outbox.entry import Entry
 from relevo.outbox.store import Line, Store

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple
 
-from relevo.engine.handlers import AnyHandler, as_handler, lifespan_of
-from relevo.engine.job import Job
+from relevo.engine.consuming.handlers import AnyHandler, as_handler, lifespan_of
+from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, DrainStuck, RateLimited
 from relevo.testing.clock import Clock

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
 from relevo.broker.resp import pairs
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
 from relevo.engine.tasks import Call, Task
 from relevo.testing.inside import Inside, inside

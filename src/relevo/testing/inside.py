@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, command
 from relevo.broker.scripts import Script
-from relevo.engine.handlers import AnyHandler
+from relevo.engine.consuming.handlers import AnyHandler
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.wire.keys import QueueKeys

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from relevo.broker.embedded import EmbeddedServer
-from relevo.engine.handlers import AnyHandler
+from relevo.engine.consuming.handlers import AnyHandler
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.testing.clock import Clock

@@ -17,7 +17,8 @@ from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, ReplyError, command
 from relevo.broker.scripts import script
-from relevo.engine.loop import Loop, Signal
+from relevo.engine.service.loop import Loop
+from relevo.engine.service.signals import Signal
 from relevo.errors import RelevoError
 from relevo.work.faults import fault
 from relevo.work.transaction import Ready
@@ -30,11 +31,11 @@ log = logging.getLogger("relevo.order")
 NO_DEADLINE = 2**53 - 1
 """The place of a message without a deadline: last. Scores are doubles, and this is the last whole number they tell apart."""
 
-ADD = script("order_add", room="relevo.work")
-TAKE = script("order_take", room="relevo.work")
-BEGIN = script("order_begin", room="relevo.work")
-PAGE = script("order_page", room="relevo.work")
-FINISH = script("order_finish", room="relevo.work")
+ADD = script("order_add", __name__)
+TAKE = script("order_take", __name__)
+BEGIN = script("order_begin", __name__)
+PAGE = script("order_page", __name__)
+FINISH = script("order_finish", __name__)
 SCRIPTS = (ADD, TAKE, BEGIN, PAGE, FINISH)
 
 _PATIENCE_S = 0.5

@@ -11,7 +11,7 @@ from sqlalchemy import Select, and_, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from relevo.engine.loop import Signal
+from relevo.engine.service.signals import Signal
 from relevo.errors import NotFound, QueueNotEmpty, SlugTaken, SystemQueue
 from relevo.work.audit.entries import audit_row
 from relevo.work.belongings import delete_of_queues

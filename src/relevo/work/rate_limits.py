@@ -19,7 +19,7 @@ from relevo.errors import RelevoError, TooManyRequests
 
 log = logging.getLogger("relevo.access")
 
-TAKE = script("take_tokens", room="relevo.work")
+TAKE = script("take_tokens", __name__)
 
 _PATIENCE_S = 0.25
 _AWAY_S = 1.0

@@ -13,7 +13,8 @@ import msgspec
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, command
-from relevo.engine.loop import AGAIN, Loop, Signal
+from relevo.engine.service.loop import AGAIN, Loop
+from relevo.engine.service.signals import Signal
 from relevo.wire.ids import IdMint
 
 log = logging.getLogger("relevo.wakeups")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from relevo import BackoffSpec
-from relevo.engine.backoff import retry_override
+from relevo.engine.job.backoff import retry_override
 from relevo.errors import BadArgument, WrongType
 from relevo.wire.retry import Backoff, RetryOverride
 

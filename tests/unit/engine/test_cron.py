@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from relevo.engine.cron import Cron
+from relevo.engine.schedules.cron import Cron
 from relevo.errors import BadCron, UnknownZone
 
 WEDNESDAY = "2027-03-03T10:20:30+00:00"

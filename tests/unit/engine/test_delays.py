@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relevo.engine.delays import run_at_ms
+from relevo.engine.job.delays import run_at_ms
 from relevo.errors import BadArgument, DelayTooLong, WrongType
 
 NOW = 1_700_000_000_000

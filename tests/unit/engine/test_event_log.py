@@ -3,9 +3,9 @@
 import pytest
 
 from relevo.broker.resp import Argument, command
-from relevo.engine import events
-from relevo.engine.delivery import Delivery
-from relevo.engine.events import EventLog, Telling
+from relevo.engine.events import event_log
+from relevo.engine.events.event_log import EventLog, RunEvent
+from relevo.engine.settling.delivery import Delivery
 from relevo.wire.envelope import Envelope
 from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys
@@ -22,7 +22,7 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
         def time_ns() -> int:
             return NOW_NS
 
-    monkeypatch.setattr(events, "time", Clock)
+    monkeypatch.setattr(event_log, "time", Clock)
 
 
 def by_the_wire(
@@ -38,11 +38,11 @@ def by_the_wire(
     return command("XADD", KEYS.events, *trim, "*", *fields)
 
 
-def began(job_id: str, name: str, attempt: int = 1, at_ns: int = NOW_NS) -> Telling:
-    return Telling(Delivery(b"1-1", Envelope(job_id, b"", 0, attempt - 1), name, 0, 0.0), at_ns)
+def began(job_id: str, name: str, attempt: int = 1, at_ns: int = NOW_NS) -> RunEvent:
+    return RunEvent(Delivery(b"1-1", Envelope(job_id, b"", 0, attempt - 1), name, 0, 0.0), at_ns)
 
 
-def ended(job_id: str, name: str, took_us: int, attempt: int = 1) -> Telling:
+def ended(job_id: str, name: str, took_us: int, attempt: int = 1) -> RunEvent:
     telling = began(job_id, name, attempt)
     telling.took_us = took_us
     return telling

@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from relevo.engine.loop import AGAIN, Loop, Signal
+from relevo.engine.service.loop import AGAIN, Loop
+from relevo.engine.service.signals import Signal
 from relevo.errors import ServerRefused
 from tests.patience import turn
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relevo.engine.loop_thread import LOOP_THREAD
+from relevo.engine.service.loop_thread import LOOP_THREAD
 
 
 async def here() -> str:

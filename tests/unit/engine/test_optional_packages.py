@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from relevo import Job, Metrics, Queue, Worker
-from relevo.engine.tracing import HandlerSpans
+from relevo.engine.consuming.spans import HandlerSpans
 from relevo.errors import DependencyMissing
 from relevo.wire.notes import Notes
 from tests.servers.child import Child

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
+from relevo.engine.schedules.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from relevo.errors import BadArgument, BadInterval, WrongType
 from relevo.wire.repeat import CronPattern, EveryPattern, FireAll, MissedFires, Pattern, RepeatSpec
 

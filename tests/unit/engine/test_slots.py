@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relevo.engine.cron import Cron
-from relevo.engine.slots import GRACE_MS, MOST_FIRES, Calendar, Interval, Timetable, Turn, slot_id
+from relevo.engine.schedules.cron import Cron
+from relevo.engine.schedules.timetable import GRACE_MS, MOST_FIRES, Calendar, Interval, Timetable, Turn, slot_id
 from relevo.errors import BadArgument, BadCron, BadInterval, NeverFires, UnknownZone
 from relevo.wire.repeat import CronPattern, EveryPattern, FireAll, MissedFires, Pattern, RepeatSpec
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relevo.engine.tracebacks import LONGEST_ERROR, LONGEST_TRACEBACK, error_text, traceback_text
+from relevo.engine.settling.tracebacks import LONGEST_ERROR, LONGEST_TRACEBACK, error_text, traceback_text
 
 
 class OddError(Exception):

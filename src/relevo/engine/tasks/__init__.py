@@ -12,7 +12,7 @@ In comes a call, as a producer makes it (`task`, `arguments`, `annotations`, `va
 A worker gives its jobs to the `registry`, which runs the task that a job names.
 """
 
-from relevo.engine.call import Call
+from relevo.engine.producing.call import Call
 from relevo.engine.tasks.registry import Tasks
 from relevo.engine.tasks.task import Task
 from relevo.engine.tasks.task_job import TaskJob

@@ -12,17 +12,17 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from relevo.engine.add_options import AddOptions
-from relevo.engine.backoff import BackoffLike
-from relevo.engine.bad_result import pickled_call, unpickled
-from relevo.engine.declared_schedules import Declaration
-from relevo.engine.dependencies import TaskContext
-from relevo.engine.handlers import contained
-from relevo.engine.job import Job
-from relevo.engine.job_context import here
-from relevo.engine.repeatables import MissedFiresLike
+from relevo.engine.consuming.handlers import contained
+from relevo.engine.consuming.job_context import here
+from relevo.engine.job.add_options import AddOptions
+from relevo.engine.job.backoff import BackoffLike
+from relevo.engine.job.job import Job
+from relevo.engine.job.validation import positive, seconds
+from relevo.engine.schedules.declared_schedules import Declaration
+from relevo.engine.schedules.schedules import MissedFiresLike
+from relevo.engine.settling.bad_result import pickled_call, unpickled
+from relevo.engine.tasks.dependencies import TaskContext
 from relevo.engine.tasks.task import RunOn, Task, takes_context
-from relevo.engine.validation import positive, seconds
 from relevo.errors import BadArgument, BadTask, TaskTimedOut, UnknownTask, WrongType
 from relevo.wire.retry import RetryOverride
 

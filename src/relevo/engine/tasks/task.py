@@ -9,15 +9,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
-from relevo.engine.add_options import AddKeywords, AddOptions
-from relevo.engine.backoff import retry_override
-from relevo.engine.call import Call
-from relevo.engine.dependencies import Injection, TaskContext
-from relevo.engine.job import Job
-from relevo.engine.pending_add import PendingCall
+from relevo.engine.job.add_options import AddKeywords, AddOptions
+from relevo.engine.job.backoff import retry_override
+from relevo.engine.job.job import Job
+from relevo.engine.producing.call import Call
+from relevo.engine.producing.pending_add import PendingCall
 from relevo.engine.queue import Queue
 from relevo.engine.sync_queue import SyncJob, SyncQueue
 from relevo.engine.tasks.arguments import Arguments
+from relevo.engine.tasks.dependencies import Injection, TaskContext
 from relevo.engine.tasks.results import ReturnValue
 from relevo.engine.tasks.task_job import TaskJob
 from relevo.errors import NotEncodable, WrongType

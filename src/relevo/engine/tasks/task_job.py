@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast, overload
 
-from relevo.engine.job import Job
+from relevo.engine.job.job import Job
 from relevo.engine.tasks.results import ReturnValue
 
 T_co = TypeVar("T_co", covariant=True)

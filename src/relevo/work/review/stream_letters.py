@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
-from relevo.engine.dead_letters import DeadLetter
+from relevo.engine.admin.dead_letters import DeadLetter
 from relevo.errors import InvalidInput, NotFound, Undecodable
 from relevo.wire.payload import MSGPACK
 from relevo.work.caller import Caller

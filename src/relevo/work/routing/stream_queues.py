@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relevo.broker.address import Address
 from relevo.broker.link import Link
-from relevo.engine.events import QueueEvent, events_after, last_event_id
+from relevo.engine.events.queue_events import QueueEvent, events_after, last_event_id
 from relevo.engine.queue import Queue
 from relevo.errors import StreamQueueClosed
 from relevo.wire.keys import QueueKeys

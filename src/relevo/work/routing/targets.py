@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from relevo.engine.validation import checked_queue_name
+from relevo.engine.job.validation import checked_queue_name
 from relevo.errors import BadRule, NotTrusted, QueueArchived, QueueDraining, StreamQueueClosed
 from relevo.work.caller import Caller
 from relevo.work.queues import QueueRecord

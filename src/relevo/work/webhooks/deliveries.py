@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import and_, delete, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from relevo.engine.loop import Signal
+from relevo.engine.service.signals import Signal
 from relevo.errors import NotFound, WrongState
 from relevo.wire.ids import first_id
 from relevo.work.caller import Caller

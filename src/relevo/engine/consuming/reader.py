@@ -1,0 +1,428 @@
+"""Reads the stream: new entries and those of dead workers, a little ahead of the handlers and never more than they can use.
+
+Read-ahead is bounded by time, not by number: what fast handlers finish in a tenth of a second may wait here, while slow
+handlers get only what they can start at once, so that other workers find the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from relevo.broker.link import Link
+from relevo.broker.resp import Reply, command, pairs
+from relevo.broker.scripts import script
+from relevo.broker.transport import Transport, sent
+from relevo.engine.events.event_log import EventLog
+from relevo.engine.service.signals import Signal
+from relevo.engine.settling.delivery import Delivery, HeldDeliveries
+from relevo.engine.settling.frame import unpacked
+from relevo.engine.settling.settler import Settler
+from relevo.errors import ConnectionLost, RelevoError, ServerRefused, Undecodable
+from relevo.wire.dead import DeadLetterFields, Reason, encode_raw
+from relevo.wire.envelope import Envelope
+from relevo.wire.frame import decode_frame, is_frame
+from relevo.wire.keys import QueueKeys
+from relevo.wire.notes import Notes
+
+log = logging.getLogger("relevo.reader")
+
+RECLAIM = script("reclaim", __name__)
+TAKE_UP = script("take_up", __name__)
+
+_NOBODY = Envelope("", b"", 0)
+"""For an entry that is no job."""
+
+_MOST_AT_ONCE = 512
+_AHEAD_S = 0.1
+
+
+class Batch(NamedTuple):
+    """One read: how many entries, and how many of them came from dead workers."""
+
+    size: int
+    reclaimed: int
+
+
+class Demand(NamedTuple):
+    """What the handlers can use: free slots, deliveries waiting for one, and jobs finished a second."""
+
+    free: int
+    waiting: int
+    rate: float
+
+    def wanted(self, most: int) -> int:
+        """How many jobs to read now, `most` at most."""
+        ahead = int(min(self.rate * _AHEAD_S, 2 * max(most, _MOST_AT_ONCE)))
+        wanted = min(most, self.free + ahead - self.waiting)
+        # With work still in line a small read is not worth its round trip: wait until it is a good one.
+        return wanted if wanted >= (most // 2 if self.waiting else 1) else 0
+
+
+class _Asked(NamedTuple):
+    """A read under way."""
+
+    wanted: int
+    sent_at: float
+    transport: Transport
+    answer: asyncio.Future[list[Reply]]
+
+
+class Reader:
+    """Reads for one consumer of one group. `deliver` takes what can run; what cannot goes to the dead letters here."""
+
+    def __init__(
+        self,
+        link: Link,
+        keys: QueueKeys,
+        group: str,
+        consumer: str,
+        held: HeldDeliveries,
+        settler: Settler,
+        events: EventLog,
+        *,
+        demand: Callable[[], Demand],
+        deliver: Callable[[list[Delivery]], None],
+        count: int | None,
+        block_ms: int,
+        max_payload: int,
+        max_stalled: int,
+    ) -> None:
+        self.joined: Signal[None] = Signal()
+        self.batches: Signal[Batch] = Signal()
+        self.drained: Signal[None] = Signal()
+        self.last_read = 0.0
+        self.trouble: str | None = "not started"
+        self._link = link
+        self._keys = keys
+        self._group = group
+        self._consumer = consumer
+        self._held = held
+        self._settler = settler
+        self._log = events
+        self._demand = demand
+        self._deliver = deliver
+        self._count = count
+        idle_ms = int(held.idle_s * 1000)
+        # A blocked read may hold its answer no longer than a lease can be trusted: its send time is when the lease began.
+        self._block_ms = max(1, min(block_ms, idle_ms // 4))
+        self._idle_ms = idle_ms
+        self._max_payload = max_payload
+        self._max_stalled = max_stalled
+        self._ask_for_notes = command("HLEN", keys.notes)
+        self._names: dict[bytes, str] = {}
+        self._jobs_an_entry = 1.0
+        self.takes_apart = False
+        """Whether jobs that came in one entry are given entries of their own instead of being run: limits count entries."""
+        self._room = asyncio.Event()
+        self._stopping = False
+        self._had_work = False
+        self._reclaim_due = 0.0
+        self._recheck = True
+        self._asked: _Asked | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.paused = False
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="relevo-reader")
+
+    def freed(self) -> None:
+        """Called when a handler finished: there may be room for another read."""
+        self._room.set()
+
+    async def wake_read(self, unblock: Callable[[int], asyncio.Future[None]]) -> None:
+        """Ends a blocked read, so that a paused worker is not given the next job."""
+        if self._link.up and self._link.client_id:
+            async with asyncio.timeout(2):
+                await unblock(self._link.client_id)
+
+    def no_more(self) -> None:
+        """No further read begins; may be called from any thread."""
+        self._stopping = True
+
+    async def stop(self, unblock: Callable[[int], asyncio.Future[None]] | None = None) -> None:
+        """Ends the blocked read so that nothing is handed to a worker that is leaving."""
+        self._stopping = True
+        self._room.set()
+        if self._task is None:
+            return
+        if unblock is not None and not self._task.done() and self._link.up and self._link.client_id:
+            try:
+                async with asyncio.timeout(2):
+                    await unblock(self._link.client_id)
+            except (TimeoutError, RelevoError, OSError) as error:
+                log.debug("the blocked read could not be woken: %s", error)
+        _, late = await asyncio.wait([self._task], timeout=1)
+        if late:
+            # The server does not answer or we may not wake the read: hang up. What it still sends us is handed back by
+            # `leave`, which looks into the group and not at what we know.
+            await self._link.close()
+            self._task.cancel()
+            if self._asked is not None:
+                self._asked.answer.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self._stopping or self._asked is not None:
+            try:
+                if self._asked is not None:
+                    await self._answered(self._asked)
+                    failures, self.trouble = 0, None
+                    continue
+                await self._link.ready()
+                if self._recheck:
+                    await self._join()
+                if self.paused:
+                    self.trouble = None  # it can read, and is told not to
+                    await self._wait_for_room()
+                    continue
+                wanted = self._wanted()
+                if wanted == 0:
+                    await self._wait_for_room()
+                    continue
+                await self._read(wanted)
+                failures, self.trouble = 0, None
+            except (RelevoError, OSError) as error:
+                if self._stopping:
+                    return
+                self._recheck = True
+                self.trouble = str(error)
+                if isinstance(error, ServerRefused):
+                    log.warning("queue %s cannot be read: %s", self._keys.queue, error)
+                await asyncio.sleep(min(0.05 * 2**failures, 2.0))
+                failures = min(failures + 1, 8)
+            except Exception:  # a fault of ours must not end the reading for good
+                log.exception("the reader of queue %s failed; going on", self._keys.queue)
+                await asyncio.sleep(0.5)
+
+    async def _wait_for_room(self) -> None:
+        self._room.clear()
+        try:
+            async with asyncio.timeout(0.25):  # not wait_for: before Python 3.12 it may swallow our own cancellation
+                await self._room.wait()
+        except TimeoutError:
+            self.last_read = time.monotonic() if self.trouble is None else self.last_read
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        """Makes the group if it is not there, and takes up what the server gave us in an answer that never arrived."""
+        try:
+            await self._link.call("XGROUP", "CREATE", self._keys.stream, self._group, "0", "MKSTREAM")
+        except ServerRefused as refused:
+            if "BUSYGROUP" not in str(refused):
+                raise
+        after = b"-"
+        # On the first time there was no answer to lose: what is pending for our name is a namesake's, dead or alive, and
+        # comes to us like any other worker's.
+        while self.joined.count:
+            sent_at = time.monotonic()
+            held = frozenset(self._held)  # what is settled while the answer travels must not run again
+            entries: Reply = await self._link.run(
+                TAKE_UP, [self._keys.stream], self._group, self._consumer, after, _MOST_AT_ONCE
+            )
+            if not entries:
+                break
+            held |= self._held.keys()
+            await self._take([entry for entry in entries if entry[0] not in held], sent_at)
+            after = b"(" + entries[-1][0]
+        self._recheck = False
+        self.joined.emit(None)
+
+    def _wanted(self, coming: int = 0) -> int:
+        """How many entries to ask for now, when `coming` have just arrived."""
+        if self._settler.behind:
+            return 0
+        # Entries that carry many jobs are asked for by their jobs, a few thousand at once.
+        each, demand = self._jobs_an_entry, self._demand()
+        if coming:
+            demand = demand._replace(waiting=demand.waiting + int(coming * each))
+        wanted = demand.wanted(int((self._count or _MOST_AT_ONCE) * min(each, 8)))
+        return max(1, int(wanted / each)) if wanted else 0
+
+    async def _read(self, wanted: int) -> None:
+        sent_at = time.monotonic()
+        if not self._link.capabilities.read_claim and sent_at >= self._reclaim_due:
+            self._reclaim_due = sent_at + min(1.0, self._held.idle_s / 2)
+            found: Reply = await self._link.run(
+                RECLAIM, [self._keys.stream], self._group, self._consumer, self._idle_ms, wanted
+            )
+            if found:
+                if len(found) >= wanted:  # more may have been left behind: ask again with the next read
+                    self._reclaim_due = 0.0
+                await self._take(found, sent_at)
+                self._had_work = True
+                return
+        transport = await self._link.ready()
+        if self._stopping or self.paused:  # nobody would wake this read any more
+            return
+        await self._answered(self._ask(wanted, transport))
+
+    def _ask(self, wanted: int, transport: Transport) -> _Asked:
+        sent_at, block = time.monotonic(), self._block_ms
+        claim = self._link.capabilities.read_claim
+        if not claim:
+            block = max(1, min(block, int((self._reclaim_due - sent_at) * 1000)))
+        options = (b"CLAIM", self._idle_ms) if claim else ()
+        packed = command(
+            b"XREADGROUP", b"GROUP", self._group, self._consumer, b"COUNT", wanted, b"BLOCK", block, *options,
+            b"STREAMS", self._keys.stream, b">",
+        )  # fmt: skip
+        return _Asked(wanted, sent_at, transport, sent(transport, packed + self._ask_for_notes, 2))
+
+    async def _answered(self, asked: _Asked) -> None:
+        self._asked = None
+        try:
+            replies = await asked.answer
+            await self._link.turned(replies, asked.transport)
+        except ConnectionLost:
+            if not self._stopping:
+                raise
+            return
+        reply, noted = replies
+        self.last_read = time.monotonic()
+        reply = self._link.checked(reply, "XREADGROUP")
+        if reply:
+            entries = reply[0][1]
+            if noted == 0 and len(entries) == asked.wanted:
+                self._ask_ahead(len(entries))
+            await self._take(entries, asked.sent_at, noted)
+            self._had_work = True
+        elif self._had_work and not self.paused:  # a read that a pause cut short says nothing about the stream
+            self._had_work = False
+            self.drained.emit(None)
+            if self._log.enabled:
+                self._settler.event(self._log.drained())
+
+    def _ask_ahead(self, coming: int) -> None:
+        """Sends the next read before what came is looked at, so that the server works while we do. Not while jobs have notes:
+        those are asked for on this connection, and would wait behind a read that blocks."""
+        reclaims = not self._link.capabilities.read_claim and time.monotonic() >= self._reclaim_due
+        if reclaims or self._stopping or self.paused:
+            return
+        wanted, transport = self._wanted(coming), self._link.open_transport
+        if wanted and transport is not None:
+            self._asked = self._ask(wanted, transport)
+
+    # --- what came -----------------------------------------------------------------------------------------------------
+
+    async def _take(self, entries: list[Reply], sent_at: float, noted: Reply = 1) -> None:
+        ready: list[Delivery] = []
+        held, reclaimed = self._held, 0
+        for entry in entries:
+            entry_id = entry[0]
+            before = entry[3] if len(entry) > 3 else 0
+            if before:
+                reclaimed += 1
+                ours = held.get(entry_id)
+                if ours is not None:
+                    # Our own, read again: the lease keeper was late, it is still ours and still running.
+                    ours.leased_at, ours.lost = sent_at, False
+                    continue
+            fields: list[bytes] = entry[1] or []
+            if len(fields) == 2 and fields[0] == b"d" and is_frame(fields[1]):
+                ready += self._unpack(entry_id, fields[1], before, sent_at)
+                continue
+            delivery = self._delivery(entry_id, fields, before, sent_at)
+            if delivery is not None:
+                held[entry_id] = delivery
+                ready.append(delivery)
+        self.batches.emit(Batch(len(entries), reclaimed))
+        self._jobs_an_entry = max(1.0, len(ready) / max(1, len(entries)))
+        if not ready:
+            return
+        if noted != 0:  # asked for with the read itself: a job with notes is never taken for one without
+            try:
+                await self._fetch_notes(ready)
+            except BaseException:
+                # Held here and given to nobody they would wait for ever: the next join takes them up.
+                for delivery in ready:
+                    held.pop(delivery.entry_id, None)
+                raise
+        if reclaimed:
+            ready = [delivery for delivery in ready if not delivery.before or self._survived(delivery)]
+        if ready:
+            self._deliver(ready)
+
+    async def _fetch_notes(self, deliveries: list[Delivery]) -> None:
+        deliveries = [delivery for delivery in deliveries if delivery.frame is None]  # jobs in frames have none
+        if not deliveries:
+            return
+        ids = [delivery.envelope.id for delivery in deliveries]
+        stored: Reply = await self._link.call("HMGET", self._keys.notes, *ids)
+        for delivery, notes in zip(deliveries, stored, strict=True):
+            delivery.notes = None if notes is None else Notes.decode(notes)
+
+    def _delivery(self, entry_id: bytes, fields: list[bytes], before: int, sent_at: float) -> Delivery | None:
+        """The entry as a delivery, or None when it can never run (and is on its way to the dead letters)."""
+        if len(fields) == 4 and fields[0] == b"d" and fields[2] == b"n":
+            data, raw_name = fields[1], fields[3]  # the usual shape, without a dict
+        else:
+            values = pairs(fields)
+            data, raw_name = values.get(b"d"), values.get(b"n", b"")
+        letter: tuple[Reason, str, bytes, bytes]
+        if data is None:
+            letter = (Reason.MALFORMED, "no field `d`", b"", encode_raw(fields))
+        elif len(data) > self._max_payload:
+            letter = (Reason.OVERSIZE_PAYLOAD, f"{len(data)} bytes, the limit is {self._max_payload}", data, b"")
+        else:
+            try:
+                name = self._names.get(raw_name) or self._name(raw_name)
+                return Delivery(entry_id, Envelope.decode(data), name, before, sent_at)
+            except Undecodable as error:
+                letter = (Reason.DECODE_FAILED, error.reason, data, b"")
+            except UnicodeDecodeError:
+                letter = (Reason.MALFORMED, "the name is not UTF-8", data, encode_raw(fields))
+        self._reject(Delivery(entry_id, _NOBODY, raw_name.decode(errors="replace"), before, sent_at), *letter)
+        return None
+
+    def _unpack(self, entry_id: bytes, data: bytes, before: int, sent_at: float) -> list[Delivery]:
+        """The jobs of a frame, as far as they are to run here. A frame that a dead worker left is taken apart: the job that
+        killed it is then counted, and in the end dead-lettered, alone."""
+        entry = Delivery(entry_id, _NOBODY, "", before, sent_at)
+        if len(data) > self._max_payload:
+            reason = f"a frame of {len(data)} bytes, the limit is {self._max_payload}"
+            self._reject(entry, Reason.OVERSIZE_PAYLOAD, reason, data, b"")
+            return []
+        try:
+            jobs = unpacked(entry, decode_frame(data))
+        except Undecodable as error:
+            self._reject(entry, Reason.DECODE_FAILED, error.reason, data, b"")
+            return []
+        self._held.hold(entry)
+        if not before and not self.takes_apart:
+            return jobs
+        for job in jobs:
+            self._settler.put_back(job)
+        return []
+
+    def _reject(self, delivery: Delivery, reason: Reason, detail: str, data: bytes, raw: bytes) -> None:
+        self._held.hold(delivery)
+        self._dead_letter(delivery, reason, detail, data, raw)
+
+    def _name(self, raw: bytes) -> str:
+        name = raw.decode()
+        if len(self._names) < 1000:  # names are few; a producer who makes them up must not fill our memory
+            self._names[raw] = name
+        return name
+
+    def _survived(self, delivery: Delivery) -> bool:
+        """Whether a job of a dead worker gets another chance. Crashes are counted by the group, apart from retries."""
+        if delivery.before >= self._max_stalled:
+            detail = f"its worker died {delivery.before} times"
+            self._dead_letter(delivery, Reason.STALLED, detail, delivery.envelope.encode(), b"")
+            return False
+        if self._log.enabled:
+            self._settler.event(self._log.stalled(delivery.envelope.id, delivery.name, delivery.before))
+        return True
+
+    def _dead_letter(self, delivery: Delivery, reason: Reason, detail: str, data: bytes, raw: bytes) -> None:
+        made = delivery.envelope.attempt
+        letter = DeadLetterFields(data, delivery.name, delivery.entry_id.decode(), reason, detail, raw, attempts=made)
+        self._settler.dead_letter(delivery, letter, made)

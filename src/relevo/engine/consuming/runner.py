@@ -1,0 +1,355 @@
+"""Runs handlers: a fixed number of slots over one line of deliveries. A slot is a task that lives as long as the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from time import perf_counter as clock
+from typing import Any
+
+from relevo.broker.resp import command
+from relevo.engine.admin.progress import JobProgress
+from relevo.engine.consuming.handlers import Handler
+from relevo.engine.consuming.job_context import DELIVERY, QUEUE
+from relevo.engine.consuming.queue_limiter import QueueLimiter
+from relevo.engine.consuming.reader import Demand
+from relevo.engine.consuming.spans import HandlerSpans
+from relevo.engine.consuming.unknown_tasks import UnknownTasks
+from relevo.engine.job.job import Job
+from relevo.engine.settling.bad_result import bad_result
+from relevo.engine.settling.delivery import Delivery, HeldDeliveries
+from relevo.engine.settling.outcome_policy import OutcomePolicy
+from relevo.errors import BadResult, JobCancelled, JobTimedOut, RateLimited, RelevoError, Undecodable, UnknownTask
+from relevo.wire.keys import QueueKeys
+from relevo.wire.payload import MSGPACK, Codec
+
+log = logging.getLogger("relevo.runner")
+
+_TURN_S = 0.005
+_RATE_S = 0.01
+"""Over how long the rate is taken: reads grow with it, and until it is known a worker reads no more than its slots hold."""
+
+
+class Runner:
+    """The slots of one worker."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        concurrency: int,
+        keys: QueueKeys,
+        held: HeldDeliveries,
+        policy: OutcomePolicy,
+        *,
+        store_results: bool,
+        spans: HandlerSpans,
+        codec: Codec = MSGPACK,
+    ) -> None:
+        self.running: dict[Delivery, None] = {}
+        """What runs, in the order of its start."""
+        self.cancelled: frozenset[str] = frozenset()
+        """Ids of jobs that are not to run, as last seen."""
+        self.is_marked: Callable[[str], Awaitable[bool]] = _as_seen
+        self.limiter: QueueLimiter | None = None
+        self.progress: JobProgress | None = None
+        self.unknown_tasks: UnknownTasks | None = None
+        self.on_free: Callable[[], None] = lambda: None
+        self._handler = handler
+        self._concurrency = concurrency
+        self._keys = keys
+        self._held = held
+        self._policy = policy
+        self._store_results = store_results
+        self._spans = spans
+        self._encode, self._decode = codec
+        self._line: deque[Delivery] = deque()
+        self._parked: deque[asyncio.Future[None]] = deque()
+        self._slots: list[asyncio.Task[None]] = []
+        self._turn_ends = 0.0
+        self._coming = False
+        """A slot has been told to look at the line and has not done so yet."""
+        self._stopping = False
+        self._finished = 0
+        self._rate = 0.0
+        self._rate_at = time.monotonic()
+        self._rate_from = 0
+
+    # --- the line ------------------------------------------------------------------------------------------------------
+
+    def demand(self) -> Demand:
+        now = time.monotonic()
+        since = now - self._rate_at
+        if since >= _RATE_S:
+            latest = (self._finished - self._rate_from) / since
+            self._rate = latest if latest > self._rate else (self._rate + latest) / 2
+            self._rate_at, self._rate_from = now, self._finished
+        waiting = len(self._line) + (0 if self.limiter is None else self.limiter.waiting)
+        return Demand(self._concurrency - len(self.running), waiting, self._rate)
+
+    @property
+    def unstarted(self) -> int:
+        """Deliveries that may start and have not."""
+        return len(self._line)
+
+    @property
+    def free(self) -> int:
+        """How many deliveries would start at once."""
+        return self._concurrency - len(self.running) - len(self._line)
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        """Takes deliveries that may start; where the queue has limits they ask for leave first."""
+        if self.limiter is not None:
+            self.limiter.deliver(deliveries)
+        else:
+            self.accept(deliveries)
+
+    def accept(self, deliveries: list[Delivery]) -> None:
+        """Wakes one slot, unless one is on its way. Handlers that never wait are done with the whole line in its turn, and to
+        wake the other slots for nothing would cost as much as the jobs; the end of the turn tells whether they are needed."""
+        self._line.extend(deliveries)
+        if not self._coming:
+            self._wake(1)
+
+    def _end_turn(self) -> None:
+        """Slots together have one turn of the loop at a time, and a short one: it also has to read and to settle."""
+        self._turn_ends = 0.0
+        if self._line and not self._coming:  # whoever had the word waits in a handler: the others are needed
+            self._wake(min(len(self._line), self._concurrency))
+
+    def _wake(self, slots: int) -> None:
+        while slots and self._parked:
+            parked = self._parked.popleft()
+            if not parked.done():
+                parked.set_result(None)
+                self._coming = True
+                slots -= 1
+        while slots and len(self._slots) < self._concurrency:
+            self._slots.append(asyncio.create_task(self._slot(), name="relevo-slot"))
+            self._coming = True
+            slots -= 1
+
+    def take_unstarted(self) -> list[Delivery]:
+        """Empties the line; the caller hands these back."""
+        unstarted = list(self._line)
+        self._line.clear()
+        return unstarted if self.limiter is None else unstarted + self.limiter.take_unstarted()
+
+    def no_more(self) -> None:
+        """Nothing that has not started will; may be called from any thread."""
+        self._stopping = True
+
+    # --- the end -------------------------------------------------------------------------------------------------------
+
+    async def finish(self, deadline_s: float) -> list[Delivery]:
+        """Lets running handlers end, cancels what still runs at the deadline, returns what did not end."""
+        self._stopping = True
+        for parked in self._parked:
+            if not parked.done():
+                parked.set_result(None)
+        busy = [slot for slot in self._slots if not slot.done()]
+        if busy:
+            late = set(busy)
+            if deadline_s > 0:
+                _, late = await asyncio.wait(busy, timeout=deadline_s)
+            for slot in late:
+                slot.cancel()
+            if late:
+                await asyncio.wait(late, timeout=5)
+        return list(self.running)
+
+    def cut_short(self) -> None:
+        """Stops waiting for running handlers: cancels them now."""
+        self._stopping = True
+        for slot in self._slots:
+            slot.cancel()
+
+    # --- a slot --------------------------------------------------------------------------------------------------------
+
+    async def _slot(self) -> None:
+        """Runs one job after the other. One coroutine for all of it, and one look at the clock a job: at these rates a call
+        more is felt. What is rare is done elsewhere."""
+        line, running, policy, handler, spans = self._line, self.running, self._policy, self._handler, self._spans
+        me, outcomes, settle = asyncio.current_task(), policy.outcomes, policy.settler.done
+        QUEUE.set(self._keys.queue)
+        self._coming, now = False, clock()
+        while not self._stopping:
+            if not line or now > self._turn_ends:
+                now = await self._wait_for_turn()
+                continue
+            delivery = line.popleft()
+            DELIVERY.set(delivery)
+            job = self._begin(delivery)
+            if job is None:
+                continue
+            if self.cancelled and await self._was_cancelled(delivery):
+                now = clock()
+                continue
+            notes, result, value = delivery.notes, b"", None
+            traced = spans.always if notes is None else spans.wanted(notes)
+            delivery.slot, delivery.started = me, now
+            running[delivery] = None
+            try:
+                value = await (spans.run(handler, job, notes) if traced else handler(job))
+                if value is not None and (self._store_results or (notes is not None and notes.flow is not None)):
+                    result = self._encode(value, delivery.name)
+            except asyncio.CancelledError as cancelled:
+                now = clock()
+                if not self._stop_of_one(delivery, cancelled, now - delivery.started):
+                    raise  # we are leaving: the delivery stays in `running` and is handed back
+            except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+                now = clock()
+                await self._failed(delivery, error, now - delivery.started, value)
+            else:
+                now = clock()
+                if delivery.ended_by is None:
+                    if policy.tells or outcomes.listened:
+                        policy.done(delivery, result, now - delivery.started)
+                    else:
+                        settle(delivery, result)
+                else:  # the handler would not stop: what it returned no longer counts
+                    self._ended(delivery, delivery.ended_by, now - delivery.started)
+            delivery.slot = None
+            del running[delivery]
+            self._finished += 1
+
+    async def _wait_for_turn(self) -> float:
+        """Waits until this slot may look at the line again; the time then."""
+        loop = asyncio.get_running_loop()
+        if not self._line:
+            self.on_free()
+            future = loop.create_future()
+            self._parked.append(future)
+            await future
+        elif not self._turn_ends:
+            self._turn_ends = clock() + _TURN_S
+            loop.call_soon(self._end_turn)
+        else:
+            self._coming = True
+            await asyncio.sleep(0)
+        self._coming = False
+        return clock()
+
+    def _begin(self, delivery: Delivery) -> Job | None:
+        """The job for the handler, or None when it does not run."""
+        envelope, policy, frame = delivery.envelope, self._policy, delivery.frame
+        if frame is not None:
+            frame.begun = True
+        if delivery.lost if frame is None else frame.delivery.lost:
+            self._held.pop(delivery.entry_id, None)
+            log.warning("job %s was taken over before it started here", envelope.id)
+            return None
+        try:
+            data = self._decode(envelope.payload)
+        except Undecodable as error:
+            policy.undecodable(delivery, error.reason)
+            return None
+        # A first run is allowed by every task: only a job or a worker can allow none.
+        if envelope.attempt or envelope.retry is not None or not policy.max_attempts:
+            exhausted = envelope.attempt >= policy.attempts_allowed(delivery)
+        else:
+            exhausted = False
+        if exhausted:
+            policy.exhausted(delivery)
+            return None
+        if policy.tells and not self.cancelled:  # otherwise `_was_cancelled` tells, once it knows
+            policy.started(delivery)
+        notes = delivery.notes
+        flow = None if notes is None else notes.flow
+        return Job(
+            envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self.progress, flow
+        )
+
+    async def _was_cancelled(self, delivery: Delivery) -> bool:
+        # Asked again: the id may have been used anew since the marks were last looked at.
+        if delivery.envelope.id not in self.cancelled or not await self.is_marked(delivery.envelope.id):
+            self._policy.started(delivery)
+            return False
+        self._policy.cancelled(delivery, self._forget(delivery.envelope.id), 0.0)
+        return True
+
+    async def _refused(self, delivery: Delivery, error: UnknownTask) -> bool:
+        """Whether a job whose task is not known here goes back: another worker may know it."""
+        unknown_tasks = self.unknown_tasks
+        if unknown_tasks is None:
+            return False
+        delivery.slot = None  # nobody ends a run that is over
+        job_id = delivery.envelope.id
+        wait_s = await unknown_tasks.wait_s(job_id, error)
+        if wait_s is None:
+            self._policy.settler.event(unknown_tasks.forget(job_id))
+            return False
+        self._policy.refused(delivery, int(wait_s * 1000))
+        return True
+
+    async def _failed(self, delivery: Delivery, error: BaseException, duration: float, value: object) -> None:
+        """`value` is what the handler returned: with one, the error is that it cannot be stored."""
+        if isinstance(error, GeneratorExit) and not _runs(delivery.slot):
+            raise error  # not the handler's: its slot is being closed
+        if delivery.ended_by is not None:
+            self._ended(delivery, delivery.ended_by.with_traceback(error.__traceback__), duration)
+        elif isinstance(error, RateLimited):
+            self._policy.parked(delivery, error, duration)
+        elif value is not None and isinstance(error, Exception):
+            self._policy.bad_result(delivery, bad_result(delivery.name, value, error), duration)
+        elif isinstance(error, BadResult):
+            self._policy.bad_result(delivery, error, duration)
+        elif not (isinstance(error, UnknownTask) and await self._refused(delivery, error)):
+            self._policy.failed(delivery, error, duration)
+
+    # --- ending one run --------------------------------------------------------------------------------------------------
+
+    def cancel(self, ids: frozenset[str]) -> None:
+        """Cancels what runs among `ids`, and whatever of them comes to run from now on."""
+        self.cancelled = ids
+        for delivery in list(self.running):
+            if delivery.envelope.id in ids:
+                self._end(delivery, JobCancelled(job_id=delivery.envelope.id))
+
+    def expire(self, before: float, timeout_s: float) -> int:
+        """Fails what has been running since before `before`; the number of runs ended."""
+        late = [delivery for delivery in self.running if delivery.started and delivery.started < before]
+        return sum(self._end(each, JobTimedOut(job_id=each.envelope.id, timeout_s=timeout_s)) for each in late)
+
+    @staticmethod
+    def _end(delivery: Delivery, why: RelevoError) -> bool:
+        if delivery.ended_by is not None or delivery.slot is None:
+            return False
+        delivery.ended_by = why
+        return delivery.slot.cancel()
+
+    def _stop_of_one(self, delivery: Delivery, cancelled: asyncio.CancelledError, duration: float) -> bool:
+        """Judges a run that was cancelled; False when not the run but the whole worker is being stopped."""
+        why, task = delivery.ended_by, delivery.slot
+        if why is not None:  # where it was cancelled is where it spent its time
+            self._ended(delivery, why.with_traceback(cancelled.__traceback__), duration)
+            return True
+        if self._stopping or (task is not None and task.cancelling()):
+            return False
+        self._policy.failed(delivery, cancelled, duration)  # the handler's own doing
+        return True
+
+    def _ended(self, delivery: Delivery, why: RelevoError, duration: float) -> None:
+        if delivery.slot is not None:
+            delivery.slot.uncancel()  # the slot lives on
+        if isinstance(why, JobCancelled):
+            self._policy.cancelled(delivery, self._forget(delivery.envelope.id), duration)
+        else:
+            self._policy.failed(delivery, why, duration)
+
+    def _forget(self, job_id: str) -> bytes:
+        return command("ZREM", self._keys.cancelled, job_id)
+
+
+def _runs(task: asyncio.Task[Any] | None) -> bool:
+    """Whether the loop is running this task right now."""
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # there is no loop any more
+        return False
+
+
+async def _as_seen(_: str) -> bool:
+    return True

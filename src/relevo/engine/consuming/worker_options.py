@@ -1,0 +1,118 @@
+"""The settings of a worker, checked, and in the units that its parts want."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import get_args
+
+from relevo.engine.job.validation import checked_name, positive, seconds
+from relevo.engine.settling.bad_result import OnBadResult
+from relevo.errors import BadArgument
+from relevo.wire.retry import RetryDefaults
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """See `Worker` for what each one means and what it is when left out; None stands for the default below."""
+
+    concurrency: int
+    max_attempts: int
+    group: str
+    consumer_id: str | None
+    read_block_ms: int | None
+    read_count: int | None
+    claim_min_idle_ms: int | None
+    max_payload_bytes: int | None
+    dlq_max_stream_len: int | None
+    events_enabled: bool
+    delayed_enabled: bool
+    run_scheduler: bool
+    scheduler_tick_ms: int | None
+    store_results: bool
+    result_ttl_ms: int | None
+    retry: RetryDefaults
+    max_stalled_attempts: int
+    stalled_detector_enabled: bool
+    shutdown_deadline_s: float
+    promote_every_ms: int
+    pause_poll_ms: int
+    rate_limit_max: int | None
+    rate_limit_duration_ms: int
+    rate_limit_burst: int | None
+    max_running: int | None
+    job_timeout_s: float | None
+    on_bad_result: OnBadResult
+    unknown_task_wait_s: float
+    tracing: bool | None
+    plain_transport: bool
+
+    def __post_init__(self) -> None:
+        for argument in (
+            "concurrency",
+            "max_attempts",
+            "read_block_ms",
+            "read_count",
+            "claim_min_idle_ms",
+            "max_payload_bytes",
+            "dlq_max_stream_len",
+            "scheduler_tick_ms",
+            "result_ttl_ms",
+            "max_stalled_attempts",
+            "promote_every_ms",
+            "pause_poll_ms",
+            "rate_limit_max",
+            "rate_limit_duration_ms",
+            "rate_limit_burst",
+            "max_running",
+        ):
+            value: object = getattr(self, argument)
+            if value is not None:
+                positive(argument, value)
+        if self.rate_limit_burst is not None and self.rate_limit_max is None:
+            reason, remedy = "there is no rate to exceed", "Pass `rate_limit_max` as well, or leave it out."
+            raise BadArgument(argument="rate_limit_burst", value=self.rate_limit_burst, reason=reason, remedy=remedy)
+        if self.job_timeout_s is not None:
+            seconds("job_timeout_s", self.job_timeout_s)
+        seconds("shutdown_deadline_s", self.shutdown_deadline_s, zero=True)
+        checked_name("group", self.group)
+        if self.consumer_id is not None:
+            checked_name("consumer_id", self.consumer_id)
+        seconds("unknown_task_wait_s", self.unknown_task_wait_s, zero=True)
+        if self.on_bad_result not in get_args(OnBadResult):
+            remedy = 'Pass "drop" (the job is done) or "dead".'
+            raise BadArgument(argument="on_bad_result", value=self.on_bad_result, reason="unknown", remedy=remedy)
+        # Settled once: every part of one worker must know the same consumer.
+        object.__setattr__(self, "consumer_id", self.consumer_id or f"c-{uuid.uuid4()}")
+
+    @property
+    def consumer(self) -> str:
+        return str(self.consumer_id)
+
+    @property
+    def slots(self) -> int:
+        return self.concurrency
+
+    @property
+    def block_ms(self) -> int:
+        return self.read_block_ms or 5000
+
+    @property
+    def idle_s(self) -> float:
+        return (self.claim_min_idle_ms or 30_000) / 1000
+
+    @property
+    def max_payload(self) -> int:
+        return self.max_payload_bytes or 1_048_576
+
+    @property
+    def dlq_cap(self) -> int:
+        return self.dlq_max_stream_len or 100_000
+
+    @property
+    def scheduler_tick_s(self) -> float:
+        return (self.scheduler_tick_ms or 1000) / 1000
+
+    @property
+    def result_ttl_s(self) -> int:
+        return -(-(self.result_ttl_ms or 3_600_000) // 1000)

@@ -1,0 +1,117 @@
+"""Looks out for all queues that one process works, so that the duties of an idle queue may rest.
+
+A worker's duties ask Redis several times a second: is the queue paused, is a job cancelled, due, waiting in a lane? Mostly the
+answer is no, all day long, and with a thousand queues in a process asking would take a whole core. So one question is asked
+for all of them together: which of these keys are there at all? While none is, the duties of a queue ask only as often as
+their locks need it; with the first that is, they are woken and go at their own pace. Nobody learns of anything later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+from relevo.broker.address import Address
+from relevo.broker.link import Link
+from relevo.broker.resp import Reply, command
+from relevo.engine.service.loop import Loop
+from relevo.engine.service.signals import Signal
+from relevo.wire.keys import QueueKeys
+
+EVERY_S = 0.1
+_UNKNOWN = -1
+
+_Key = tuple[Address, bool]
+
+
+class IdleWatchMember:
+    """One worker's place on the lookout, with the duties that may rest. Those that are to look more often than the lookout
+    does keep their own pace, and so do all of a cluster's: its queues live on many servers."""
+
+    def __init__(self, address: Address, keys: QueueKeys, duties: Sequence[Loop], *, plain: bool = False) -> None:
+        watched = (keys.paused, keys.cancelled, keys.delayed, keys.lanes, keys.lanes_later, keys.notes)
+        self.question = command("EXISTS", *watched)
+        self.watch: IdleWatch | None = None
+        self._address = address
+        self._tag = keys.tag
+        self._plain = plain
+        self._duties = [duty for duty in duties if duty.every >= EVERY_S]
+        self._there = _UNKNOWN
+
+    def begin(self) -> None:
+        if self._address.kind == "cluster":
+            return
+        for duty in self._duties:
+            duty.rests = self.quiet
+        self.watch = IdleWatch.shared(self._address, self._tag, plain=self._plain)
+        self.watch.posts[self] = None
+
+    async def end(self) -> None:
+        if self.watch is not None:
+            await self.watch.left_by(self)
+
+    def quiet(self) -> bool:
+        """Whether none of the keys was there a moment ago."""
+        return self._there == 0 and self.watch is not None and self.watch.fresh
+
+    def on_reply(self, reply: Reply) -> None:
+        was, self._there = self._there, reply if isinstance(reply, int) else _UNKNOWN
+        if was == 0 != self._there:
+            for duty in self._duties:
+                duty.wake()
+
+
+class IdleWatch(Loop):
+    """Asks for the posts of all workers that share a loop and an address."""
+
+    _shared: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, IdleWatch]]] = WeakKeyDictionary()
+
+    def __init__(self, link: Link, key: _Key) -> None:
+        super().__init__("lookout", every=EVERY_S)
+        self.posts: dict[IdleWatchMember, None] = {}
+        self.looked: Signal[int] = Signal()
+        """Emitted after each look, with the number of queues that have something to do."""
+        self._link = link
+        self._key = key
+        self._looked_at = float("-inf")
+
+    @staticmethod
+    def shared(address: Address, tag: bytes, *, plain: bool) -> IdleWatch:
+        """The lookout of this loop for this address; the first to ask starts it."""
+        known = IdleWatch._shared.setdefault(asyncio.get_running_loop(), {})
+        key = (address, plain)
+        if key not in known:
+            known[key] = IdleWatch(Link(address, tag, purpose="lookout", plain=plain), key)
+            known[key].start()
+        return known[key]
+
+    async def left_by(self, post: IdleWatchMember) -> None:
+        """The last to leave ends it."""
+        self.posts.pop(post, None)
+        known = IdleWatch._shared.get(asyncio.get_running_loop(), {})
+        if not self.posts and known.get(self._key) is self:
+            del known[self._key]
+            await self._link.close()  # first: a look that waits for a server that is gone would keep us waiting
+            await self.stop()
+
+    @property
+    def fresh(self) -> bool:
+        return asyncio.get_running_loop().time() - self._looked_at < 5 * EVERY_S
+
+    async def tick(self) -> float | None:
+        posts = list(self.posts)
+        if not posts:
+            return None
+        try:
+            replies = await self._link.send(b"".join([post.question for post in posts]), len(posts))
+        except BaseException:
+            for post in posts:  # blind: everyone looks for himself
+                post.on_reply(_UNKNOWN)
+            raise
+        self._looked_at = asyncio.get_running_loop().time()
+        for post, reply in zip(posts, replies, strict=True):
+            post.on_reply(reply)
+        self.looked.emit(len(replies) - replies.count(0))
+        return None

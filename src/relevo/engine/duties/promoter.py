@@ -1,0 +1,81 @@
+"""Moves due jobs from the delayed set into the stream. One leader for each queue; see docs/guarantees.md, "Delays"."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from relevo.broker.link import Link
+from relevo.broker.resp import Reply
+from relevo.broker.scripts import script
+from relevo.engine.service.leader_lock import LeaderLock
+from relevo.engine.service.loop import AGAIN, Loop
+from relevo.engine.service.signals import Signal
+from relevo.wire.events import MAX_EVENTS
+from relevo.wire.keys import QueueKeys
+
+PROMOTE = script("promote", __name__)
+
+BATCH = 1000
+"""Jobs moved in one step: some three milliseconds of the server's time, and a round trip less often than readers need them."""
+
+
+class PromoterTick(NamedTuple):
+    """One tick of the leader: jobs moved, jobs left, and how late the oldest due one was."""
+
+    promoted: int
+    depth: int
+    oldest_pending_lag_ms: int
+
+
+class Promoter(Loop):
+    """Promotes due jobs while this process holds the queue's promoter lock: at least every `every` seconds, and at the
+    very millisecond the next known job is due. ChasquiMQ's promoters use the same lock, so a mixed fleet has one leader."""
+
+    def __init__(
+        self,
+        link: Link,
+        keys: QueueKeys,
+        holder: str,
+        *,
+        every: float = 0.1,
+        batch: int = BATCH,
+        stream_cap: int = 1_000_000,
+        dlq_cap: int = 100_000,
+        events: bool = True,
+        lock_ttl_s: int = 5,
+    ) -> None:
+        super().__init__("promoter", every=every)
+        self.promoted: Signal[PromoterTick] = Signal()
+        self.leading: Signal[bool] = Signal()
+        self.lock = LeaderLock(link, keys.promoter_lock, holder, ttl_s=lock_ttl_s)
+        self._link = link
+        self._batch = batch
+        self._keys = [keys.promoter_lock, keys.delayed, keys.stream, keys.dead, keys.events]
+        self._arguments = (holder, batch, stream_cap, dlq_cap, MAX_EVENTS if events else 0)
+
+    async def tick(self) -> float | None:
+        await self._link.ready()
+        led = self.lock.held
+        # The script checks the lock again: a leader that slept past its TTL moves nothing.
+        held, moved = await self._link.send(
+            self.lock.hold_lock_call() + self._link.script_call(PROMOTE, self._keys, self._arguments), 2
+        )
+        leads = self.lock.noted(self._link.checked(held, "hold_lock.lua"))
+        reply: Reply = self._link.checked(moved, "promote.lua")
+        if leads != led:
+            self.leading.emit(leads)
+        if reply[0] < 0:
+            return self.every * 5  # another leads: only its death concerns us, and that takes its lock's TTL anyway
+        self.promoted.emit(PromoterTick(reply[0], reply[1], reply[2]))
+        if reply[0] == self._batch:
+            return AGAIN
+        return None if reply[3] < 0 else min(self.every, max(reply[3], 1) / 1000)
+
+    def wake_in(self, ms: int) -> None:
+        """Told of a job that will be due: the leader need not wait for its next tick to learn of it."""
+        if self.lock.held and ms < self.every * 1000:
+            asyncio.get_running_loop().call_later(ms / 1000, self.wake)
+
+    async def finish(self) -> None:
+        await self.lock.release_lock()

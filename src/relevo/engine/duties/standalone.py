@@ -1,0 +1,202 @@
+"""A duty in a process of its own: `Scheduler` fires schedules, `PromoterProcess` moves due jobs, for workers that do neither.
+
+Any number of them may run, next to workers or apart: a lock in Redis makes one of them the leader, the others wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import Self
+
+from relevo.broker.address import Address, CredentialProvider
+from relevo.broker.link import Link
+from relevo.broker.scripts import Script
+from relevo.engine.duties.promoter import BATCH, PROMOTE, Promoter
+from relevo.engine.job.validation import checked_queue_name, positive
+from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
+from relevo.engine.schedules.scheduler import SchedulerService
+from relevo.engine.service.exit_signals import catch_exit_signals
+from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.service.loop import Loop
+from relevo.wire.keys import QueueKeys
+
+log = logging.getLogger("relevo.standalone")
+
+_LAST_WORDS_S = 5.0
+
+
+class Standalone:
+    """What the two share: run until told to end, then give the lock up so that the next leader need not wait for it."""
+
+    def __init__(self, link: Link, duty: Loop, queue: str) -> None:
+        self._link = link
+        self._duty = duty
+        self._queue = queue
+        self._ending = threading.Event()
+        self._ended: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._queue
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None and not self._running.done()
+
+    async def run(self, *, handle_signals: bool = True) -> None:
+        """Does its duty until `shutdown()`, SIGINT or SIGTERM. A second call waits for the first.
+
+        Waits for a Redis that is not there yet, and for one that goes away; raises `ServerRefused` when it turns us away.
+        """
+        if self._running is None:
+            self._running = asyncio.create_task(self._serve(handle_signals), name=f"relevo-{self._duty.name}-process")
+        try:
+            await asyncio.shield(self._running)
+        except asyncio.CancelledError:
+            if self._running.done():
+                raise
+            self.shutdown()
+            await asyncio.wait([self._running])
+            raise
+
+    def shutdown(self) -> None:
+        """Asks it to end, from any thread; returns at once. Await `run()` to know that it has."""
+        self._ending.set()
+        loop, ended = self._loop, self._ended
+        if loop is not None and ended is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(ended.set)
+
+    async def __aenter__(self) -> Self:
+        if self._running is None:
+            self._running = asyncio.create_task(self._serve(handle_signals=False), name=f"relevo-{self._duty.name}")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.shutdown()
+        if self._running is not None:
+            await self._running
+
+    async def _serve(self, handle_signals: bool) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        if self._ending.is_set():
+            return
+        restore = catch_exit_signals(self._signalled) if handle_signals else lambda: None
+        ended = asyncio.ensure_future(self._ended.wait())
+        try:
+            # A refusal ends us here, where the operator sees it; later on it may pass, so the duty keeps trying.
+            signed_in = asyncio.ensure_future(self._link.ready())
+            await asyncio.wait([signed_in, ended], return_when=asyncio.FIRST_COMPLETED)
+            if not signed_in.done():
+                signed_in.cancel()
+                return
+            signed_in.result()
+            self._duty.start()
+            await ended
+            await self._stop_duty()
+        finally:
+            restore()
+            ended.cancel()
+            await self._link.close()
+
+    async def _stop_duty(self) -> None:
+        try:
+            if self._link.up:
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self._duty.stop()
+                return
+        except TimeoutError:
+            pass
+        log.warning("queue %s: Redis does not answer; the %s's lock runs out by itself", self._queue, self._duty.name)
+        self._duty.cancel()
+
+    def _signalled(self, name: str) -> None:
+        log.warning("%s: the %s of queue %s ends", name, self._duty.name, self._queue)
+        self.shutdown()
+
+
+class Scheduler(Standalone):
+    """Fires the schedules of one queue, for fleets whose workers run with `run_scheduler=False`.
+
+        await Scheduler("redis://127.0.0.1:6379", "emails").run()
+
+    `fired` and `leading` tell what it does. The arguments are those of ChasquiMQ's class of the same name.
+    """
+
+    def __init__(
+        self,
+        redis_url: str,
+        queue_name: str,
+        *,
+        tick_interval_ms: int | None = None,
+        batch: int | None = None,
+        max_stream_len: int | None = None,
+        lock_ttl_secs: int | None = None,
+        holder_id: str | None = None,
+        credential_provider: CredentialProvider | None = None,
+    ) -> None:
+        keys = QueueKeys(checked_queue_name(queue_name))
+        link = _link(redis_url, keys, "scheduler", SCHEDULER_SCRIPTS, credential_provider)
+        duty = SchedulerService(
+            link, keys, holder_id or f"s-{uuid.uuid4()}",
+            every=_given("tick_interval_ms", tick_interval_ms, 1000) / 1000,
+            batch=_given("batch", batch, 256),
+            stream_cap=_given("max_stream_len", max_stream_len, 1_000_000),
+            lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),
+        )  # fmt: skip
+        self.fired, self.leading = duty.fired, duty.leading
+        super().__init__(link, duty, queue_name)
+
+
+class PromoterProcess(Standalone):
+    """Moves the due delayed jobs and retries of one queue, for fleets whose workers run with `delayed_enabled=False`.
+
+        await PromoterProcess("redis://127.0.0.1:6379", "emails").run()
+
+    `promoted` and `leading` tell what it does.
+    """
+
+    def __init__(
+        self,
+        redis_url: str,
+        queue_name: str,
+        *,
+        tick_interval_ms: int | None = None,
+        batch: int | None = None,
+        max_stream_len: int | None = None,
+        dlq_max_stream_len: int | None = None,
+        events_enabled: bool = True,
+        lock_ttl_secs: int | None = None,
+        holder_id: str | None = None,
+        credential_provider: CredentialProvider | None = None,
+    ) -> None:
+        keys = QueueKeys(checked_queue_name(queue_name))
+        link = _link(redis_url, keys, "promoter", (PROMOTE,), credential_provider)
+        duty = Promoter(
+            link, keys, holder_id or f"p-{uuid.uuid4()}",
+            every=_given("tick_interval_ms", tick_interval_ms, 100) / 1000,
+            batch=_given("batch", batch, BATCH),
+            stream_cap=_given("max_stream_len", max_stream_len, 1_000_000),
+            dlq_cap=_given("dlq_max_stream_len", dlq_max_stream_len, 100_000),
+            events=events_enabled,
+            lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),
+        )  # fmt: skip
+        self.promoted, self.leading = duty.promoted, duty.leading
+        super().__init__(link, duty, queue_name)
+
+
+def _link(
+    url: str, keys: QueueKeys, purpose: str, scripts: Sequence[Script], credentials: CredentialProvider | None
+) -> Link:
+    address = Address.parse(url, credentials=credentials)
+    return Link(address, keys.tag, purpose=purpose, scripts=(HOLD_LOCK, RELEASE_LOCK, *scripts))
+
+
+def _given(argument: str, value: int | None, default: int) -> int:
+    return default if value is None else positive(argument, value)

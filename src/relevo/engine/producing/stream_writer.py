@@ -1,0 +1,323 @@
+"""Writes jobs into the stream: all adds of one loop turn in one write, each write numbered so that none happens twice.
+
+A write is one MULTI: the XADDs, and the write's number in a key of this producer. When the connection breaks before the
+answer came, that key tells which writes arrived; the others are sent again. ChasquiMQ asks Redis 8.6's IDMP for the same, which
+remembers 100 ids, exists on no other server and costs half as much again (docs/decisions/0002).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Sequence
+
+from relevo.broker.link import Link
+from relevo.broker.resp import Argument, Reply, ReplyError, bulk, command, head
+from relevo.broker.scripts import script
+from relevo.broker.transport import Outcome, Transport
+from relevo.engine.job.job import Job
+from relevo.engine.producing.pending_add import Entry, PendingAdd, StartedAdd
+from relevo.errors import ConnectionLost, QueueFull, RelevoError, ServerRefused
+from relevo.wire.keys import QueueKeys
+
+log = logging.getLogger("relevo.sender")
+
+ADD_CAPPED = script("add_capped", __name__)
+
+# Far from the cap a write only asks for the length, and looks at the answer before the next one. That is safe while all
+# producers together cannot add HEADROOM jobs within FRESH seconds; nearer than that a script counts before it adds.
+HEADROOM = 100_000
+FRESH = 0.1
+
+_REMEMBERED_S = 3600
+_CHUNK = 2000  # jobs in one MULTI: more would hold up the server for other clients
+_IN_FLIGHT = 3
+_LARGE = 100  # jobs in one call that are worth a write of their own: the server works on them while the caller goes on
+
+
+class _Call:
+    """One `add` or `add_bulk`, or a part of a long one. The caller hears back when the last of its parts has landed."""
+
+    __slots__ = ("entries", "future", "parts")
+
+    def __init__(self, entries: Sequence[Entry], future: asyncio.Future[None], parts: list[None] | None = None) -> None:
+        self.entries = entries
+        self.future = future
+        self.parts = [None] if parts is None else parts
+        """One item for each part that has not landed; all parts of a call share the list."""
+
+    def split(self, at: int) -> tuple[_Call, _Call]:
+        self.parts.append(None)
+        return _Call(self.entries[:at], self.future, self.parts), _Call(self.entries[at:], self.future, self.parts)
+
+    def landed(self) -> None:
+        self.parts.pop()
+        if not self.parts and not self.future.done():
+            self.future.set_result(None)
+
+    def failed(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Write:
+    __slots__ = ("calls", "capped", "count", "data", "jobs", "number", "refused")
+
+    def __init__(
+        self, number: int, calls: list[_Call | StartedAdd], data: bytes, count: int, jobs: int, capped: bool
+    ) -> None:
+        self.number = number
+        self.calls = calls
+        self.data = data
+        self.count = count
+        self.jobs = jobs
+        self.capped = capped
+        self.refused = False
+        """The server said that it was not carried out, whatever number it has reached since."""
+
+
+class StreamWriter:
+    """One producer of one queue."""
+
+    def __init__(self, link: Link, keys: QueueKeys, *, cap: int) -> None:
+        self.producer = str(uuid.uuid4())
+        self._link = link
+        self.queue = keys.queue
+        self._keys = keys
+        self._cap = cap
+        self._loop = asyncio.get_running_loop()
+        self._calls: deque[_Call | StartedAdd] = deque()
+        self._writes: deque[_Write] = deque()
+        self._number = 0
+        self._scheduled = False
+        self._recovering: asyncio.Task[None] | None = None
+        self._trouble = False
+        self._length = 0
+        self._length_at = 0.0
+        self._sent_key = keys.sent(self.producer)
+        self._named = head(7, "XADD", keys.stream, "*", "d")
+        self._nameless = head(5, "XADD", keys.stream, "*", "d")
+        self._opening = command("XLEN", keys.stream) + command("MULTI")
+        self._closing = command("EXEC")
+        self._name_tails: dict[bytes, bytes] = {}
+
+    def add(self, entries: Sequence[Entry]) -> asyncio.Future[None]:
+        """Done when Redis has the jobs; fails with `QueueFull` when they would pass the cap, and then none is added."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._calls.append(_Call(entries, future))
+        if len(entries) >= _LARGE:
+            self._flush()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+        return future
+
+    def add_one(self, job: Job, entry: Entry) -> PendingAdd:
+        """`add` for a single plain job, with the job as its result; it begins when it is awaited."""
+        pending = PendingAdd(loop=self._loop)  # without an `__init__` of its own: it would cost as much as the rest
+        pending.job, pending.entries, pending.sender = job, (entry,), self
+        return pending
+
+    def begin(self, add: StartedAdd) -> None:
+        self._calls.append(add)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    async def close(self) -> None:
+        """Waits for what is under way; the link's `wait` bounds it."""
+        while self._calls or self._writes:
+            last = self._calls[-1] if self._calls else self._writes[-1].calls[-1]
+            ended = asyncio.Event()  # not `asyncio.wait`, which takes a SteppedAdd for a coroutine
+            last.future.add_done_callback(lambda _, ended=ended: ended.set())
+            await ended.wait()
+        if self._recovering is not None:
+            await asyncio.wait([self._recovering])
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if self._recovering is not None or not self._calls:
+            return
+        transport = self._link.open_transport
+        if transport is None:
+            self._recover()
+            return
+        while self._calls and len(self._writes) < _IN_FLIGHT:
+            write = self._next_write()
+            if write is None:
+                return
+            self._writes.append(write)
+            self._submit(write, transport)
+
+    def _submit(self, write: _Write, transport: Transport) -> None:
+        transport.submit(write.data, write.count, lambda outcome: self._on_reply(write, transport, outcome))
+
+    def _next_write(self) -> _Write | None:
+        """Takes as many calls as fit into one write; None when it has to wait for the writes under way."""
+        under_way = sum(write.jobs for write in self._writes)
+        known = self._loop.time() - self._length_at < FRESH
+        roomy = known and self._length + under_way + len(self._calls[0].entries) + HEADROOM < self._cap
+        if not roomy and self._writes:
+            return None  # a counted write stands alone: `sent` keeps the verdicts of one such write only
+        self._number += 1
+        calls: list[_Call | StartedAdd] = []
+        jobs = 0
+        while self._calls and jobs < _CHUNK:
+            call = self._calls[0]
+            size = len(call.entries)
+            if calls and jobs + size > _CHUNK:
+                break
+            if roomy and size > _CHUNK and isinstance(call, _Call):
+                call, self._calls[0] = call.split(_CHUNK)
+                size = _CHUNK
+            else:
+                self._calls.popleft()
+            calls.append(call)
+            jobs += size
+        return self._plain_write(calls, jobs) if roomy else self._capped_write(calls, jobs)
+
+    def _plain_write(self, calls: list[_Call | StartedAdd], jobs: int) -> _Write:
+        parts = [self._opening]
+        add = parts.append
+        named, nameless, tails = self._named, self._nameless, self._name_tails
+        for call in calls:
+            for envelope, name in call.entries:
+                if name:
+                    tail = tails.get(name)
+                    if tail is None:
+                        tail = self._tail(name)
+                    add(b"%b$%d\r\n%b\r\n%b" % (named, len(envelope), envelope, tail))
+                else:
+                    add(b"%b$%d\r\n%b\r\n" % (nameless, len(envelope), envelope))
+        add(command("SET", self._sent_key, self._number, "EX", _REMEMBERED_S))
+        add(self._closing)
+        return _Write(self._number, calls, b"".join(parts), jobs + 4, jobs, capped=False)
+
+    def _tail(self, name: bytes) -> bytes:
+        if len(self._name_tails) > 1000:  # names are few; a caller who makes them up must not fill our memory
+            self._name_tails.clear()
+        tail = self._name_tails[name] = bulk(b"n") + bulk(name)
+        return tail
+
+    def _capped_write(self, calls: list[_Call | StartedAdd], jobs: int) -> _Write:
+        arguments: list[Argument] = [self._cap, self._number, _REMEMBERED_S]
+        for call in calls:
+            arguments.append(len(call.entries))
+            for entry in call.entries:
+                arguments.extend(entry)
+        data = self._link.script_call(ADD_CAPPED, [self._keys.stream, self._sent_key], arguments)
+        return _Write(self._number, calls, data, 1, jobs, capped=True)
+
+    # --- what became of it -----------------------------------------------------------------------------------------
+
+    def _on_reply(self, write: _Write, transport: Transport, outcome: Outcome) -> None:
+        if write not in self._writes:
+            return  # given up meanwhile: its callers have been told
+        if isinstance(outcome, ConnectionLost):
+            self._recover()
+            return
+        last = outcome[-1]
+        if last.__class__ is ReplyError:
+            error: ReplyError = next(reply for reply in outcome if reply.__class__ is ReplyError)
+            if self._link.elsewhere(error, transport):
+                write.refused = True
+                self._recover(error)
+                return
+            self._writes.remove(write)
+            self._fail(write, ServerRefused(command="the add", reason=str(error)))
+        else:
+            self._writes.remove(write)
+            self._length_at = self._loop.time()
+            if write.capped:
+                self._length = last[0]
+                self._judge(write, last[1])
+            else:
+                self._length = outcome[0] + write.jobs if isinstance(outcome[0], int) else 0
+                if ReplyError in map(type, last):
+                    refused = next(reply for reply in last if reply.__class__ is ReplyError)
+                    self._fail(write, ServerRefused(command="the add", reason=str(refused)))
+                else:
+                    for call in write.calls:
+                        call.landed()
+        if self._calls and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _judge(self, write: _Write, verdicts: bytes) -> None:
+        for call, verdict in zip(write.calls, verdicts, strict=True):
+            if verdict == ord("1"):
+                call.landed()
+            else:
+                call.failed(QueueFull(queue=self._keys.queue, length=self._length, cap=self._cap))
+
+    @staticmethod
+    def _fail(write: _Write, error: Exception) -> None:
+        for call in write.calls:
+            call.failed(error)
+
+    # --- after a loss ----------------------------------------------------------------------------------------------
+
+    def _recover(self, error: ReplyError | None = None) -> None:
+        self._trouble = True
+        if self._recovering is None:
+            self._recovering = self._loop.create_task(self._resume(error), name="relevo-sender-resume")
+
+    async def _resume(self, error: ReplyError | None) -> None:
+        """Waits for the connection, learns which writes arrived, sends the others again; gives up with the link."""
+        started = time.monotonic()
+        while self._trouble:  # set again when the connection breaks once more while we are at it
+            try:
+                if error is not None:
+                    await self._link.recover(error)
+                    error = None
+                transport = await self._link.ready()
+                self._trouble = False
+                if self._writes:
+                    reply: Reply = await self._link.call("GET", self._sent_key)
+                    number, _, verdicts = (reply or b"0").partition(b":")
+                    self._arrived(int(number), verdicts)
+                    left, self._writes = self._writes, deque()
+                    for write in left:
+                        self._resend(write, transport)
+            except RelevoError as failure:
+                self._trouble = isinstance(failure, ConnectionLost) and not self._link.closed
+                if not self._trouble:
+                    self._give_up(failure)
+        waited = time.monotonic() - started
+        if waited > 0.5:
+            log.info("queue %s: adds go on after %.1f s", self._keys.queue, waited)
+        self._recovering = None
+        self._flush()
+
+    def _arrived(self, number: int, verdicts: bytes) -> None:
+        for write in tuple(self._writes):
+            if write.number > number or write.refused:
+                continue
+            self._writes.remove(write)
+            if write.capped and write.number == number:
+                self._judge(write, verdicts)
+            else:
+                for call in write.calls:
+                    call.landed()
+
+    def _resend(self, write: _Write, transport: Transport) -> None:
+        """Under a new number: a later write may have arrived, and its number says nothing of this one. Packed anew: a
+        script's hash may differ on the server we are connected to now."""
+        self._number += 1
+        pack = self._capped_write if write.capped else self._plain_write
+        again = pack(write.calls, write.jobs)
+        self._writes.append(again)
+        self._submit(again, transport)
+
+    def _give_up(self, failure: Exception) -> None:
+        for write in self._writes:
+            self._fail(write, failure)
+        for call in self._calls:
+            call.failed(failure)
+        self._writes.clear()
+        self._calls.clear()
