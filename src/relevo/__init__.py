@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from relevo.engine.admin.snapshot import QueueSnapshot
     from relevo.engine.consuming.batch import Batch
     from relevo.engine.consuming.handlers import Handler
+    from relevo.engine.consuming.worker_health import WorkerHealth
     from relevo.engine.duties.standalone import PromoterProcess, Scheduler
     from relevo.engine.events.queue_events import QueueEvent, QueueEvents
     from relevo.engine.job.backoff import BackoffSpec
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from relevo.engine.sync_queue import SyncJob, SyncQueue
     from relevo.engine.tasks import Call, Task, TaskJob, Tasks
     from relevo.engine.tasks.dependencies import Depends, TaskContext
-    from relevo.engine.worker import Worker, WorkerHealth
+    from relevo.engine.worker import Worker
     from relevo.errors import NotSupportedError, QueueBusy, QueueFull, RateLimited, RelevoError, UnrecoverableError
     from relevo.metrics.health_server import HealthServer
     from relevo.metrics.metrics import Metrics
@@ -118,7 +119,8 @@ if not TYPE_CHECKING:  # a checker knows the names from above, and must not be t
         "engine.duties.standalone": "PromoterProcess Scheduler",
         "engine.sync_queue": "SyncJob SyncQueue",
         "engine.tasks": "Call Task TaskJob Tasks",
-        "engine.worker": "Worker WorkerHealth",
+        "engine.worker": "Worker",
+        "engine.consuming.worker_health": "WorkerHealth",
         "errors": "NotSupportedError QueueBusy QueueFull RateLimited RelevoError UnrecoverableError",
         "metrics.health_server": "HealthServer",
         "metrics.metrics": "Metrics",

@@ -12,6 +12,7 @@ from relevo.errors import QueueFull
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
+from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
 from tests.servers.server import Client
 
@@ -139,3 +140,20 @@ async def test_near_the_cap_every_write_is_counted(queue_of: QueueOf, keys: Queu
         await queue.add("job", number)
     (sent,) = [key async for key in raw.scan_iter(match=f"*{keys.queue}*:sent:*")]
     assert await raw.get(sent) == b"3:1"
+
+
+async def test_workers_keep_the_cap_too(queue_of: QueueOf, worker_of: WorkerOf, raw: Client, keys: QueueKeys) -> None:
+    """Promoter and scheduler once had a cap of their own: 50 delayed jobs filled a queue of 5."""
+    queue = queue_of(max_stream_len=5)
+    await queue.add_bulk([{"name": "later", "data": at, "delay_ms": 1} for at in range(50)])
+    held, lengths = HeldRuns(), list[int]()
+
+    async with worker_of(held, max_stream_len=5, promote_every_ms=10) as worker:
+        await held.until(5)
+        for _ in range(3):  # it has looked again and again, and moved nothing more
+            await worker.promoter.promoted.wait_for()
+            lengths.append(await raw.xlen(keys.stream))
+        held.let_go()
+        await worker.until(done=50)
+
+    assert lengths == [5, 5, 5]

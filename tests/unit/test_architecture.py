@@ -45,7 +45,7 @@ INNER: dict[str, dict[str, set[str]]] = {
     "engine": {
         "job": set(),
         "service": set(),
-        "events": set(),
+        "events": {"job"},
         "tracing": set(),
         "schedules": ENGINE_BASE,
         "lanes": ENGINE_BASE,

@@ -166,7 +166,10 @@ def _key(entry_id: int) -> str:
 def _as_message(row: Any) -> NewMessage:
     entry: AuditEntry = entry_of(row._mapping)
     return NewMessage(
-        body=msgspec.Raw(msgspec.json.encode(entry)), message_type=f"audit.{entry.action}",
-        correlation_id=entry.correlation_id, source_type="audit", source_id=str(entry.id),
+        body=msgspec.Raw(msgspec.json.encode(entry)),
+        message_type=f"audit.{entry.action}",
+        correlation_id=entry.correlation_id,
+        source_type="audit",
+        source_id=str(entry.id),
         idempotency_key=_key(entry.id),
-    )  # fmt: skip
+    )

@@ -50,9 +50,10 @@ class AuditWatch:
     async def _told(self, found: Sequence[Finding]) -> Batch:
         if found:
             log.error(
-                "the audit is not as it was written: %d findings; `relevo audit verify` names them all", len(found),
+                "the audit is not as it was written: %d findings; `relevo audit verify` names them all",
+                len(found),
                 extra={"event": "audit_broken", "findings": len(found)},
-            )  # fmt: skip
+            )
             await transact(self._office, lambda each: self._tell(each, found[:_TOLD]))
         return Batch(len(found))
 
@@ -79,6 +80,9 @@ class AuditWatch:
 
 def _message(key: str, finding: Finding, actor: str) -> NewMessage:
     return NewMessage(
-        body=msgspec.Raw(msgspec.json.encode(finding)), message_type=f"found.audit_{finding.kind}", source_type="agent",
-        source_id=actor, idempotency_key=key,
-    )  # fmt: skip
+        body=msgspec.Raw(msgspec.json.encode(finding)),
+        message_type=f"found.audit_{finding.kind}",
+        source_type="agent",
+        source_id=actor,
+        idempotency_key=key,
+    )

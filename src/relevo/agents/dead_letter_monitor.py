@@ -59,9 +59,13 @@ class DeadLetterMonitor:
             home = await self._office.queues.by_id(row.queue_id)
             origin = home if row.origin_queue_id is None else await self._office.queues.by_id(row.origin_queue_id)
             growth = Growth(
-                tenant=home.tenant, scope=home.scope, queue=origin.slug, grown=row.grown,
-                total=totals[row.queue_id].dead, example=row.example,
-            )  # fmt: skip
+                tenant=home.tenant,
+                scope=home.scope,
+                queue=origin.slug,
+                grown=row.grown,
+                total=totals[row.queue_id].dead,
+                example=row.example,
+            )
             log.warning(
                 "%d new dead letters of queue %s in scope %s (%d in all), such as %s",
                 *(growth.grown, growth.queue, growth.scope, growth.total, growth.example),

@@ -88,9 +88,15 @@ class ExpiryEnforcer:
                 await self._close_deliveries(transaction, own)
             if queue.dead_letter_expired and not queue.system:
                 await bury(
-                    transaction, queue, own, before=state, reason=f"expired: {reason}", failure=_EXPIRED[reason],
-                    caller=self._caller, open_deliveries=None,
-                )  # fmt: skip
+                    transaction,
+                    queue,
+                    own,
+                    before=state,
+                    reason=f"expired: {reason}",
+                    failure=_EXPIRED[reason],
+                    caller=self._caller,
+                    open_deliveries=None,
+                )
             else:
                 await self._end(transaction, queue, state, own, reason)
             self._tell(transaction, queue, own, reason)
@@ -104,11 +110,15 @@ class ExpiryEnforcer:
             update(messages)
             .where(m.id.in_([row.id for row in rows]))
             .values(
-                state="expired", failure_reason=f"expired: {reason}", visible_at=None, finished_at=now, updated_at=now,
+                state="expired",
+                failure_reason=f"expired: {reason}",
+                visible_at=None,
+                finished_at=now,
+                updated_at=now,
                 error=_EXPIRED[reason].encoded(),
                 trail=m.trail + trail_line(now, "expired", self._caller.actor, reason),
             )
-        )  # fmt: skip
+        )
         transaction.differences.moved(queue.id, before, None, len(rows))
 
     async def _close_deliveries(self, transaction: ColdTransaction, rows: Sequence[Any]) -> None:
@@ -127,7 +137,11 @@ class ExpiryEnforcer:
             for row in rows
         ]
         transaction.audit(
-            self._caller, "message.expire", rows[0].id,
-            tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id,
+            self._caller,
+            "message.expire",
+            rows[0].id,
+            tenant_id=queue.tenant_id,
+            scope_id=queue.scope_id,
+            queue_id=queue.id,
             after=msgspec.json.encode({"ids": [row.id for row in rows], "reason": reason}).decode(),
-        )  # fmt: skip
+        )

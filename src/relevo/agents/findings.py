@@ -53,20 +53,26 @@ async def report(
         return
     for each in found:
         log.warning(
-            "queue %s of scope %s: %s (%d messages)", queue.slug, queue.scope, each.kind, each.count,
+            "queue %s of scope %s: %s (%d messages)",
+            queue.slug,
+            queue.scope,
+            each.kind,
+            each.count,
             extra={"event": "integrity_finding", "tenant": queue.tenant, "scope": queue.scope, "kind": each.kind},
-        )  # fmt: skip
+        )
     repaired = [each for each in found if each.after]
     for slug, own, verb in (("_integrity", list(found), "found"), ("_corrections", repaired, "corrected")):
         if own:
             home = await _system_queue(transaction, office, queue.scope_id, slug)
             new = [
                 NewMessage(
-                    body=msgspec.Raw(msgspec.json.encode(each)), message_type=f"{verb}.{each.kind}",
-                    source_type="agent", source_id=caller.actor,
+                    body=msgspec.Raw(msgspec.json.encode(each)),
+                    message_type=f"{verb}.{each.kind}",
+                    source_type="agent",
+                    source_id=caller.actor,
                 )
                 for each in own
-            ]  # fmt: skip
+            ]
             await post(transaction, office, caller, home, new)
 
 

@@ -98,10 +98,12 @@ class MessageArchiver:
                 update(messages)
                 .where(m.id.in_([row.id for row in rows]))
                 .values(
-                    state="completed", finished_at=now, updated_at=now,
+                    state="completed",
+                    finished_at=now,
+                    updated_at=now,
                     trail=m.trail + trail_line(now, "completed", self._caller.actor, "nobody had subscribed"),
                 )
-            )  # fmt: skip
+            )
             for row in rows:
                 transaction.differences.moved(row.queue_id, "pending", None)
                 transaction.differences.add(row.queue_id, "completed", 1)

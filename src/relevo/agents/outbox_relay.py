@@ -191,10 +191,19 @@ class OutboxRelay:
 
 def _as_message(event: WorkEvent, queue: QueueRecord) -> NewMessage:
     body = {
-        "event": event.event, "message_id": event.id, "queue": queue.slug, "ts": event.ts,
-        "message_type": event.message_type, "correlation_id": event.correlation_id, **(event.extras or {}),
-    }  # fmt: skip
+        "event": event.event,
+        "message_id": event.id,
+        "queue": queue.slug,
+        "ts": event.ts,
+        "message_type": event.message_type,
+        "correlation_id": event.correlation_id,
+        **(event.extras or {}),
+    }
     return NewMessage(
-        body=msgspec.Raw(msgspec.json.encode(body)), message_type=f"message.{event.event}",
-        correlation_id=event.correlation_id, causation_id=event.id, source_type="queue", source_id=queue.slug,
-    )  # fmt: skip
+        body=msgspec.Raw(msgspec.json.encode(body)),
+        message_type=f"message.{event.event}",
+        correlation_id=event.correlation_id,
+        causation_id=event.id,
+        source_type="queue",
+        source_id=queue.slug,
+    )

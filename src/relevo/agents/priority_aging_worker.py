@@ -108,16 +108,23 @@ class PriorityAgingWorker:
             update(messages)
             .where(messages.c.id == bindparam("_id"))
             .values(
-                priority_tier=bindparam("_tier"), priority_score=bindparam("_score"), sort_key=bindparam("_key"),
-                updated_at=now, trail=messages.c.trail + bindparam("_line"),
+                priority_tier=bindparam("_tier"),
+                priority_score=bindparam("_score"),
+                sort_key=bindparam("_key"),
+                updated_at=now,
+                trail=messages.c.trail + bindparam("_line"),
             ),
             values,
-        )  # fmt: skip
+        )
         transaction.audit(
-            self._caller, "message.age", rows[0].id,
-            tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id,
+            self._caller,
+            "message.age",
+            rows[0].id,
+            tenant_id=queue.tenant_id,
+            scope_id=queue.scope_id,
+            queue_id=queue.id,
             after=msgspec.json.encode({"ids": [row.id for row in rows]}).decode(),
-        )  # fmt: skip
+        )
 
     def _raised(self, queue: QueueRecord, tier: int, score: int) -> tuple[int, int]:
         raised = score + self._step

@@ -93,12 +93,18 @@ class StreamBridge:
     async def _data(self, row: Any) -> dict[str, Any]:
         home = await self._office.queues.by_id(row["m_queue_id"])
         return {
-            "message_id": row["message_id"], "body": msgspec.json.decode(row["m_body"] or "null"),
-            "labels": msgspec.json.decode(row["m_labels"]), "message_type": row["m_message_type"],
-            "correlation_id": row["m_correlation_id"], "causation_id": row["m_causation_id"],
-            "parent_id": row["m_parent_id"], "attempt": row["m_attempts"], "deadline": row["m_deadline_at"],
-            "scope": home.scope, "queue": home.slug,
-        }  # fmt: skip
+            "message_id": row["message_id"],
+            "body": msgspec.json.decode(row["m_body"] or "null"),
+            "labels": msgspec.json.decode(row["m_labels"]),
+            "message_type": row["m_message_type"],
+            "correlation_id": row["m_correlation_id"],
+            "causation_id": row["m_causation_id"],
+            "parent_id": row["m_parent_id"],
+            "attempt": row["m_attempts"],
+            "deadline": row["m_deadline_at"],
+            "scope": home.scope,
+            "queue": home.slug,
+        }
 
     # --- and back --------------------------------------------------------------------------------------------------------
 
@@ -210,9 +216,14 @@ class StreamBridge:
         if row is not None:
             await self._office.reviews.open(transaction, row)
             transaction.audit(
-                self._caller, "stream_dead_letter.review", row["id"], tenant_id=row["tenant_id"],
-                scope_id=row["scope_id"], correlation_id=row["correlation_id"], after=row["origin"],
-            )  # fmt: skip
+                self._caller,
+                "stream_dead_letter.review",
+                row["id"],
+                tenant_id=row["tenant_id"],
+                scope_id=row["scope_id"],
+                correlation_id=row["correlation_id"],
+                after=row["origin"],
+            )
         return True
 
     async def _follow(self) -> int:
@@ -255,9 +266,14 @@ class StreamBridge:
         closed = await transaction.connection.execute(update(reviews).where(mine).values(next_tick_at=None))
         if closed.rowcount:
             transaction.audit(
-                self._caller, f"stream_dead_letter.{done}", row["id"], tenant_id=row["tenant_id"],
-                scope_id=row["scope_id"], correlation_id=row["correlation_id"], after=row["origin"],
-            )  # fmt: skip
+                self._caller,
+                f"stream_dead_letter.{done}",
+                row["id"],
+                tenant_id=row["tenant_id"],
+                scope_id=row["scope_id"],
+                correlation_id=row["correlation_id"],
+                after=row["origin"],
+            )
 
     # --- the place in the events -------------------------------------------------------------------------------------------
 

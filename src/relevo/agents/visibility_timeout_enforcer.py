@@ -90,10 +90,14 @@ class VisibilityTimeoutEnforcer:
                 reclaims=m.reclaims + 1,
             )
             transaction.audit(
-                self._caller, "message.reclaim", own[0].id,
-                tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id,
+                self._caller,
+                "message.reclaim",
+                own[0].id,
+                tenant_id=queue.tenant_id,
+                scope_id=queue.scope_id,
+                queue_id=queue.id,
                 after=_ids(returned=back, dead=lost),
-            )  # fmt: skip
+            )
         return len(rows)
 
     async def _return(self, transaction: ColdTransaction, queue: QueueRecord, rows: Sequence[Any]) -> None:
@@ -105,21 +109,33 @@ class VisibilityTimeoutEnforcer:
             update(messages)
             .where(m.id.in_([row.id for row in rows]))
             .values(
-                state="pending", claim_until=None, claim_token=None, claimed_by=None, claimed_at=None,
-                reclaims=m.reclaims + 1, updated_at=now, trail=m.trail + line,
-                failure_reason=CLAIM_TIMED_OUT.text, error=CLAIM_TIMED_OUT.encoded(),
+                state="pending",
+                claim_until=None,
+                claim_token=None,
+                claimed_by=None,
+                claimed_at=None,
+                reclaims=m.reclaims + 1,
+                updated_at=now,
+                trail=m.trail + line,
+                failure_reason=CLAIM_TIMED_OUT.text,
+                error=CLAIM_TIMED_OUT.encoded(),
             )
-        )  # fmt: skip
+        )
         transaction.differences.moved(queue.id, "claimed", "pending", len(rows))
         transaction.differences.add(queue.id, "reclaimed", len(rows))
         transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
         transaction.events += [
             WorkEvent(
-                "reclaimed", queue.id, row.id, now, row.message_type, row.correlation_id,
+                "reclaimed",
+                queue.id,
+                row.id,
+                now,
+                row.message_type,
+                row.correlation_id,
                 {"attempt": row.attempts, "reclaims": row.reclaims + 1, **CLAIM_TIMED_OUT.extras(CLAIM_TIMED_OUT.text)},
             )
             for row in rows
-        ]  # fmt: skip
+        ]
 
     async def _promote(self, transaction: ColdTransaction) -> int:
         m = messages.c

@@ -38,9 +38,14 @@ class WebhookPost:
         self._queue = Queue(name, redis_url=redis_url, wait_s=2.0)
         # The retries are ours, because their waits are no power of anything: a job is one attempt.
         self.worker = Worker(
-            name, self._attempt, redis_url=redis_url, concurrency=_AT_ONCE, max_attempts=1,
-            dlq_max_stream_len=_KEPT_FAILURES, shutdown_deadline_s=_LEAVING_S,
-        )  # fmt: skip
+            name,
+            self._attempt,
+            redis_url=redis_url,
+            concurrency=_AT_ONCE,
+            max_attempts=1,
+            dlq_max_stream_len=_KEPT_FAILURES,
+            shutdown_deadline_s=_LEAVING_S,
+        )
         self._working: asyncio.Task[None] | None = None
         self._adding: set[asyncio.Task[None]] = set()
         self._deaf: Callable[[], None] = lambda: None
@@ -70,9 +75,12 @@ class WebhookPost:
         try:
             for each in due:
                 await self._queue.add(
-                    "deliver", list(each), lane=each.webhook_id, job_id=f"{each.id}-{each.at}",
+                    "deliver",
+                    list(each),
+                    lane=each.webhook_id,
+                    job_id=f"{each.id}-{each.at}",
                     delay_ms=max(0, each.at - self._office.now_ms()) or None,
-                )  # fmt: skip
+                )
         except (RelevoError, OSError) as error:
             log.debug("deliveries wait in their rows until Redis is back: %s", error)
 

@@ -53,9 +53,10 @@ def make_console(office: Office) -> Starlette:
     return Starlette(
         routes=routes,
         exception_handlers={
-            HTTPException: functools.partial(_lost, console), WorkError: functools.partial(_refused, console),
+            HTTPException: functools.partial(_lost, console),
+            WorkError: functools.partial(_refused, console),
         },
-    )  # fmt: skip
+    )
 
 
 def _route(console: Console, path: str, page: Page, method: str) -> Route:

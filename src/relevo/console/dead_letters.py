@@ -30,9 +30,16 @@ async def choose_scope(console: Console, visit: Visit) -> Response:
         asked = f"?{urlencode({'reason': reason})}" if reason else ""
         return RedirectResponse(place + asked, 303, headers=HEADERS)
     return console.pages.show(
-        "dead_letters", visit=visit, letters=[], next_cursor=None, scopes=scopes, scope=None, reason="", error=None,
+        "dead_letters",
+        visit=visit,
+        letters=[],
+        next_cursor=None,
+        scopes=scopes,
+        scope=None,
+        reason="",
+        error=None,
         tab="dead-letters",
-    )  # fmt: skip
+    )
 
 
 async def show_dead_letters(console: Console, visit: Visit) -> Response:
@@ -57,10 +64,21 @@ async def _page(console: Console, visit: Visit, *, error: str | None = None, sta
     scope, asked = visit.request.path_params["scope"], visit.request.query_params
     reason = asked.get("reason", "").strip()[:200]
     page = await console.office.dead_letters.list(
-        visit.session.caller(scope), scope, DeadLetterFilter(reason=reason or None), limit=_PAGE,
+        visit.session.caller(scope),
+        scope,
+        DeadLetterFilter(reason=reason or None),
+        limit=_PAGE,
         cursor=asked.get("cursor") or None,
-    )  # fmt: skip
+    )
     return console.pages.show(
-        "dead_letters", status=status, visit=visit, letters=page.items, next_cursor=page.next_cursor,
-        scopes=await scopes_of(console, visit), scope=scope, reason=reason, error=error, tab="dead-letters",
-    )  # fmt: skip
+        "dead_letters",
+        status=status,
+        visit=visit,
+        letters=page.items,
+        next_cursor=page.next_cursor,
+        scopes=await scopes_of(console, visit),
+        scope=scope,
+        reason=reason,
+        error=error,
+        tab="dead-letters",
+    )

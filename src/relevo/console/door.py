@@ -106,9 +106,7 @@ def _login_page(
 
 def _set_cookie(request: Request, response: Response, name: str, value: str, seconds: int) -> None:
     secure = request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
-    response.set_cookie(
-        name, value, max_age=seconds, path="/console", httponly=True, samesite="strict", secure=secure
-    )  # fmt: skip
+    response.set_cookie(name, value, max_age=seconds, path="/console", httponly=True, samesite="strict", secure=secure)
 
 
 def _sent_to(page: str) -> Response:

@@ -28,13 +28,26 @@ async def show_inbox(console: Console, visit: Visit) -> Response:
     if state not in STATES:
         state = None
     page = await console.office.reviews.inbox(
-        visit.session.caller(scope), scope, state=cast("CaseState | None", state),
-        person=visit.person if mine else None, limit=_PAGE, cursor=asked.get("cursor") or None,
-    )  # fmt: skip
+        visit.session.caller(scope),
+        scope,
+        state=cast("CaseState | None", state),
+        person=visit.person if mine else None,
+        limit=_PAGE,
+        cursor=asked.get("cursor") or None,
+    )
     return console.pages.show(
-        "inbox", visit=visit, reviews=page.items, next_cursor=page.next_cursor, scopes=await scopes_of(console, visit),
-        scope=scope, state=state, states=STATES, mine=mine, notice=DONE.get(asked.get("done", "")), tab="reviews",
-    )  # fmt: skip
+        "inbox",
+        visit=visit,
+        reviews=page.items,
+        next_cursor=page.next_cursor,
+        scopes=await scopes_of(console, visit),
+        scope=scope,
+        state=state,
+        states=STATES,
+        mine=mine,
+        notice=DONE.get(asked.get("done", "")),
+        tab="reviews",
+    )
 
 
 async def scopes_of(console: Console, visit: Visit) -> list[str]:

@@ -17,7 +17,7 @@ HEADERS = {
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
-}  # fmt: skip
+}
 """No script runs, nothing comes from elsewhere, nobody frames it, and no copy stays in a cache."""
 
 _EXCERPT = 10_000
@@ -30,9 +30,12 @@ class Pages:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._templates = Environment(
-            loader=PackageLoader("relevo.console", "templates"), autoescape=True, undefined=StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True,
-        )  # fmt: skip
+            loader=PackageLoader("relevo.console", "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
         own: dict[str, Callable[..., str]] = {"moment": moment, "iso": iso, "span": self._from_now}
         own |= {"pretty": pretty, "excerpt": excerpt}
         self._templates.filters.update(own)

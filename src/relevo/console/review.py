@@ -93,9 +93,7 @@ async def _done(
     if verb == "comment":
         return await reviews.comment(caller, scope, review.id, person, fields["text"].strip())
     assert form is not None
-    return await reviews.decide(
-        caller, scope, review.id, person, form.answer, corrected_body=form.corrected_body
-    )  # fmt: skip
+    return await reviews.decide(caller, scope, review.id, person, form.answer, corrected_body=form.corrected_body)
 
 
 def _faults(verb: str, fields: Mapping[str, str]) -> dict[str, str]:
@@ -145,11 +143,22 @@ def _page(
         stand = "free"
     options = {option.value: option for option in review.spec.decision.options}
     return console.pages.show(
-        "review", status=status, visit=visit, review=review, subject=subject, stand="over" if over else stand,
-        options=options, typed=dict(typed or (form.typed if form else {})), faults=dict(faults or {}), notice=notice,
-        error=error, body=None if subject.body is None else pretty(subject.body), inputs=_inputs(review, options),
-        votes_needed=review.spec.quorum - len(review.votes), tab="reviews",
-    )  # fmt: skip
+        "review",
+        status=status,
+        visit=visit,
+        review=review,
+        subject=subject,
+        stand="over" if over else stand,
+        options=options,
+        typed=dict(typed or (form.typed if form else {})),
+        faults=dict(faults or {}),
+        notice=notice,
+        error=error,
+        body=None if subject.body is None else pretty(subject.body),
+        inputs=_inputs(review, options),
+        votes_needed=review.spec.quorum - len(review.votes),
+        tab="reviews",
+    )
 
 
 def _inputs(review: Review, options: Mapping[str, object]) -> list[dict[str, object]]:

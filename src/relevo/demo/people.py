@@ -28,9 +28,10 @@ async def correct(house: House, size: Size) -> str:
     """Letters over HTTP become jobs; the one that cannot be sent goes to a person, is corrected, and is sent."""
     total = size.letters
     try:
-        async with _served(house) as (client, reviewer), Worker(
-            _STREAM, _send, redis_url=house.url, max_attempts=1, store_results=True
-        ):  # fmt: skip
+        async with (
+            _served(house) as (client, reviewer),
+            Worker(_STREAM, _send, redis_url=house.url, max_attempts=1, store_results=True),
+        ):
             await _furnish(client)
             ids = [await _publish(client, number, total) for number in range(total)]
             house.stage.news(f"{total} letters published over HTTP; a rule makes jobs of them", "cyan")
@@ -84,11 +85,20 @@ async def _furnish(client: AsyncClient) -> None:
     await client.create_scope(_SCOPE)
     await client.create_queue(_SCOPE, _QUEUE, max_retries=1)
     routing: tuple[dict[str, Any], ...] = (
-        {"name": "to-the-machine", "trigger": "message_published", "condition": "has(body.to)",
-         "actions": [{"action": "route", "stream_queue": _STREAM, "job_name": "send"}]},
-        {"name": "to-people", "trigger": "message_dead",
-         "actions": [{"action": "escalate", "review": {"title": "Where does {{body.to}} live?", "may_correct": True}}]},
-    )  # fmt: skip
+        {
+            "name": "to-the-machine",
+            "trigger": "message_published",
+            "condition": "has(body.to)",
+            "actions": [{"action": "route", "stream_queue": _STREAM, "job_name": "send"}],
+        },
+        {
+            "name": "to-people",
+            "trigger": "message_dead",
+            "actions": [
+                {"action": "escalate", "review": {"title": "Where does {{body.to}} live?", "may_correct": True}}
+            ],
+        },
+    )
     for rule in routing:
         await client.create_rule(_SCOPE, rule)
 

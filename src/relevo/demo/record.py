@@ -40,9 +40,12 @@ async def _chronicle(house: House) -> dict[str, Any]:
     """The last line that the chronicler says; those before are news."""
     arguments = ("-m", "relevo.demo.chronicler", ",".join(_QUEUES), str(house.folder / "lake"), str(house.page))
     chronicler = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        sys.executable,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "RELEVO_REDIS_URL": house.url},
-    )  # fmt: skip
+    )
     assert chronicler.stdout is not None
     assert chronicler.stderr is not None
     complaints = asyncio.create_task(chronicler.stderr.read())

@@ -26,10 +26,34 @@ class Size:
 
 
 SLOW = Size(
-    parcels=20_000, retries=60, delayed=40, spread_ms=3000, letters=10, stranded=5, idle_ms=3000, survivors=2000,
-    handling_s=0.012, pause_s=2.0, slots=10, slot_ms=400, flood=300, few=10,
-)  # fmt: skip
+    parcels=20_000,
+    retries=60,
+    delayed=40,
+    spread_ms=3000,
+    letters=10,
+    stranded=5,
+    idle_ms=3000,
+    survivors=2000,
+    handling_s=0.012,
+    pause_s=2.0,
+    slots=10,
+    slot_ms=400,
+    flood=300,
+    few=10,
+)
 FAST = Size(
-    parcels=1000, retries=10, delayed=5, spread_ms=400, letters=3, stranded=2, idle_ms=1000, survivors=200, handling_s=0.0,
-    pause_s=0.0, slots=4, slot_ms=250, flood=60, few=4,
-)  # fmt: skip
+    parcels=1000,
+    retries=10,
+    delayed=5,
+    spread_ms=400,
+    letters=3,
+    stranded=2,
+    idle_ms=1000,
+    survivors=200,
+    handling_s=0.0,
+    pause_s=0.0,
+    slots=4,
+    slot_ms=250,
+    flood=60,
+    few=4,
+)

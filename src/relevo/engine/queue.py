@@ -21,7 +21,7 @@ from relevo.engine.job.backoff import BackoffLike
 from relevo.engine.job.dedup import Dedup
 from relevo.engine.job.delays import DelayMsLike
 from relevo.engine.job.job import Job
-from relevo.engine.job.validation import checked_job_id, checked_name, checked_queue_name, positive, seconds
+from relevo.engine.job.validation import checked_job_id, checked_name, checked_queue_name, seconds
 from relevo.engine.lanes.lanes import LIMIT_LANE, Lanes
 from relevo.engine.producing.cancellation import CANCEL_DELAYED, Cancellations
 from relevo.engine.producing.flows import SCRIPTS as FLOW_SCRIPTS
@@ -39,6 +39,7 @@ from relevo.errors import BadArgument, NotSupportedError, RelevoError, WrongType
 from relevo.wire.envelope import Envelope
 from relevo.wire.ids import IdMint
 from relevo.wire.keys import QueueKeys
+from relevo.wire.limits import QueueLimits
 from relevo.wire.payload import MSGPACK, Codec
 
 
@@ -103,10 +104,10 @@ class Queue(QueueAdmin):
         self._keys = QueueKeys(checked_queue_name(name))
         self._redis_url, self._tls = redis_url, tls
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
-        self._cap = positive("max_stream_len", 1_000_000 if max_stream_len is None else max_stream_len)
-        max_delay_s = positive("max_delay_secs", 2_592_000 if max_delay_secs is None else max_delay_secs, zero=True)
-        self._max_payload = positive("max_payload_bytes", 1_048_576 if max_payload_bytes is None else max_payload_bytes)
-        self._encoder = JobEncoder(self._codec, max_payload=self._max_payload, max_delay_s=max_delay_s)
+        self._limits = limits = QueueLimits.given(
+            max_stream_len=max_stream_len, max_delay_secs=max_delay_secs, max_payload_bytes=max_payload_bytes
+        )
+        self._encoder = JobEncoder(self._codec, max_payload=limits.max_payload_bytes, max_delay_s=limits.max_delay_secs)
         self._wait_s = seconds("wait_s", wait_s, zero=True)
         self._group = checked_name("consumer_group", consumer_group)
         self._plain = plain_transport
@@ -329,9 +330,13 @@ class Queue(QueueAdmin):
         opened = self._open()
         flows, encoder = Flows(opened.link, self._keys), self._encoder
         if not self._spans.wanted():
-            return await flows.start_flow(flow, encoder, opened.mint, cap=self._cap, wait_s=self._wait_s)
+            return await flows.start_flow(
+                flow, encoder, opened.mint, cap=self._limits.max_stream_len, wait_s=self._wait_s
+            )
         with self._spans.sending(None, len(flow)) as context:
-            return await flows.start_flow(flow, encoder, opened.mint, cap=self._cap, wait_s=self._wait_s, trace=context)
+            return await flows.start_flow(
+                flow, encoder, opened.mint, cap=self._limits.max_stream_len, wait_s=self._wait_s, trace=context
+            )
 
     @property
     def lanes(self) -> Lanes:
@@ -442,11 +447,11 @@ class Queue(QueueAdmin):
                 ),
             )
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
-            sender = StreamWriter(link, keys, cap=self._cap)
-            post = ScriptedAdds(link, keys, cap=self._cap, wait_s=self._wait_s, group=self._group)
-            dead = DeadLetters(link, keys, stream_cap=self._cap)
+            sender = StreamWriter(link, keys, cap=self._limits.max_stream_len)
+            post = ScriptedAdds(link, keys, cap=self._limits.max_stream_len, wait_s=self._wait_s, group=self._group)
+            dead = DeadLetters(link, keys, stream_cap=self._limits.max_stream_len)
             results = Results(link, keys, self.events, Jobs(link, keys, self._group), dead, self._codec)
-            repeatables = Schedules(link, keys, max_payload=self._max_payload, codec=self._codec)
+            repeatables = Schedules(link, keys, max_payload=self._limits.max_payload_bytes, codec=self._codec)
             opened = self._opened[loop] = _Open(
                 link, sender, post, results, dead, repeatables, Lanes(link, keys), IdMint()
             )

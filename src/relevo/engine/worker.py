@@ -7,9 +7,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Generator, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
 
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
@@ -33,6 +31,7 @@ from relevo.engine.consuming.runner import Runner
 from relevo.engine.consuming.spans import HandlerSpans
 from relevo.engine.consuming.timeouts import TimeoutSweep
 from relevo.engine.consuming.unknown_tasks import UnknownTasks
+from relevo.engine.consuming.worker_health import WorkerHealth
 from relevo.engine.consuming.worker_options import WorkerOptions
 from relevo.engine.duties.idle_watch import IdleWatchMember
 from relevo.engine.duties.promoter import PROMOTE, Promoter
@@ -44,6 +43,7 @@ from relevo.engine.schedules.declared_schedules import KEEP_DECLARED, DeclaredSc
 from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
 from relevo.engine.schedules.scheduler import SchedulerService
 from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
+from relevo.engine.service.already_done import AlreadyDone
 from relevo.engine.service.exit_signals import catch_exit_signals
 from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
@@ -79,35 +79,6 @@ CONTROL_SCRIPTS = (
 )
 
 
-@dataclass(frozen=True)
-class WorkerHealth:
-    """Whether this worker can claim jobs right now, and if not, why."""
-
-    can_claim: bool
-    reason: str
-    """Empty, or "paused" for a worker that could claim and is told not to, or why it cannot."""
-    paused: bool
-    running: int
-    held: int
-    last_read_s: float
-    last_renewal_s: float
-
-
-class Told(Coroutine[Any, Any, None]):
-    """A coroutine with nothing left to do: may be awaited, made a task of, or dropped without a warning."""
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        yield from ()
-
-    def send(self, _: object, /) -> Any:
-        raise StopIteration
-
-    def throw(self, *error: Any) -> Any:
-        raise error[0]
-
-    def close(self) -> None: ...
-
-
 class Worker:
     """Runs `handler` for the jobs of one queue.
 
@@ -141,6 +112,7 @@ class Worker:
         read_count: int | None = None,
         claim_min_idle_ms: int | None = None,
         max_payload_bytes: int | None = None,
+        max_stream_len: int | None = None,
         dlq_max_stream_len: int | None = None,
         events_enabled: bool = True,
         delayed_enabled: bool = True,
@@ -165,40 +137,10 @@ class Worker:
         tracing: bool | None = None,
         plain_transport: bool = False,
     ) -> None:
+        given = locals()  # each option is passed on by its name: none can be forgotten
         self._keys = QueueKeys(checked_queue_name(queue_name))
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
-        self._settings = settings = WorkerOptions(
-            concurrency=concurrency,
-            max_attempts=max_attempts,
-            group=group,
-            consumer_id=consumer_id,
-            read_block_ms=read_block_ms,
-            read_count=read_count,
-            claim_min_idle_ms=claim_min_idle_ms,
-            max_payload_bytes=max_payload_bytes,
-            dlq_max_stream_len=dlq_max_stream_len,
-            events_enabled=events_enabled,
-            delayed_enabled=delayed_enabled,
-            run_scheduler=run_scheduler,
-            scheduler_tick_ms=scheduler_tick_ms,
-            store_results=store_results,
-            result_ttl_ms=result_ttl_ms,
-            retry=retry or RetryDefaults(),
-            max_stalled_attempts=max_stalled_attempts,
-            stalled_detector_enabled=stalled_detector_enabled,
-            shutdown_deadline_s=shutdown_deadline_s,
-            promote_every_ms=promote_every_ms,
-            pause_poll_ms=pause_poll_ms,
-            rate_limit_max=rate_limit_max,
-            rate_limit_duration_ms=rate_limit_duration_ms,
-            rate_limit_burst=rate_limit_burst,
-            max_running=max_running,
-            job_timeout_s=job_timeout_s,
-            on_bad_result=on_bad_result,
-            unknown_task_wait_s=unknown_task_wait_s,
-            tracing=tracing,
-            plain_transport=plain_transport,
-        )
+        self._settings = settings = WorkerOptions(**{name: given[name] for name in WorkerOptions.names()})
         self._handler = as_handler(handler, settings.slots)
         self._closing = threading.Event()
         self._closing_signal: asyncio.Event | None = None
@@ -222,44 +164,76 @@ class Worker:
         self.group_member = GroupMember(control, keys, group, consumer, held)
         self.settler = Settler(
             SettleContext(
-                self._settle_link, keys, group, consumer, held, events,
-                result_ttl_s=settings.result_ttl_s, dlq_cap=settings.dlq_cap, store_results=settings.store_results,
+                self._settle_link,
+                keys,
+                group,
+                consumer,
+                held,
+                events,
+                result_ttl_s=settings.result_ttl_s,
+                dlq_cap=settings.limits.dlq_max_stream_len,
+                store_results=settings.store_results,
             )
-        )  # fmt: skip
+        )
         self.policy = OutcomePolicy(
             self.settler,
             events,
             queue=keys.queue,
             max_attempts=settings.max_attempts,
-            retry=settings.retry,
+            retry=settings.retry_defaults,
             retry_of=retry_of(self._handler),
             function_of=function_finder(self._handler),
             on_bad_result=settings.on_bad_result,
         )
         self.runner = Runner(
-            self._handler, settings.slots, keys, held, self.policy,
-            store_results=settings.store_results, codec=self._codec,
+            self._handler,
+            settings.slots,
+            keys,
+            held,
+            self.policy,
+            store_results=settings.store_results,
+            codec=self._codec,
             spans=HandlerSpans(keys.queue, group, consumer, settings.tracing),
-        )  # fmt: skip
-        self.runner.unknown_tasks = UnknownTasks(control, keys, give_up_s=settings.unknown_task_wait_s)
-        self.runner.progress = JobProgress(self._settle_link, keys, ttl_s=settings.result_ttl_s, events=events)
+            unknown_tasks=UnknownTasks(control, keys, give_up_s=settings.unknown_task_wait_s),
+            progress=JobProgress(self._settle_link, keys, ttl_s=settings.result_ttl_s, events=events),
+        )
         self.reader = Reader(
-            self._read_link, keys, group, consumer, held, self.settler, events,
-            demand=self.runner.demand, deliver=self._deliver, count=settings.read_count, block_ms=settings.block_ms,
-            max_payload=settings.max_payload, max_stalled=settings.max_stalled_attempts,
-        )  # fmt: skip
+            self._read_link,
+            keys,
+            group,
+            consumer,
+            held,
+            self.settler,
+            events,
+            demand=self.runner.demand,
+            deliver=self._deliver,
+            count=settings.read_count,
+            block_ms=settings.block_ms,
+            max_payload=settings.limits.max_payload_bytes,
+            max_stalled=settings.max_stalled_attempts,
+            takes_apart=settings.limited,
+        )
         self.limiter = None
-        if settings.rate_limit_max or settings.max_running:
+        if settings.limited:
             self.limiter = QueueLimiter(
-                control, keys, self.runner, rate=settings.rate_limit_max or 0, per_ms=settings.rate_limit_duration_ms,
-                burst=settings.rate_limit_burst or 0, at_once=settings.max_running or 0, hold_s=settings.idle_s,
-            )  # fmt: skip
+                control,
+                keys,
+                self.runner,
+                rate=settings.rate_limit_max or 0,
+                per_ms=settings.rate_limit_duration_ms,
+                burst=settings.rate_limit_burst or 0,
+                at_once=settings.max_running or 0,
+                hold_s=settings.idle_s,
+            )
         self.runner.limiter = self.settler.limiter = self.limiter
-        self.reader.takes_apart = self.limiter is not None
         self.leases = LeaseKeeper(
-            lambda: self._link("lease", (RENEW,)), keys, group, consumer, held,
+            lambda: self._link("lease", (RENEW,)),
+            keys,
+            group,
+            consumer,
+            held,
             keeps_places=settings.max_running is not None,
-        )  # fmt: skip
+        )
         self.runner.on_free = self.settler.on_freed = self.reader.freed
         if self.limiter is not None:
             self.runner.on_free = self.limiter.slot_freed(self.reader.freed)
@@ -270,9 +244,14 @@ class Worker:
     def _duties(self, settings: WorkerOptions, events: EventLog) -> list[Loop]:
         keys, control = self._keys, self._control_link
         self.pausing = PauseWatch(
-            control, keys, self.reader, self.runner, hand_back=self._hand_back,
-            wake_read=lambda: self.reader.wake_read(self.group_member.unblock), every=settings.pause_poll_ms / 1000,
-        )  # fmt: skip
+            control,
+            keys,
+            self.reader,
+            self.runner,
+            hand_back=self._hand_back,
+            wake_read=lambda: self.reader.wake_read(self.group_member.unblock),
+            every=settings.pause_poll_ms / 1000,
+        )
         # An idle worker settles nothing: a connection it lost would stay lost, and it would say for ever that it cannot claim.
         self.pausing.ticked.listen(lambda _: self._settle_link.open_soon())
         self.lane_dispatcher = LaneDispatcher(control, keys, settings.group, settings.consumer)
@@ -281,14 +260,25 @@ class Worker:
         restful = list(duties)
         if settings.delayed_enabled:
             self.promoter = Promoter(
-                control, keys, settings.consumer,
-                every=settings.promote_every_ms / 1000, dlq_cap=settings.dlq_cap, events=settings.events_enabled,
-            )  # fmt: skip
+                control,
+                keys,
+                settings.consumer,
+                every=settings.promote_every_ms / 1000,
+                stream_cap=settings.limits.max_stream_len,
+                dlq_cap=settings.limits.dlq_max_stream_len,
+                events=settings.events_enabled,
+            )
             duties.append(self.promoter)
             restful.append(self.promoter)
             self.settler.settled.listen(self._promote_soon)
         if settings.run_scheduler:
-            self.scheduler = SchedulerService(control, keys, f"s-{uuid.uuid4()}", every=settings.scheduler_tick_s)
+            self.scheduler = SchedulerService(
+                control,
+                keys,
+                f"s-{uuid.uuid4()}",
+                every=settings.scheduler_tick_s,
+                stream_cap=settings.limits.max_stream_len,
+            )
             duties.append(self.scheduler)
         declared = declarations_of(self._handler)
         if declared is not None:
@@ -296,9 +286,16 @@ class Worker:
             duties.append(self.declared_schedules)
         if settings.stalled_detector_enabled:
             self.stalled_detector = StalledDetector(
-                control, keys, settings.group, f"sd-{uuid.uuid4()}", self.settler, events,
-                idle_s=settings.idle_s, max_stalled=settings.max_stalled_attempts, dlq_cap=settings.dlq_cap,
-            )  # fmt: skip
+                control,
+                keys,
+                settings.group,
+                f"sd-{uuid.uuid4()}",
+                self.settler,
+                events,
+                idle_s=settings.idle_s,
+                max_stalled=settings.max_stalled_attempts,
+                dlq_cap=settings.limits.dlq_max_stream_len,
+            )
             duties.append(self.stalled_detector)
         if settings.job_timeout_s is not None:
             self.timeouts = TimeoutSweep(self.runner, timeout_s=settings.job_timeout_s)
@@ -392,7 +389,7 @@ class Worker:
             await asyncio.wait([self._running])
             raise
 
-    def close(self) -> Told:
+    def close(self) -> Awaitable[None]:
         """Asks the worker to end; returns at once. Await `run()` to know that it has.
 
         May be called from any thread, and written `await worker.close()` as well, which ChasquiMQ asks for.
@@ -403,7 +400,7 @@ class Worker:
         loop, closing = self._loop, self._closing_signal
         if loop is not None and closing is not None and not loop.is_closed():
             loop.call_soon_threadsafe(closing.set)
-        return Told()
+        return AlreadyDone()
 
     async def __aenter__(self) -> Worker:
         if self._running is None:

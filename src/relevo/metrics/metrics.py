@@ -78,8 +78,12 @@ class Metrics:
         """Looks at a queue from a process that need not work for it (a queue scaled down to nothing has no worker to tell its
         backlog). `start()` it on a running loop, and `await stop()` it before the queue is closed."""
         return BacklogWatch(
-            queue._admin_link, QueueKeys(queue.name), queue._group, self.instruments, every=self._backlog_every_s  # pyright: ignore[reportPrivateUsage]
-        )  # fmt: skip
+            queue._admin_link,
+            QueueKeys(queue.name),
+            queue._group,
+            self.instruments,
+            every=self._backlog_every_s,  # pyright: ignore[reportPrivateUsage]
+        )
 
     def collect(self) -> Iterable[Metric]:
         """The families, for prometheus_client; may be called from any thread."""

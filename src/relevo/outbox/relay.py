@@ -262,8 +262,12 @@ class OutboxRelay(Loop):
         what = "set aside" if aside else "and all behind it put off"
         log.warning(
             "job %s of queue %s could not be sent, %s for %.0f s: %s",
-            entry.job_id, entry.queue, what, wait_ms / 1000, error,
-        )  # fmt: skip
+            entry.job_id,
+            entry.queue,
+            what,
+            wait_ms / 1000,
+            error,
+        )
         text = f"{type(error).__name__}: {error}"[:_ERROR_LENGTH]
         self.store.put_off(connection, entry.seq, token, wait_ms=wait_ms, error=text, aside=aside)
 

@@ -167,18 +167,33 @@ class Access:
             if len(held.all()) >= MOST_GRANTS:
                 raise InvalidInput(where="key_id", reason=f"the key has {MOST_GRANTS} grants; make another key")
             made = Grant(
-                id=self._office.mint(now), key_id=key_id, scope=scope, queue=queue, permissions=ordered,
-                created_by=caller.actor, created_at=now,
-            )  # fmt: skip
+                id=self._office.mint(now),
+                key_id=key_id,
+                scope=scope,
+                queue=queue,
+                permissions=ordered,
+                created_by=caller.actor,
+                created_at=now,
+            )
             row = {
-                "id": made.id, "tenant_id": caller.tenant_id, "key_id": key_id, "scope_id": owner["id"],
-                "queue_id": queue_id, "permissions": ",".join(ordered), "created_by": caller.actor, "created_at": now,
-            }  # fmt: skip
+                "id": made.id,
+                "tenant_id": caller.tenant_id,
+                "key_id": key_id,
+                "scope_id": owner["id"],
+                "queue_id": queue_id,
+                "permissions": ",".join(ordered),
+                "created_by": caller.actor,
+                "created_at": now,
+            }
             await connection.execute(insert(grants).values(row))
             transaction.audit(
-                caller, "grant.create", made.id, scope_id=owner["id"], queue_id=queue_id,
+                caller,
+                "grant.create",
+                made.id,
+                scope_id=owner["id"],
+                queue_id=queue_id,
                 after=msgspec.json.encode(made).decode(),
-            )  # fmt: skip
+            )
             return made
 
         made = await transact(self._office, save)
@@ -217,9 +232,13 @@ class Access:
                 raise NotFound(what="grant", name=grant_id)
             await connection.execute(delete(grants).where(mine))
             transaction.audit(
-                caller, "grant.revoke", grant_id, scope_id=owner["id"], queue_id=row["queue_id"],
+                caller,
+                "grant.revoke",
+                grant_id,
+                scope_id=owner["id"],
+                queue_id=row["queue_id"],
                 before=msgspec.json.encode(_grant(row, scope)).decode(),
-            )  # fmt: skip
+            )
             return row["key_id"]
 
         self._office.keys.forget(await transact(self._office, remove))
@@ -259,9 +278,12 @@ class Access:
             else:
                 await connection.execute(update(key_limits).where(mine).values(values))
             transaction.audit(
-                caller, "key.limit", key_id, before=msgspec.json.encode(KeyLimits() if row is None else _limits(row)).decode(),
+                caller,
+                "key.limit",
+                key_id,
+                before=msgspec.json.encode(KeyLimits() if row is None else _limits(row)).decode(),
                 after=msgspec.json.encode(wanted).decode(),
-            )  # fmt: skip
+            )
 
         await transact(self._office, save)
         self._office.keys.forget(key_id)
@@ -291,9 +313,14 @@ async def _queue_id(connection: AsyncConnection, scope_id: int, slug: str) -> in
 
 def _grant(row: Any, scope: str) -> Grant:
     return Grant(
-        id=row["id"], key_id=row["key_id"], scope=scope, queue=row["queue"],
-        permissions=_permissions(row["permissions"]), created_by=row["created_by"], created_at=row["created_at"],
-    )  # fmt: skip
+        id=row["id"],
+        key_id=row["key_id"],
+        scope=scope,
+        queue=row["queue"],
+        permissions=_permissions(row["permissions"]),
+        created_by=row["created_by"],
+        created_at=row["created_at"],
+    )
 
 
 def _permissions(words: str) -> list[Permission]:
@@ -302,6 +329,8 @@ def _permissions(words: str) -> list[Permission]:
 
 def _limits(row: Any) -> KeyLimits:
     return KeyLimits(
-        requests_per_s=row["requests_per_s"], burst=row["burst"], max_body_bytes=row["max_body_bytes"],
+        requests_per_s=row["requests_per_s"],
+        burst=row["burst"],
+        max_body_bytes=row["max_body_bytes"],
         acts_for_people=bool(row["acts_for_people"]),
-    )  # fmt: skip
+    )

@@ -89,13 +89,25 @@ def draft_of(row: NewRow) -> Draft:
     """A message on its way in, as rules see it."""
     message, values = row.message, row.values
     return Draft(
-        id=row.id, message_type=message.message_type, priority_tier=message.priority_tier,
-        priority_score=message.priority_score, labels=dict(message.labels), body=bytes(message.body),
-        content_type=message.content_type, deadline=message.deadline, expires_at=values[_AT["expires_at"]],
-        correlation_id=values[_AT["correlation_id"]], causation_id=message.causation_id, parent_id=message.parent_id,
-        source_type=message.source_type, source_id=message.source_id, idempotency_key=message.idempotency_key,
-        state=row.state, visible_at=values[_AT["visible_at"]], created_at=values[_AT["created_at"]],
-    )  # fmt: skip
+        id=row.id,
+        message_type=message.message_type,
+        priority_tier=message.priority_tier,
+        priority_score=message.priority_score,
+        labels=dict(message.labels),
+        body=bytes(message.body),
+        content_type=message.content_type,
+        deadline=message.deadline,
+        expires_at=values[_AT["expires_at"]],
+        correlation_id=values[_AT["correlation_id"]],
+        causation_id=message.causation_id,
+        parent_id=message.parent_id,
+        source_type=message.source_type,
+        source_id=message.source_id,
+        idempotency_key=message.idempotency_key,
+        state=row.state,
+        visible_at=values[_AT["visible_at"]],
+        created_at=values[_AT["created_at"]],
+    )
 
 
 def _asks(message: NewMessage) -> bool:

@@ -75,6 +75,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def system(agent: str, tenant_id: int = 0) -> Caller:
         """An agent of the installation: may do everything, in every tenant."""
         return Caller(
-            tenant_id=tenant_id, actor=f"agent:{agent}", permissions=frozenset(ALL_PERMISSIONS),
+            tenant_id=tenant_id,
+            actor=f"agent:{agent}",
+            permissions=frozenset(ALL_PERMISSIONS),
             request_id=f"agent-{agent}",
-        )  # fmt: skip
+        )

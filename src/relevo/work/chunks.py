@@ -165,9 +165,14 @@ class ChunkStreams:
         if total > limit or next_number > MOST_PARTS:
             raise BodyTooLarge(what="whole of the parts", size=total, limit=limit, option="max_message_bytes")
         row = {
-            "message_id": message_id, "number": next_number, "claim_token": token, "body": text, "total": total,
-            "final": int(final), "created_at": transaction.now,
-        }  # fmt: skip
+            "message_id": message_id,
+            "number": next_number,
+            "claim_token": token,
+            "body": text,
+            "total": total,
+            "final": int(final),
+            "created_at": transaction.now,
+        }
         await transaction.connection.execute(insert(chunks).values(row))
         if final:
             whole = await _assembled(transaction, message_id)

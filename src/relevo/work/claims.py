@@ -205,11 +205,16 @@ def _note(transaction: Transaction, asking: _Asking, rows: Sequence[TakenRow]) -
     transaction.differences.add(queue.id, "claims", len(rows))
     transaction.events += [
         WorkEvent(
-            "claimed", queue.id, row.id, now, row.message_type, row.correlation_id,
+            "claimed",
+            queue.id,
+            row.id,
+            now,
+            row.message_type,
+            row.correlation_id,
             {"attempt": row.attempts, "wait_ms": max(0, now - row.pending_since)},
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     transaction.audit_messages(asking.caller, "message.claim", queue, [row.id for row in rows])
 
 

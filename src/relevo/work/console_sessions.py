@@ -56,9 +56,13 @@ class ConsoleSessions:
         token, now = secrets.token_urlsafe(_TOKEN_BYTES), self._office.now_ms()
         name = person or caller.person
         row = {
-            "digest": _digest(token), "key_id": caller.actor.removeprefix("key:"), "key_digest": _digest(key),
-            "person": name, "created_at": now, "expires_at": now + LASTS_MS,
-        }  # fmt: skip
+            "digest": _digest(token),
+            "key_id": caller.actor.removeprefix("key:"),
+            "key_digest": _digest(key),
+            "person": name,
+            "created_at": now,
+            "expires_at": now + LASTS_MS,
+        }
 
         async def keep(transaction: ColdTransaction) -> None:
             over = console_sessions.c.expires_at <= now

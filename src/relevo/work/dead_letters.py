@@ -175,30 +175,55 @@ async def bury(
     dying: Sequence[Dying] = rows
     line = trail_line(now, "dead_lettered", caller.actor, reason)
     values: dict[str, Any] = {
-        "queue_id": queue.dead_letter_id, "origin_queue_id": queue.id, "state": "dead", "failure_reason": reason,
-        "visible_at": None, "claim_until": None, "claim_token": None, "claimed_by": None, "claimed_at": None,
-        "finished_at": now, "updated_at": now, "trail": m.trail + line, "error": failure.encoded(), **also,
-    }  # fmt: skip
+        "queue_id": queue.dead_letter_id,
+        "origin_queue_id": queue.id,
+        "state": "dead",
+        "failure_reason": reason,
+        "visible_at": None,
+        "claim_until": None,
+        "claim_token": None,
+        "claimed_by": None,
+        "claimed_at": None,
+        "finished_at": now,
+        "updated_at": now,
+        "trail": m.trail + line,
+        "error": failure.encoded(),
+        **also,
+    }
     await transaction.connection.execute(update(messages).where(m.id.in_([row.id for row in dying])).values(values))
     transaction.differences.moved(queue.id, before, None, len(dying))
     transaction.differences.moved(queue.dead_letter_id, None, "dead", len(dying))
     transaction.differences.add(queue.id, "dead_lettered", len(dying))
     transaction.events += [
         WorkEvent(
-            "dead_lettered", queue.id, row.id, now, row.message_type, row.correlation_id,
+            "dead_lettered",
+            queue.id,
+            row.id,
+            now,
+            row.message_type,
+            row.correlation_id,
             {"attempt": row.attempts, **failure.extras(reason)},
         )
         for row in dying
-    ]  # fmt: skip
+    ]
 
 
 def _dead_letter(row: Any) -> DeadLetter:
     return DeadLetter(
-        id=row["id"], queue=row["origin_slug"], message_type=row["message_type"], reason=row["failure_reason"],
+        id=row["id"],
+        queue=row["origin_slug"],
+        message_type=row["message_type"],
+        reason=row["failure_reason"],
         error=failure_of(row["error"], stack=False),
-        attempts=row["attempts"], reclaims=row["reclaims"], replays=row["replays"],
-        labels=msgspec.Raw(row["labels"].encode()), content_type=row["content_type"],
-        body=msgspec.Raw((row["body"] or "null").encode()), correlation_id=row["correlation_id"],
-        parent_id=row["parent_id"], subscription=row["source_id"] if row["source_type"] == SUBSCRIPTION else None,
-        created_at=row["created_at"], died_at=row["finished_at"],
-    )  # fmt: skip
+        attempts=row["attempts"],
+        reclaims=row["reclaims"],
+        replays=row["replays"],
+        labels=msgspec.Raw(row["labels"].encode()),
+        content_type=row["content_type"],
+        body=msgspec.Raw((row["body"] or "null").encode()),
+        correlation_id=row["correlation_id"],
+        parent_id=row["parent_id"],
+        subscription=row["source_id"] if row["source_type"] == SUBSCRIPTION else None,
+        created_at=row["created_at"],
+        died_at=row["finished_at"],
+    )

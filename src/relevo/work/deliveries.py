@@ -124,10 +124,15 @@ class Deliveries:
             for each in live:
                 transaction.events.append(
                     event_of(
-                        "claimed", queue, rows[each.message_id], now, subscription=subscription,
-                        attempt=each.attempts + 1, wait_ms=max(0, now - each.updated_at),
+                        "claimed",
+                        queue,
+                        rows[each.message_id],
+                        now,
+                        subscription=subscription,
+                        attempt=each.attempts + 1,
+                        wait_ms=max(0, now - each.updated_at),
                     )
-                )  # fmt: skip
+                )
             _note(transaction, caller, "claim", queue, ids)
             return [_claimed(rows[each.message_id], queue, token, until, each) for each in live]
 
@@ -238,14 +243,31 @@ async def bury(
     now = transaction.now
     copy_id = office.mint()
     row: dict[str, Any] = dict(message) | {
-        "id": copy_id, "parent_id": message["id"], "causation_id": message["id"], "queue_id": queue.dead_letter_id,
-        "origin_queue_id": queue.id, "source_type": SUBSCRIPTION, "source_id": delivery.subscription,
-        "state": "dead", "visible_at": None, "claim_until": None, "claim_token": None, "claimed_by": None,
-        "claimed_at": None, "attempts": delivery.attempts, "reclaims": delivery.reclaims, "idempotency_key": None,
-        "open_deliveries": None, "failure_reason": reason, "error": failure.encoded(), "result": None,
-        "created_at": now, "updated_at": now,
-        "finished_at": now, "trail": trail_line(now, "dead_lettered", caller.actor, reason),
-    }  # fmt: skip
+        "id": copy_id,
+        "parent_id": message["id"],
+        "causation_id": message["id"],
+        "queue_id": queue.dead_letter_id,
+        "origin_queue_id": queue.id,
+        "source_type": SUBSCRIPTION,
+        "source_id": delivery.subscription,
+        "state": "dead",
+        "visible_at": None,
+        "claim_until": None,
+        "claim_token": None,
+        "claimed_by": None,
+        "claimed_at": None,
+        "attempts": delivery.attempts,
+        "reclaims": delivery.reclaims,
+        "idempotency_key": None,
+        "open_deliveries": None,
+        "failure_reason": reason,
+        "error": failure.encoded(),
+        "result": None,
+        "created_at": now,
+        "updated_at": now,
+        "finished_at": now,
+        "trail": trail_line(now, "dead_lettered", caller.actor, reason),
+    }
     await transaction.connection.execute(insert(messages).values(row))
     named: dict[str, str] = msgspec.json.decode(message["labels"])
     if named:
@@ -258,10 +280,16 @@ async def bury(
     transaction.differences.add(queue.id, "dead_lettered", 1)
     transaction.events.append(
         event_of(
-            "dead_lettered", queue, message, now, subscription=delivery.subscription, attempt=delivery.attempts,
-            dead_letter=copy_id, **failure.extras(reason),
+            "dead_lettered",
+            queue,
+            message,
+            now,
+            subscription=delivery.subscription,
+            attempt=delivery.attempts,
+            dead_letter=copy_id,
+            **failure.extras(reason),
         )
-    )  # fmt: skip
+    )
 
 
 async def close_messages(
@@ -382,13 +410,24 @@ def _claimed(
 ) -> ClaimedMessage:
     tier: int = row["priority_tier"]
     return ClaimedMessage(
-        id=row["id"], queue=queue.slug, claim_token=token, claim_until=until, attempts=delivery.attempts + 1,
-        reclaims=delivery.reclaims, message_type=row["message_type"], priority_tier=TIERS[tier],
-        priority_score=row["priority_score"], labels=msgspec.Raw(row["labels"].encode()),
-        content_type=row["content_type"], body=msgspec.Raw((row["body"] or "null").encode()),
-        correlation_id=row["correlation_id"], causation_id=row["causation_id"], parent_id=row["parent_id"],
-        deadline=row["deadline_at"], created_at=row["created_at"],
-    )  # fmt: skip
+        id=row["id"],
+        queue=queue.slug,
+        claim_token=token,
+        claim_until=until,
+        attempts=delivery.attempts + 1,
+        reclaims=delivery.reclaims,
+        message_type=row["message_type"],
+        priority_tier=TIERS[tier],
+        priority_score=row["priority_score"],
+        labels=msgspec.Raw(row["labels"].encode()),
+        content_type=row["content_type"],
+        body=msgspec.Raw((row["body"] or "null").encode()),
+        correlation_id=row["correlation_id"],
+        causation_id=row["causation_id"],
+        parent_id=row["parent_id"],
+        deadline=row["deadline_at"],
+        created_at=row["created_at"],
+    )
 
 
 def event_of(event: EventName, queue: QueueRecord, row: RowMapping, now: int, **extras: int | str) -> WorkEvent:
@@ -397,6 +436,11 @@ def event_of(event: EventName, queue: QueueRecord, row: RowMapping, now: int, **
 
 def _note(transaction: ColdTransaction, caller: Caller, verb: str, queue: QueueRecord, ids: Sequence[str]) -> None:
     transaction.audit(
-        caller, f"message.{verb}", ids[0], tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id,
+        caller,
+        f"message.{verb}",
+        ids[0],
+        tenant_id=queue.tenant_id,
+        scope_id=queue.scope_id,
+        queue_id=queue.id,
         after=msgspec.json.encode({"ids": ids}).decode(),
-    )  # fmt: skip
+    )

@@ -15,11 +15,18 @@ async def cancel_rows(transaction: Transaction, caller: Caller, rows: Sequence[H
     """Cancels rows that are held and that nobody has claimed."""
     changed = [
         rewritten(
-            row, transaction, "cancelled", caller.actor, reason,
-            state="cancelled", visible_at=None, failure_reason=reason, finished_at=transaction.now,
+            row,
+            transaction,
+            "cancelled",
+            caller.actor,
+            reason,
+            state="cancelled",
+            visible_at=None,
+            failure_reason=reason,
+            finished_at=transaction.now,
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     await transaction.session.rewrite(changed)
     for row in rows:
         transaction.differences.moved(row.queue_id, row.state, None)
@@ -40,12 +47,25 @@ async def bury_rows(
     failure = failure or Failure(message=reason)
     changed = [
         rewritten(
-            row, transaction, "dead_lettered", caller.actor, reason,
-            **(_BURIED | {"queue_id": dead_letter_id, "origin_queue_id": row.queue_id, "failure_reason": reason,
-                          "error": failure.encoded(), "finished_at": transaction.now} | changes),
+            row,
+            transaction,
+            "dead_lettered",
+            caller.actor,
+            reason,
+            **(
+                _BURIED
+                | {
+                    "queue_id": dead_letter_id,
+                    "origin_queue_id": row.queue_id,
+                    "failure_reason": reason,
+                    "error": failure.encoded(),
+                    "finished_at": transaction.now,
+                }
+                | changes
+            ),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     await transaction.session.rewrite(changed)
     for row in rows:
         transaction.differences.moved(row.queue_id, row.state, None)

@@ -84,10 +84,17 @@ class Erasures:
             connection, now = transaction.connection, transaction.now
             owner = await require_scope(connection, caller.tenant_id, scope)
             row: dict[str, Any] = {
-                "id": self._office.mint(now), "tenant_id": caller.tenant_id, "scope_id": owner["id"],
-                "subject_digest": digest, "state": "running", "messages": 0, "reached": "",
-                "created_by": caller.actor, "created_at": now, "finished_at": None,
-            }  # fmt: skip
+                "id": self._office.mint(now),
+                "tenant_id": caller.tenant_id,
+                "scope_id": owner["id"],
+                "subject_digest": digest,
+                "state": "running",
+                "messages": 0,
+                "reached": "",
+                "created_by": caller.actor,
+                "created_at": now,
+                "finished_at": None,
+            }
             about = select(literal(row["id"]), labels.c.message_id).where(
                 labels.c.scope_id == owner["id"], labels.c.name == LABEL, labels.c.value == subject
             )
@@ -191,9 +198,13 @@ class Erasures:
         ended = {"state": "done", "finished_at": transaction.now}
         await transaction.connection.execute(update(erasures).where(mine).values(ended))
         transaction.audit(
-            Caller.system("erasure_runner"), "erasure.done", erasure_id, tenant_id=row["tenant_id"],
-            scope_id=row["scope_id"], after=f'{{"messages":{row["messages"]}}}',
-        )  # fmt: skip
+            Caller.system("erasure_runner"),
+            "erasure.done",
+            erasure_id,
+            tenant_id=row["tenant_id"],
+            scope_id=row["scope_id"],
+            after=f'{{"messages":{row["messages"]}}}',
+        )
 
     async def _scrub(self) -> None:
         """SQLite leaves what a row said in the free space of its pages (`secure_delete` forgets the pages it rebuilds) and in
@@ -273,9 +284,12 @@ async def _event_copies(transaction: ColdTransaction, scope_id: int, ids: Sequen
             query = select(origin.c.correlation_id).where(origin.c.id.in_(ids), origin.c.scope_id == scope_id)
             correlated |= set((await transaction.connection.execute(query)).scalars())
         copies = select(table.c.id).where(
-            table.c.scope_id == scope_id, table.c.correlation_id.in_(correlated), table.c.correlation_id != table.c.id,
-            table.c.causation_id.in_(ids), table.c.queue_id == home,
-        )  # fmt: skip
+            table.c.scope_id == scope_id,
+            table.c.correlation_id.in_(correlated),
+            table.c.correlation_id != table.c.id,
+            table.c.causation_id.in_(ids),
+            table.c.queue_id == home,
+        )
         found += (await transaction.connection.execute(copies)).scalars()
     return found
 
@@ -304,10 +318,15 @@ def _blank(transaction: ColdTransaction, row: Any, actor: str) -> dict[str, Any]
         transaction.differences.add(row["queue_id"], "cancelled", 1)
         transaction.events.append(
             WorkEvent(
-                "cancelled", row["origin_queue_id"] if row["state"] == "dead" and row["origin_queue_id"] else row["queue_id"],
-                row["id"], now, row["message_type"], row["correlation_id"], {"reason": "erased"},
+                "cancelled",
+                row["origin_queue_id"] if row["state"] == "dead" and row["origin_queue_id"] else row["queue_id"],
+                row["id"],
+                now,
+                row["message_type"],
+                row["correlation_id"],
+                {"reason": "erased"},
             )
-        )  # fmt: skip
+        )
     return values
 
 
@@ -341,14 +360,26 @@ async def _blank_reviews(transaction: ColdTransaction, ids: Sequence[str], actor
         known = msgspec.json.decode(row["document"], type=Case)
         now = transaction.now
         case = Case(
-            id=known.id, spec=ReviewSpec(title="Erased"), state=known.state if known.over else "withdrawn",
-            opened_at=known.opened_at, assignees=[], votes=[], notes=[Note(now, actor, "erased")],
-            reason="erased", finished_at=known.finished_at or now,
-        )  # fmt: skip
+            id=known.id,
+            spec=ReviewSpec(title="Erased"),
+            state=known.state if known.over else "withdrawn",
+            opened_at=known.opened_at,
+            assignees=[],
+            votes=[],
+            notes=[Note(now, actor, "erased")],
+            reason="erased",
+            finished_at=known.finished_at or now,
+        )
         values = {
-            "document": msgspec.json.encode(case).decode(), "title": "Erased", "state": case.state, "holder": None,
-            "next_tick_at": None, "finished_at": case.finished_at, "version": row["version"] + 1, "updated_at": now,
-        }  # fmt: skip
+            "document": msgspec.json.encode(case).decode(),
+            "title": "Erased",
+            "state": case.state,
+            "holder": None,
+            "next_tick_at": None,
+            "finished_at": case.finished_at,
+            "version": row["version"] + 1,
+            "updated_at": now,
+        }
         await transaction.connection.execute(update(reviews).where(reviews.c.id == row["id"]).values(values))
 
 

@@ -181,9 +181,15 @@ class EventFeed:
             return found
         streams = list(self._streams.values())
         reply = await self._link(streams[0].keys.tag).call(
-            "XREAD", "COUNT", _COUNT, "BLOCK", int(_WAIT_S * 1000), "STREAMS",
-            *(stream.keys.events for stream in streams), *(stream.place for stream in streams),
-        )  # fmt: skip
+            "XREAD",
+            "COUNT",
+            _COUNT,
+            "BLOCK",
+            int(_WAIT_S * 1000),
+            "STREAMS",
+            *(stream.keys.events for stream in streams),
+            *(stream.place for stream in streams),
+        )
         return {by_key[key]: entries for key, entries in reply or ()}
 
     async def _records(self) -> list[QueueRecord]:
@@ -230,9 +236,13 @@ def _parsed(place: str) -> tuple[int, dict[int, int]]:
 
 def _data(fields: EventFields, scope: str) -> dict[str, Any]:
     return {
-        "event": fields.event, "message_id": fields.id, "scope": scope, "ts": fields.ts, "message_type": fields.name,
+        "event": fields.event,
+        "message_id": fields.id,
+        "scope": scope,
+        "ts": fields.ts,
+        "message_type": fields.name,
         **fields.extras,
-    }  # fmt: skip
+    }
 
 
 def _order(entry_id: str) -> tuple[int, int]:

@@ -69,9 +69,14 @@ class _Known(msgspec.Struct, frozen=True):
 
     def caller(self, request_id: str) -> Caller:
         return Caller(
-            tenant_id=self.tenant_id, actor=self.actor, permissions=self.permissions, request_id=request_id,
-            scopes=self.scopes, queues=self.queues, name=self.name,
-        )  # fmt: skip
+            tenant_id=self.tenant_id,
+            actor=self.actor,
+            permissions=self.permissions,
+            request_id=request_id,
+            scopes=self.scopes,
+            queues=self.queues,
+            name=self.name,
+        )
 
 
 _ORDINARY = Standing()
@@ -160,10 +165,16 @@ class Keys:
             raise KeyExpired(key=key_id, at=ended)
         self._used[key_id] = now
         return _Known(
-            row["tenant_id"], f"key:{key_id}", frozenset(_permissions(row["permissions"])), _set(row["scope_slugs"]),
-            _set(row["queue_slugs"]), row["expires_at"], _good_until(digest, row, now),
-            None if standing == _ORDINARY else standing, row["name"],
-        )  # fmt: skip
+            row["tenant_id"],
+            f"key:{key_id}",
+            frozenset(_permissions(row["permissions"])),
+            _set(row["scope_slugs"]),
+            _set(row["queue_slugs"]),
+            row["expires_at"],
+            _good_until(digest, row, now),
+            None if standing == _ORDINARY else standing,
+            row["name"],
+        )
 
     async def note_uses(self) -> int:
         """Writes when keys were last used: now and then, not with every request."""
@@ -323,11 +334,17 @@ def _id_in(key: bytes) -> str:
 def _key(row: Any) -> ApiKey:
     scopes, queues = _set(row["scope_slugs"]), _set(row["queue_slugs"])
     return ApiKey(
-        id=row["id"], name=row["name"], hint=row["hint"], permissions=_permissions(row["permissions"]),
-        scopes=None if scopes is None else sorted(scopes), queues=None if queues is None else sorted(queues),
-        created_at=row["created_at"], expires_at=row["expires_at"], revoked_at=row["revoked_at"],
+        id=row["id"],
+        name=row["name"],
+        hint=row["hint"],
+        permissions=_permissions(row["permissions"]),
+        scopes=None if scopes is None else sorted(scopes),
+        queues=None if queues is None else sorted(queues),
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
         last_used_at=row["last_used_at"],
-    )  # fmt: skip
+    )
 
 
 def _permissions(text: str) -> list[Permission]:

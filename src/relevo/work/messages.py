@@ -72,8 +72,13 @@ class Messages:
         if not 0 < len(messages) <= MOST_IN_A_CALL:
             raise InvalidInput(where="messages", reason=f"{len(messages)} is not between 1 and {MOST_IN_A_CALL}")
         rows = take_in(
-            caller, record, messages, mint=office.mint, now=office.now_ms(), max_body_bytes=office.settings.max_body_bytes
-        )  # fmt: skip
+            caller,
+            record,
+            messages,
+            mint=office.mint,
+            now=office.now_ms(),
+            max_body_bytes=office.settings.max_body_bytes,
+        )
         journeys: Mapping[str, Journey] = {}
         if not office.admission.is_plain(record, messages):
             rows, journeys = await office.admission.admit(caller, record, rows)
@@ -97,9 +102,15 @@ class Messages:
                 raise WrongState(what="message", name=message_id, state=row.state, done="cancelled")
             await cancel_rows(transaction, caller, [row], reason or "cancelled")
             transaction.audit(
-                caller, "message.cancel", row.id, scope_id=scope_id, queue_id=row.queue_id, correlation_id=row.correlation_id,
-                before=f'{{"state":"{row.state}"}}', after='{"state":"cancelled"}',
-            )  # fmt: skip
+                caller,
+                "message.cancel",
+                row.id,
+                scope_id=scope_id,
+                queue_id=row.queue_id,
+                correlation_id=row.correlation_id,
+                before=f'{{"state":"{row.state}"}}',
+                after='{"state":"cancelled"}',
+            )
             return "cancelled"
 
         return await self._office.transact(work)
@@ -124,16 +135,27 @@ class Messages:
                 rules.ordering, created_at=row.created_at, tier=new_tier, score=new_score, deadline_at=row.deadline_at
             )
             changed = rewritten(
-                row, transaction, "changed", caller.actor, priority_tier=new_tier, priority_score=new_score, sort_key=place
-            )  # fmt: skip
+                row,
+                transaction,
+                "changed",
+                caller.actor,
+                priority_tier=new_tier,
+                priority_score=new_score,
+                sort_key=place,
+            )
             await transaction.session.rewrite([changed])
             if row.state == "pending":
                 transaction.ready.append(Ready(row.queue_id, place, row.id))
             transaction.audit(
-                caller, "message.change", row.id, scope_id=scope_id, queue_id=row.queue_id, correlation_id=row.correlation_id,
+                caller,
+                "message.change",
+                row.id,
+                scope_id=scope_id,
+                queue_id=row.queue_id,
+                correlation_id=row.correlation_id,
                 before=f'{{"priority_tier":"{TIERS[row.priority_tier]}","priority_score":{row.priority_score}}}',
                 after=f'{{"priority_tier":"{TIERS[new_tier]}","priority_score":{new_score}}}',
-            )  # fmt: skip
+            )
 
         await self._office.transact(work)
 

@@ -206,9 +206,14 @@ class Queues:
                 made = (await connection.execute(insert(queues).values(row))).inserted_primary_key
                 assert made is not None
                 entry = audit_row(
-                    caller, at=now, action="queue.create", target=slug, scope_id=owner["id"], queue_id=made[0],
+                    caller,
+                    at=now,
+                    action="queue.create",
+                    target=slug,
+                    scope_id=owner["id"],
+                    queue_id=made[0],
                     after={"slug": slug, **msgspec.structs.asdict(settings)},
-                )  # fmt: skip
+                )
                 change.note(entry)
         except IntegrityError as error:
             raise SlugTaken(what="queue", slug=slug) from error
@@ -230,9 +235,15 @@ class Queues:
                 values = {name: _stored(value) for name, value in real.items()} | {"updated_at": now}
                 await connection.execute(update(queues).where(queues.c.id == before.id).values(values))
                 entry = audit_row(
-                    caller, at=now, action="queue.change", target=slug, scope_id=before.scope_id, queue_id=before.id,
-                    before={name: getattr(before, name) for name in real}, after=real,
-                )  # fmt: skip
+                    caller,
+                    at=now,
+                    action="queue.change",
+                    target=slug,
+                    scope_id=before.scope_id,
+                    queue_id=before.id,
+                    before={name: getattr(before, name) for name in real},
+                    after=real,
+                )
                 change.note(entry)
         self.tell(caller.tenant_id)
         return await self._fetch(caller.tenant_id, scope, slug)
@@ -249,9 +260,14 @@ class Queues:
                 raise SystemQueue(queue=slug, done="deleted")
             await delete_queue_rows(connection, [before.id], what="queue", name=slug)
             entry = audit_row(
-                caller, at=now, action="queue.delete", target=slug, scope_id=before.scope_id, queue_id=before.id,
+                caller,
+                at=now,
+                action="queue.delete",
+                target=slug,
+                scope_id=before.scope_id,
+                queue_id=before.id,
                 before={"slug": slug, "state": before.state},
-            )  # fmt: skip
+            )
             change.note(entry)
         self.tell(caller.tenant_id)
 
@@ -303,9 +319,15 @@ def queue_row(
     chosen = {name: _stored(value) for name, value in msgspec.structs.asdict(settings).items()}
     chosen["display_name"] = settings.display_name or slug
     return {
-        **chosen, "scope_id": scope_id, "tenant_id": tenant_id, "slug": slug, "system": int(system),
-        "state": "active", "created_at": now, "updated_at": now,
-    }  # fmt: skip
+        **chosen,
+        "scope_id": scope_id,
+        "tenant_id": tenant_id,
+        "slug": slug,
+        "system": int(system),
+        "state": "active",
+        "created_at": now,
+        "updated_at": now,
+    }
 
 
 def _stored(value: Any) -> Any:

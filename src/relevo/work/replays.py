@@ -104,17 +104,32 @@ class Replays:
             skipped = (await transaction.connection.execute(tired)).scalar_one() if dry_run else 0
             asked = _Asked(filter=wanted, last=last or "", queues=caller.queues)
             row: dict[str, Any] = {
-                "id": self._office.mint(), "tenant_id": home.tenant_id, "scope_id": home.scope_id,
-                "filter": msgspec.json.encode(asked).decode(), "rate_per_s": rate_per_s,
-                "state": "running" if total and not dry_run else "done", "total": total, "done": 0, "skipped": skipped,
-                "cursor": "", "error": None, "created_by": caller.actor, "created_at": now, "updated_at": now,
-            }  # fmt: skip
+                "id": self._office.mint(),
+                "tenant_id": home.tenant_id,
+                "scope_id": home.scope_id,
+                "filter": msgspec.json.encode(asked).decode(),
+                "rate_per_s": rate_per_s,
+                "state": "running" if total and not dry_run else "done",
+                "total": total,
+                "done": 0,
+                "skipped": skipped,
+                "cursor": "",
+                "error": None,
+                "created_by": caller.actor,
+                "created_at": now,
+                "updated_at": now,
+            }
             if not dry_run:
                 await transaction.connection.execute(insert(replays).values(row))
                 transaction.audit(
-                    caller, "replay.start", row["id"], tenant_id=home.tenant_id, scope_id=home.scope_id,
-                    queue_id=home.id, after=_told(wanted, total),
-                )  # fmt: skip
+                    caller,
+                    "replay.start",
+                    row["id"],
+                    tenant_id=home.tenant_id,
+                    scope_id=home.scope_id,
+                    queue_id=home.id,
+                    after=_told(wanted, total),
+                )
             return _replay(row, dry_run=dry_run)
 
         return await transact(self._office, begin)
@@ -201,9 +216,12 @@ class Replays:
         asked = msgspec.json.decode(row["filter"], type=_Asked)
         home = await self._home(transaction, row["scope_id"])
         seen = Caller(
-            tenant_id=home.tenant_id, actor=row["created_by"], permissions=caller.permissions,
-            request_id=caller.request_id, queues=asked.queues,
-        )  # fmt: skip
+            tenant_id=home.tenant_id,
+            actor=row["created_by"],
+            permissions=caller.permissions,
+            request_id=caller.request_id,
+            queues=asked.queues,
+        )
         conditions = await matching(connection, home, asked.filter, seen)
         query = (
             select(messages).where(*conditions, m.id > row["cursor"], m.id <= asked.last).order_by(m.id).limit(limit)
@@ -220,15 +238,22 @@ class Replays:
         fault("replay.moved")
         over = len(letters) < limit
         progress: dict[str, Any] = {
-            "done": replays.c.done + moved, "skipped": replays.c.skipped + len(letters) - moved,
-            "updated_at": transaction.now, "state": "done" if over else "running",
-        }  # fmt: skip
+            "done": replays.c.done + moved,
+            "skipped": replays.c.skipped + len(letters) - moved,
+            "updated_at": transaction.now,
+            "state": "done" if over else "running",
+        }
         if letters:
             progress["cursor"] = letters[-1]["id"]
             transaction.audit(
-                seen, "replay.batch", replay_id, tenant_id=home.tenant_id, scope_id=home.scope_id, queue_id=home.id,
+                seen,
+                "replay.batch",
+                replay_id,
+                tenant_id=home.tenant_id,
+                scope_id=home.scope_id,
+                queue_id=home.id,
                 after=msgspec.json.encode({"ids": [each["id"] for each in letters], "moved": moved}).decode(),
-            )  # fmt: skip
+            )
         await connection.execute(update(replays).where(replays.c.id == replay_id).values(progress))
         return len(letters)
 
@@ -250,10 +275,19 @@ class Replays:
 def _replay(row: Any, *, dry_run: bool = False) -> Replay:
     asked = msgspec.json.decode(row["filter"], type=_Asked)
     return Replay(
-        id=row["id"], state=row["state"], filter=msgspec.Raw(msgspec.json.encode(asked.filter)),
-        rate_per_s=row["rate_per_s"], dry_run=dry_run, total=row["total"], done=row["done"], skipped=row["skipped"],
-        error=row["error"], created_by=row["created_by"], created_at=row["created_at"], updated_at=row["updated_at"],
-    )  # fmt: skip
+        id=row["id"],
+        state=row["state"],
+        filter=msgspec.Raw(msgspec.json.encode(asked.filter)),
+        rate_per_s=row["rate_per_s"],
+        dry_run=dry_run,
+        total=row["total"],
+        done=row["done"],
+        skipped=row["skipped"],
+        error=row["error"],
+        created_by=row["created_by"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
 
 
 def _told(wanted: ReplayFilter, total: int) -> str:

@@ -49,15 +49,29 @@ async def revive(
         update(messages)
         .where(m.id == bindparam("_id"))
         .values(
-            queue_id=origin.id, origin_queue_id=None, state="pending", attempts=0, reclaims=0, replays=m.replays + 1,
-            visible_at=None, claim_until=None, claim_token=None, claimed_by=None, claimed_at=None, failure_reason=None,
+            queue_id=origin.id,
+            origin_queue_id=None,
+            state="pending",
+            attempts=0,
+            reclaims=0,
+            replays=m.replays + 1,
+            visible_at=None,
+            claim_until=None,
+            claim_token=None,
+            claimed_by=None,
+            claimed_at=None,
+            failure_reason=None,
             error=None,
-            finished_at=None, updated_at=transaction.now, sort_key=bindparam("_key"), expires_at=bindparam("_expires"),
-            deadline_at=bindparam("_deadline"), open_deliveries=bindparam("_open"),
+            finished_at=None,
+            updated_at=transaction.now,
+            sort_key=bindparam("_key"),
+            expires_at=bindparam("_expires"),
+            deadline_at=bindparam("_deadline"),
+            open_deliveries=bindparam("_open"),
             trail=m.trail + bindparam("_line"),
         ),
         values,
-    )  # fmt: skip
+    )
     transaction.differences.moved(home.id, "dead", None, len(letters))
     transaction.differences.moved(origin.id, None, "pending", len(letters))
     transaction.differences.add(origin.id, "replayed", len(letters))
@@ -89,9 +103,12 @@ def _new_values(queue: QueueRecord, letter: RowMapping, now: int, actor: str, re
     if deadline is not None and deadline <= now:
         deadline = None
     place = sort_key(
-        queue.ordering, created_at=letter["created_at"], tier=letter["priority_tier"], score=letter["priority_score"],
+        queue.ordering,
+        created_at=letter["created_at"],
+        tier=letter["priority_tier"],
+        score=letter["priority_score"],
         deadline_at=deadline,
-    )  # fmt: skip
+    )
     line = trail_line(now, "replayed", actor, replay_id)
     return {"_id": letter["id"], "_key": place, "_expires": expires, "_deadline": deadline, "_line": line}
 
@@ -111,14 +128,19 @@ async def _with_deliveries(
     }
     rows: list[dict[str, Any]] = [
         {
-            "subscription_id": number, "message_id": letter["id"], "state": "pending", "sort_key": letter["sort_key"],
-            "attempts": 0, "reclaims": 0, "updated_at": transaction.now,
+            "subscription_id": number,
+            "message_id": letter["id"],
+            "state": "pending",
+            "sort_key": letter["sort_key"],
+            "attempts": 0,
+            "reclaims": 0,
+            "updated_at": transaction.now,
         }
         for letter in letters
         for name, number in numbers.items()
         if letter["source_type"] != SUBSCRIPTION or letter["source_id"] == name
         if (letter["id"], number) not in there
-    ]  # fmt: skip
+    ]
     if rows:
         await connection.execute(insert(deliveries), rows)
         transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + len(rows)

@@ -131,9 +131,14 @@ class Scopes:
                     values["audit_to_queue"] = int(real["audit_to_queue"])
                 await connection.execute(update(scopes).where(scopes.c.id == before.id).values(values))
                 entry = audit_row(
-                    caller, at=now, action="scope.change", target=slug, scope_id=before.id,
-                    before={name: getattr(before, name) for name in real}, after=real,
-                )  # fmt: skip
+                    caller,
+                    at=now,
+                    action="scope.change",
+                    target=slug,
+                    scope_id=before.id,
+                    before={name: getattr(before, name) for name in real},
+                    after=real,
+                )
                 change.note(entry)
             after = _scope(await require_scope(connection, caller.tenant_id, slug))
         self._queues.tell(caller.tenant_id)

@@ -171,10 +171,15 @@ class Settling:
             held_in.setdefault(row.queue_id, []).append(held_ms)
             transaction.events.append(
                 WorkEvent(
-                    "completed", row.queue_id, row.id, now, row.message_type, row.correlation_id,
+                    "completed",
+                    row.queue_id,
+                    row.id,
+                    now,
+                    row.message_type,
+                    row.correlation_id,
                     {"attempt": row.attempts, "duration_us": held_ms * 1000},
                 )
-            )  # fmt: skip
+            )
         for queue_id, times in held_in.items():
             differences.moved(queue_id, "claimed", None, len(times))
             differences.add(queue_id, "completed", len(times))
@@ -327,9 +332,11 @@ def _failed(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Sett
     if item.dead or tries >= rules.max_retries:
         return None, Settled(row.id, "dead")
     backoff = RetryDefaults(
-        initial_ms=rules.backoff_initial_ms, max_ms=rules.backoff_cap_ms,
-        multiplier=float(rules.backoff_multiplier), jitter_ms=rules.backoff_jitter_ms,
-    )  # fmt: skip
+        initial_ms=rules.backoff_initial_ms,
+        max_ms=rules.backoff_cap_ms,
+        multiplier=float(rules.backoff_multiplier),
+        jitter_ms=rules.backoff_jitter_ms,
+    )
     wait_ms = backoff.wait_ms(tries)
     state = "delayed" if wait_ms > 0 else "pending"
     visible_at = now + wait_ms if wait_ms > 0 else None
@@ -340,10 +347,19 @@ def _failed(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Sett
         transaction.ready.append(Ready(row.queue_id, row.sort_key, row.id))
     token = LETTERS["fail"] + item.claim_token[1:]
     rewrite = rewritten(
-        row, transaction, "failed", held.call.caller.actor, reason, state=state, visible_at=visible_at, claim_until=None,
-        claim_token=token, claimed_by=None, failure_reason=reason,
+        row,
+        transaction,
+        "failed",
+        held.call.caller.actor,
+        reason,
+        state=state,
+        visible_at=visible_at,
+        claim_until=None,
+        claim_token=token,
+        claimed_by=None,
+        failure_reason=reason,
         error=failure.encoded(),
-    )  # fmt: skip
+    )
     return rewrite, Settled(row.id, state, visible_at=visible_at)
 
 
@@ -362,9 +378,16 @@ def _released(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Se
     transaction.event("released", row, attempt=row.attempts)
     transaction.ready.append(Ready(row.queue_id, row.sort_key, row.id))
     rewrite = rewritten(
-        row, transaction, "released", held.call.caller.actor, state="pending", claim_until=None, claimed_by=None,
-        claim_token=LETTERS["release"] + held.item.claim_token[1:], attempts=row.attempts - 1,
-    )  # fmt: skip
+        row,
+        transaction,
+        "released",
+        held.call.caller.actor,
+        state="pending",
+        claim_until=None,
+        claimed_by=None,
+        claim_token=LETTERS["release"] + held.item.claim_token[1:],
+        attempts=row.attempts - 1,
+    )
     return rewrite, Settled(row.id, "pending")
 
 

@@ -138,12 +138,15 @@ class Subscriptions:
             counted = {(each[0], each[1]): int(each[2]) for each in await connection.execute(counts)}
         return [
             Subscription(
-                name=row.name, from_id=row.from_id, created_at=row.created_at,
-                pending=counted.get((row.id, "pending"), 0), delayed=counted.get((row.id, "delayed"), 0),
+                name=row.name,
+                from_id=row.from_id,
+                created_at=row.created_at,
+                pending=counted.get((row.id, "pending"), 0),
+                delayed=counted.get((row.id, "delayed"), 0),
                 claimed=counted.get((row.id, "claimed"), 0),
             )
             for row in rows
-        ]  # fmt: skip
+        ]
 
     async def _broadcast(self, caller: Caller, scope: str, queue: str) -> QueueRecord:
         record = await self._office.queues.lookup(caller, scope, queue)
@@ -158,9 +161,14 @@ class Subscriptions:
     ) -> None:
         said = {side: msgspec.json.encode(value).decode() for side, value in sides.items()}
         transaction.audit(
-            caller, f"subscription.{verb}", name,
-            tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id, **said,
-        )  # fmt: skip
+            caller,
+            f"subscription.{verb}",
+            name,
+            tenant_id=queue.tenant_id,
+            scope_id=queue.scope_id,
+            queue_id=queue.id,
+            **said,
+        )
 
     async def _catch_up(
         self, transaction: ColdTransaction, queue: QueueRecord, number: int, from_id: str, caller: Caller
@@ -183,10 +191,12 @@ class Subscriptions:
         done = and_(wanted, m.state.in_(("completed", "failed")))
         line = trail_line(transaction.now, "reopened", caller.actor, f"subscription {number}")
         reopened = await connection.execute(
-            update(messages).where(done).values(
+            update(messages)
+            .where(done)
+            .values(
                 state="pending", open_deliveries=0, finished_at=None, updated_at=transaction.now, trail=m.trail + line
             )
-        )  # fmt: skip
+        )
         transaction.differences.moved(queue.id, None, "pending", reopened.rowcount)
         columns = [
             "subscription_id",

@@ -84,9 +84,14 @@ class Transaction:
         """One audit row for one call that did the same to several messages of a queue (or of its scope)."""
         listed = '","'.join(ids)
         self.audit(
-            caller, action, ids[0], tenant_id=queue.tenant_id, scope_id=queue.scope_id,
-            queue_id=queue.id if known_queue else None, after=f'{{"ids":["{listed}"]}}',
-        )  # fmt: skip
+            caller,
+            action,
+            ids[0],
+            tenant_id=queue.tenant_id,
+            scope_id=queue.scope_id,
+            queue_id=queue.id if known_queue else None,
+            after=f'{{"ids":["{listed}"]}}',
+        )
 
     def event(self, name: EventName, row: HeldRow, **extras: int | str) -> None:
         """Something happened to a message whose row is held."""

@@ -49,9 +49,11 @@ class Trusts:
             row = (await connection.execute(select(trusts).where(mine))).mappings().one_or_none()
             if row is None:
                 new = {
-                    "scope_id": owner["id"], "trusted_scope_id": other["id"], "created_by": caller.actor,
+                    "scope_id": owner["id"],
+                    "trusted_scope_id": other["id"],
+                    "created_by": caller.actor,
                     "created_at": transaction.now,
-                }  # fmt: skip
+                }
                 await connection.execute(insert(trusts).values(new))
                 after = msgspec.json.encode({"trusted": trusted}).decode()
                 transaction.audit(caller, "trust.grant", scope, scope_id=owner["id"], after=after)

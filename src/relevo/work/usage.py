@@ -14,9 +14,20 @@ from relevo.work.store.database import Database
 from relevo.work.store.tables import queues, scopes, tallies
 
 COUNTED = (
-    "published", "published_bytes", "claims", "completed", "failed", "retried", "released", "reclaimed", "expired",
-    "dead_lettered", "cancelled", "replayed", "handler_ms",
-)  # fmt: skip
+    "published",
+    "published_bytes",
+    "claims",
+    "completed",
+    "failed",
+    "retried",
+    "released",
+    "reclaimed",
+    "expired",
+    "dead_lettered",
+    "cancelled",
+    "replayed",
+    "handler_ms",
+)
 
 _FIRST_DAY = date(1970, 1, 1)
 

@@ -64,9 +64,13 @@ class Versions(Generic[V]):
             latest = select(func.max(c.version)).where(c.scope_id == owner["id"], c.name == name)
             version = ((await connection.execute(latest)).scalar() or 0) + 1
             row = {
-                "scope_id": owner["id"], "name": name, "version": version, "definition": definition,
-                "created_by": caller.actor, "created_at": transaction.now,
-            }  # fmt: skip
+                "scope_id": owner["id"],
+                "name": name,
+                "version": version,
+                "definition": definition,
+                "created_by": caller.actor,
+                "created_at": transaction.now,
+            }
             await connection.execute(insert(self._table).values(row))
             after = f'{{"version":{version}}}'
             transaction.audit(caller, f"{self._audited}.add", name, scope_id=owner["id"], after=after)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relevo import Batch, DeadLetterFilter, Dedup, Job, Queue, RateLimited, Tasks, Worker
+from relevo import Batch, DeadLetterFilter, Dedup, Job, Queue, QueueEvents, RateLimited, Tasks, Worker
 from relevo.errors import BadArgument, BadUrl, RelevoError, WrongType
 
 NAIVE = datetime(2030, 1, 1, 12)  # noqa: DTZ001 - without a time zone on purpose
@@ -83,6 +83,11 @@ REFUSED: dict[str, tuple[Callable[[], object], type[RelevoError], str]] = {
     "text as time": (lambda: worker(job_timeout_s="5"), WrongType, "job_timeout_s='5'.* got str"),
     "a negative deadline": (lambda: worker(shutdown_deadline_s=-1), BadArgument, "shutdown_deadline_s=-1"),
     "a negative wait": (lambda: queue(wait_s=-1), BadArgument, "wait_s=-1"),
+    "a cap of nothing": (lambda: queue(max_stream_len=0), BadArgument, "max_stream_len=0"),
+    "a cap of nothing for a worker": (lambda: worker(max_stream_len=0), BadArgument, "max_stream_len=0"),
+    "events of no queue": (lambda: QueueEvents(""), BadArgument, "''"),
+    "events of a tag": (lambda: QueueEvents("a{b}"), BadArgument, "a{b}"),
+    "events of a number": (lambda: QueueEvents(5), WrongType, "5"),  # pyright: ignore[reportArgumentType]
     "a task without time": (lambda: made.task(timeout_s=0)(handle), BadArgument, "timeout_s=0"),
     "a task with no number": (lambda: made.task(timeout_s=NOT_A_NUMBER)(handle), BadArgument, "timeout_s=nan"),
     "a lifespan called": (lambda: AnyTasks(resources()), WrongType, "lifespan=.* Pass the function itself"),

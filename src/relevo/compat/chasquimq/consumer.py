@@ -65,13 +65,26 @@ class Consumer:
     ) -> None:
         self._handler: RawHandler | None = None
         self.worker: Worker = _RawWorker(
-            queue_name, self._handle, redis_url=redis_url, concurrency=concurrency, max_attempts=max_attempts, group=group,
-            consumer_id=consumer_id, read_block_ms=read_block_ms, read_count=read_count,
-            claim_min_idle_ms=claim_min_idle_ms, max_payload_bytes=max_payload_bytes,
-            dlq_max_stream_len=dlq_max_stream_len, events_enabled=events_enabled, delayed_enabled=delayed_enabled,
-            run_scheduler=run_scheduler, scheduler_tick_ms=scheduler_tick_ms, store_results=store_results,
-            result_ttl_ms=result_ttl_ms, credential_provider=credential_provider,
-        )  # fmt: skip
+            queue_name,
+            self._handle,
+            redis_url=redis_url,
+            concurrency=concurrency,
+            max_attempts=max_attempts,
+            group=group,
+            consumer_id=consumer_id,
+            read_block_ms=read_block_ms,
+            read_count=read_count,
+            claim_min_idle_ms=claim_min_idle_ms,
+            max_payload_bytes=max_payload_bytes,
+            dlq_max_stream_len=dlq_max_stream_len,
+            events_enabled=events_enabled,
+            delayed_enabled=delayed_enabled,
+            run_scheduler=run_scheduler,
+            scheduler_tick_ms=scheduler_tick_ms,
+            store_results=store_results,
+            result_ttl_ms=result_ttl_ms,
+            credential_provider=credential_provider,
+        )
         """The worker underneath, with its signals and its health."""
 
     async def run(self, handler: RawHandler) -> None:

@@ -229,10 +229,15 @@ class Jobs:
         wanted = dict.fromkeys(types or COUNTED)
         keys = self._keys
         asked = (
-            command("MULTI"), command("XLEN", keys.stream), command("XPENDING", keys.stream, self._group),
-            command("ZCARD", keys.delayed), command("XLEN", keys.dead), command("EXISTS", keys.paused),
-            command("HGET", keys.lane_sizes, ""), command("EXEC"),
-        )  # fmt: skip
+            command("MULTI"),
+            command("XLEN", keys.stream),
+            command("XPENDING", keys.stream, self._group),
+            command("ZCARD", keys.delayed),
+            command("XLEN", keys.dead),
+            command("EXISTS", keys.paused),
+            command("HGET", keys.lane_sizes, ""),
+            command("EXEC"),
+        )
         replies = await self._link.send(b"".join(asked), len(asked))
         stream, pending, delayed, dead, paused, laned = self._link.checked(replies[-1], "the counts")
         there = held(pending)
@@ -251,8 +256,10 @@ class Jobs:
             if not completed.complete:
                 log.warning(
                     "queue %s: more than %d keys on its server; %d is only the least number of completed jobs",
-                    keys.queue, most, completed.least,
-                )  # fmt: skip
+                    keys.queue,
+                    most,
+                    completed.least,
+                )
         return {each: numbers[each] for each in wanted}
 
     async def count_completed(self, *, most: int = MOST * 10) -> Bounded:

@@ -151,5 +151,6 @@ class QueueAdmin(ABC):
         if state == "unknown" and not complete:
             log.warning(
                 "job %s was not found in the part of queue %s that was searched; `queue.jobs.find(job_id, most=...)` goes on",
-                job_id, self._keys.queue,
-            )  # fmt: skip
+                job_id,
+                self._keys.queue,
+            )

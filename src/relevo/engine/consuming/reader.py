@@ -90,6 +90,7 @@ class Reader:
         block_ms: int,
         max_payload: int,
         max_stalled: int,
+        takes_apart: bool = False,
     ) -> None:
         self.joined: Signal[None] = Signal()
         self.batches: Signal[Batch] = Signal()
@@ -115,7 +116,7 @@ class Reader:
         self._ask_for_notes = command("HLEN", keys.notes)
         self._names: dict[bytes, str] = {}
         self._jobs_an_entry = 1.0
-        self.takes_apart = False
+        self._takes_apart = takes_apart
         """Whether jobs that came in one entry are given entries of their own instead of being run: limits count entries."""
         self._room = asyncio.Event()
         self._stopping = False
@@ -271,9 +272,19 @@ class Reader:
             block = max(1, min(block, int((self._reclaim_due - sent_at) * 1000)))
         options = (b"CLAIM", self._idle_ms) if claim else ()
         packed = command(
-            b"XREADGROUP", b"GROUP", self._group, self._consumer, b"COUNT", wanted, b"BLOCK", block, *options,
-            b"STREAMS", self._keys.stream, b">",
-        )  # fmt: skip
+            b"XREADGROUP",
+            b"GROUP",
+            self._group,
+            self._consumer,
+            b"COUNT",
+            wanted,
+            b"BLOCK",
+            block,
+            *options,
+            b"STREAMS",
+            self._keys.stream,
+            b">",
+        )
         return _Asked(wanted, sent_at, transport, sent(transport, packed + self._ask_for_notes, 2))
 
     async def _answered(self, asked: _Asked) -> None:
@@ -396,7 +407,7 @@ class Reader:
             self._reject(entry, Reason.DECODE_FAILED, error.reason, data, b"")
             return []
         self._held.hold(entry)
-        if not before and not self.takes_apart:
+        if not before and not self._takes_apart:
             return jobs
         for job in jobs:
             self._settler.put_back(job)

@@ -46,6 +46,8 @@ class Runner:
         *,
         store_results: bool,
         spans: HandlerSpans,
+        unknown_tasks: UnknownTasks | None = None,
+        progress: JobProgress | None = None,
         codec: Codec = MSGPACK,
     ) -> None:
         self.running: dict[Delivery, None] = {}
@@ -54,8 +56,6 @@ class Runner:
         """Ids of jobs that are not to run, as last seen."""
         self.is_marked: Callable[[str], Awaitable[bool]] = _as_seen
         self.limiter: QueueLimiter | None = None
-        self.progress: JobProgress | None = None
-        self.unknown_tasks: UnknownTasks | None = None
         self.on_free: Callable[[], None] = lambda: None
         self._handler = handler
         self._concurrency = concurrency
@@ -64,6 +64,8 @@ class Runner:
         self._policy = policy
         self._store_results = store_results
         self._spans = spans
+        self._unknown_tasks = unknown_tasks
+        self._progress = progress
         self._encode, self._decode = codec
         self._line: deque[Delivery] = deque()
         self._parked: deque[asyncio.Future[None]] = deque()
@@ -259,7 +261,7 @@ class Runner:
         notes = delivery.notes
         flow = None if notes is None else notes.flow
         return Job(
-            envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self.progress, flow
+            envelope.id, delivery.name, data, envelope.attempt, envelope.created_at_ms, None, self._progress, flow
         )
 
     async def _was_cancelled(self, delivery: Delivery) -> bool:
@@ -272,7 +274,7 @@ class Runner:
 
     async def _refused(self, delivery: Delivery, error: UnknownTask) -> bool:
         """Whether a job whose task is not known here goes back: another worker may know it."""
-        unknown_tasks = self.unknown_tasks
+        unknown_tasks = self._unknown_tasks
         if unknown_tasks is None:
             return False
         delivery.slot = None  # nobody ends a run that is over

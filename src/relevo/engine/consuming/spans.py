@@ -51,9 +51,14 @@ class HandlerSpans:
             "relevo.job.attempt": job.attempt + 1,
         }
         with tracer().start_as_current_span(
-            f"process {self._queue}", context=context, kind=trace.SpanKind.CONSUMER, attributes=attributes, links=links,
-            record_exception=False, set_status_on_exception=False,
-        ) as span:  # fmt: skip
+            f"process {self._queue}",
+            context=context,
+            kind=trace.SpanKind.CONSUMER,
+            attributes=attributes,
+            links=links,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
             try:
                 return await handler(job)
             except RateLimited as limited:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import get_args
 
 from relevo.engine.job.validation import checked_name, positive, seconds
 from relevo.engine.settling.bad_result import OnBadResult
 from relevo.errors import BadArgument
+from relevo.wire.limits import QueueLimits
 from relevo.wire.retry import RetryDefaults
 
 
@@ -24,6 +25,7 @@ class WorkerOptions:
     read_count: int | None
     claim_min_idle_ms: int | None
     max_payload_bytes: int | None
+    max_stream_len: int | None
     dlq_max_stream_len: int | None
     events_enabled: bool
     delayed_enabled: bool
@@ -31,7 +33,7 @@ class WorkerOptions:
     scheduler_tick_ms: int | None
     store_results: bool
     result_ttl_ms: int | None
-    retry: RetryDefaults
+    retry: RetryDefaults | None
     max_stalled_attempts: int
     stalled_detector_enabled: bool
     shutdown_deadline_s: float
@@ -46,6 +48,8 @@ class WorkerOptions:
     unknown_task_wait_s: float
     tracing: bool | None
     plain_transport: bool
+    limits: QueueLimits = field(init=False)
+    """`max_stream_len`, `dlq_max_stream_len` and `max_payload_bytes`, checked."""
 
     def __post_init__(self) -> None:
         for argument in (
@@ -54,8 +58,6 @@ class WorkerOptions:
             "read_block_ms",
             "read_count",
             "claim_min_idle_ms",
-            "max_payload_bytes",
-            "dlq_max_stream_len",
             "scheduler_tick_ms",
             "result_ttl_ms",
             "max_stalled_attempts",
@@ -82,8 +84,31 @@ class WorkerOptions:
         if self.on_bad_result not in get_args(OnBadResult):
             remedy = 'Pass "drop" (the job is done) or "dead".'
             raise BadArgument(argument="on_bad_result", value=self.on_bad_result, reason="unknown", remedy=remedy)
+        object.__setattr__(
+            self,
+            "limits",
+            QueueLimits.given(
+                max_stream_len=self.max_stream_len,
+                dlq_max_stream_len=self.dlq_max_stream_len,
+                max_payload_bytes=self.max_payload_bytes,
+            ),
+        )
         # Settled once: every part of one worker must know the same consumer.
         object.__setattr__(self, "consumer_id", self.consumer_id or f"c-{uuid.uuid4()}")
+
+    @staticmethod
+    def names() -> list[str]:
+        """The names of all options, as `Worker` takes them."""
+        return [each.name for each in fields(WorkerOptions) if each.init]
+
+    @property
+    def limited(self) -> bool:
+        """Whether the queue has limits over all its workers."""
+        return bool(self.rate_limit_max or self.max_running)
+
+    @property
+    def retry_defaults(self) -> RetryDefaults:
+        return self.retry or RetryDefaults()
 
     @property
     def consumer(self) -> str:
@@ -100,14 +125,6 @@ class WorkerOptions:
     @property
     def idle_s(self) -> float:
         return (self.claim_min_idle_ms or 30_000) / 1000
-
-    @property
-    def max_payload(self) -> int:
-        return self.max_payload_bytes or 1_048_576
-
-    @property
-    def dlq_cap(self) -> int:
-        return self.dlq_max_stream_len or 100_000
 
     @property
     def scheduler_tick_s(self) -> float:

@@ -102,9 +102,13 @@ class StalledDetector(Loop):
     def _report(self, entry_id: str, deliveries: int, data: bytes, name: str) -> None:
         envelope = _readable(data)
         log.error(
-            "job %s (%s) of queue %s is dead (stalled): its worker died %d times; it was entry %s", envelope.id,
-            name or "unnamed", self._keys.queue, deliveries, entry_id,
-        )  # fmt: skip
+            "job %s (%s) of queue %s is dead (stalled): its worker died %d times; it was entry %s",
+            envelope.id,
+            name or "unnamed",
+            self._keys.queue,
+            deliveries,
+            entry_id,
+        )
         if self._log.enabled:
             self._settler.event(self._log.dead(envelope.id, name, envelope.attempt, Reason.STALLED))
 

@@ -23,6 +23,7 @@ from relevo.engine.service.exit_signals import catch_exit_signals
 from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
 from relevo.wire.keys import QueueKeys
+from relevo.wire.limits import QueueLimits
 
 log = logging.getLogger("relevo.standalone")
 
@@ -144,12 +145,14 @@ class Scheduler(Standalone):
         keys = QueueKeys(checked_queue_name(queue_name))
         link = _link(redis_url, keys, "scheduler", SCHEDULER_SCRIPTS, credential_provider)
         duty = SchedulerService(
-            link, keys, holder_id or f"s-{uuid.uuid4()}",
+            link,
+            keys,
+            holder_id or f"s-{uuid.uuid4()}",
             every=_given("tick_interval_ms", tick_interval_ms, 1000) / 1000,
             batch=_given("batch", batch, 256),
-            stream_cap=_given("max_stream_len", max_stream_len, 1_000_000),
+            stream_cap=QueueLimits.given(max_stream_len=max_stream_len).max_stream_len,
             lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),
-        )  # fmt: skip
+        )
         self.fired, self.leading = duty.fired, duty.leading
         super().__init__(link, duty, queue_name)
 
@@ -179,14 +182,16 @@ class PromoterProcess(Standalone):
         keys = QueueKeys(checked_queue_name(queue_name))
         link = _link(redis_url, keys, "promoter", (PROMOTE,), credential_provider)
         duty = Promoter(
-            link, keys, holder_id or f"p-{uuid.uuid4()}",
+            link,
+            keys,
+            holder_id or f"p-{uuid.uuid4()}",
             every=_given("tick_interval_ms", tick_interval_ms, 100) / 1000,
             batch=_given("batch", batch, BATCH),
-            stream_cap=_given("max_stream_len", max_stream_len, 1_000_000),
-            dlq_cap=_given("dlq_max_stream_len", dlq_max_stream_len, 100_000),
+            stream_cap=QueueLimits.given(max_stream_len=max_stream_len).max_stream_len,
+            dlq_cap=QueueLimits.given(dlq_max_stream_len=dlq_max_stream_len).dlq_max_stream_len,
             events=events_enabled,
             lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),
-        )  # fmt: skip
+        )
         self.promoted, self.leading = duty.promoted, duty.leading
         super().__init__(link, duty, queue_name)
 

@@ -11,6 +11,7 @@ from typing import Any
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
+from relevo.engine.job.validation import checked_queue_name
 from relevo.errors import ConnectionLost, EventsTrimmed, Unreachable
 from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys
@@ -52,7 +53,7 @@ class QueueEvents:
         count: int = 100,
         credential_provider: CredentialProvider | None = None,
     ) -> None:
-        self._keys = QueueKeys(queue_name)
+        self._keys = QueueKeys(checked_queue_name(queue_name))
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
         self._last = last_event_id
         self._block_ms = block_ms

@@ -103,9 +103,15 @@ class Schedules:
         before = _readable(stored)
         goes_on = before is not None and (before.pattern, before.start_after_ms) == (pattern, start_after_ms)
         score: Reply = await self._link.run(
-            UPSERT_REPEATABLE, self._places(spec.key), spec.key, timetable.first_fire(now_ms), spec.encode(),
-            stored if goes_on and stored else b"", int(before is not None), int(declared),
-        )  # fmt: skip
+            UPSERT_REPEATABLE,
+            self._places(spec.key),
+            spec.key,
+            timetable.first_fire(now_ms),
+            spec.encode(),
+            stored if goes_on and stored else b"",
+            int(before is not None),
+            int(declared),
+        )
         return RepeatableMeta.of(spec, int(float(score)))
 
     async def list(self, limit: int = 100, *, paused: bool = False) -> list[RepeatableMeta]:

@@ -261,9 +261,13 @@ class SettleRequest:
         context = self._context
         for chunk in _chunks(items):
             arguments: list[Argument] = [
-                context.keys.tag, context.group, owner, LANE_WINDOW, context.dlq_cap,
+                context.keys.tag,
+                context.group,
+                owner,
+                LANE_WINDOW,
+                context.dlq_cap,
                 context.result_ttl_s if context.store_results else 0,
-            ]  # fmt: skip
+            ]
             for item in chunk:
                 delivery, notes = item.delivery, item.delivery.notes or Notes()
                 if isinstance(item, Completed):

@@ -34,8 +34,11 @@ _ARROW = {"string": pa.string(), "bigint": pa.int64(), "timestamp": MOMENT}
 _ARROW["map<string,string>"] = pa.map_(pa.string(), pa.string())
 _SPARK: dict[str, Any] = {"string": "string", "bigint": "long", "timestamp": "timestamp"}
 _SPARK["map<string,string>"] = {
-    "type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True,
-}  # fmt: skip
+    "type": "map",
+    "keyType": "string",
+    "valueType": "string",
+    "valueContainsNull": True,
+}
 _TOLD = b"org.apache.spark.sql.parquet.row.metadata"
 """Where Spark writes a file's columns in its footer, so that nobody has to guess them."""
 

@@ -14,6 +14,7 @@ from relevo.errors import BadArgument
 from relevo.pipeline.connector.columns import LANDED, TABLES, Column
 from relevo.pipeline.connector.offsets import EntryId, Offset, last_of
 from relevo.wire.keys import QueueKeys
+from relevo.wire.limits import QueueLimits
 
 What = Literal["events", "stream", "dlq", "delayed"]
 Position = Literal["earliest", "latest"] | datetime | Offset
@@ -116,7 +117,7 @@ class SinkOptions:
     connection: ConnectionOptions
     queue: str
     write_id: str | None = None
-    cap: int = 1_000_000
+    cap: int = QueueLimits.max_stream_len
     full_timeout_s: float = 600.0
     id_window_s: int = 3600
     max_payload: int = 1_048_576
@@ -132,7 +133,7 @@ class SinkOptions:
             connection=_connection(given),
             queue=queue,
             write_id=given.text("writeId", "") or None,
-            cap=given.number("maxStreamLen") or 1_000_000,
+            cap=given.number("maxStreamLen") or QueueLimits.max_stream_len,
             full_timeout_s=float(given.number("fullTimeoutSeconds") or 600),
             id_window_s=given.number("idWindowSeconds") or 3600,
             max_payload=given.number("maxPayloadBytes") or 1_048_576,

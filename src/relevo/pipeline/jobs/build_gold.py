@@ -29,9 +29,7 @@ from relevo.pipeline.lake.lake import Lake, Staged
 from relevo.pipeline.lake.manifest import Manifest
 
 _CLOSINGS = pa.schema([("queue", pa.string()), ("name", pa.string()), ("net", pa.int64())])
-_OPENING = pa.schema(
-    [("day", pa.int64()), ("queue", pa.string()), ("name", pa.string()), ("opening", pa.int64())]
-)  # fmt: skip
+_OPENING = pa.schema([("day", pa.int64()), ("queue", pa.string()), ("name", pa.string()), ("opening", pa.int64())])
 
 
 Make = Callable[[DataFrame], DataFrame]

@@ -44,11 +44,19 @@ def status(lake: Lake) -> list[TableStatus]:
         behind = tuple(source for source, version in manifest.built_from.items() if _changed(lake, source, version))
         found.append(
             TableStatus(
-                spec.name, spec.holds, manifest.version, manifest.written_at_ms, manifest.rows, manifest.bytes,
-                len(manifest.partitions), len(manifest.files()), behind,
-                tuple(complaint["reasons"]) if complaint else (), spec.inner,
+                spec.name,
+                spec.holds,
+                manifest.version,
+                manifest.written_at_ms,
+                manifest.rows,
+                manifest.bytes,
+                len(manifest.partitions),
+                len(manifest.files()),
+                behind,
+                tuple(complaint["reasons"]) if complaint else (),
+                spec.inner,
             )
-        )  # fmt: skip
+        )
     return found
 
 

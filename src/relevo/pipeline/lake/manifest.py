@@ -123,9 +123,14 @@ class Manifests:
             for key, partition in told["partitions"].items()
         }
         return Manifest(
-            told["table"], told["version"], told["schema_version"], told["written_at_ms"], partitions,
-            told["built_from"], told["notes"],
-        )  # fmt: skip
+            told["table"],
+            told["version"],
+            told["schema_version"],
+            told["written_at_ms"],
+            partitions,
+            told["built_from"],
+            told["notes"],
+        )
 
     def write(self, manifest: Manifest) -> Manifest:
         """Makes it the newest version, or raises `LakeChanged` when someone else was first."""

@@ -60,9 +60,11 @@ class Traces:
             await story.tell_audit(caller)
         story.steps.sort(key=lambda step: (step.at, _ORDER[step.source]))
         return Trace(
-            messages=story.messages, reviews=story.reviews, steps=story.steps,
+            messages=story.messages,
+            reviews=story.reviews,
+            steps=story.steps,
             complete=story.complete,
-        )  # fmt: skip
+        )
 
 
 _ORDER = {"message": 0, "review": 1, "audit": 2, "webhook": 3}
@@ -155,7 +157,13 @@ class _Story:
     def _tell(self, source: Any, row: Any, at: int, about: str, what: str, actor: str | None, detail: Any) -> None:
         self.steps.append(
             TraceStep(
-                at=at, source=source, scope=self._sight.scopes.get(row["scope_id"]),
-                queue=self._sight.queues.get(row["queue_id"]), id=about, what=what, actor=actor, detail=detail,
+                at=at,
+                source=source,
+                scope=self._sight.scopes.get(row["scope_id"]),
+                queue=self._sight.queues.get(row["queue_id"]),
+                id=about,
+                what=what,
+                actor=actor,
+                detail=detail,
             )
-        )  # fmt: skip
+        )

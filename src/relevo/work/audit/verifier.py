@@ -25,9 +25,16 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 Kind = Literal[
-    "edited", "missing", "cut_off", "unknown_chain", "chain_missing", "head_changed", "unchained", "beyond_head",
+    "edited",
+    "missing",
+    "cut_off",
+    "unknown_chain",
+    "chain_missing",
+    "head_changed",
+    "unchained",
+    "beyond_head",
     "cut_unrecorded",
-]  # fmt: skip
+]
 
 
 class Finding(msgspec.Struct, frozen=True):

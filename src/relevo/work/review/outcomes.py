@@ -61,10 +61,15 @@ async def follow(office: Office, transaction: ColdTransaction, row: Any, case: C
         return  # cancelled or erased meanwhile: there is nobody left to tell
     transaction.events.append(
         WorkEvent(
-            "review_decided", row["queue_id"], message["id"], transaction.now, message["message_type"],
-            message["correlation_id"], {"review": row["id"], "decision": decision, "reason": case.reason or ""},
+            "review_decided",
+            row["queue_id"],
+            message["id"],
+            transaction.now,
+            message["message_type"],
+            message["correlation_id"],
+            {"review": row["id"], "decision": decision, "reason": case.reason or ""},
         )
-    )  # fmt: skip
+    )
     if row["source"] == "dead_letter":
         await _follow_dead_letter(office, transaction, case, message, caller)
     elif case.state == "decided":
@@ -78,9 +83,11 @@ async def _end(
 ) -> None:
     now, m = transaction.now, messages.c
     values: dict[str, Any] = {
-        "state": state, "finished_at": now, "updated_at": now,
+        "state": state,
+        "finished_at": now,
+        "updated_at": now,
         "trail": m.trail + trail_line(now, f"review_{case.state}", caller.actor, detail or case.reason),
-    }  # fmt: skip
+    }
     if case.outcome is not None:
         result = dict(case.outcome)
         if case.corrected_body is not None:
@@ -96,14 +103,24 @@ async def _end(
     transaction.differences.add(message["queue_id"], "reviews", 1)
     if state == "completed":
         event = WorkEvent(
-            "completed", message["queue_id"], message["id"], now, message["message_type"], message["correlation_id"],
+            "completed",
+            message["queue_id"],
+            message["id"],
+            now,
+            message["message_type"],
+            message["correlation_id"],
             {"attempt": message["attempts"]},
-        )  # fmt: skip
+        )
     elif state == "failed":
         event = WorkEvent(
-            "failed", message["queue_id"], message["id"], now, message["message_type"], message["correlation_id"],
+            "failed",
+            message["queue_id"],
+            message["id"],
+            now,
+            message["message_type"],
+            message["correlation_id"],
             {"attempt": message["attempts"], "reason": f"review: {case.reason}"},
-        )  # fmt: skip
+        )
     else:
         event = WorkEvent(
             "cancelled", message["queue_id"], message["id"], now, message["message_type"], message["correlation_id"]

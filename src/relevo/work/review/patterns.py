@@ -95,7 +95,10 @@ def filled(spec: ReviewSpec, parameters: Mapping[str, Any], body: Any) -> Review
 def _pattern(row: Any) -> Pattern:
     spec = decode_spec(row["definition"])
     return Pattern(
-        name=row["name"], version=row["version"], spec=spec,
+        name=row["name"],
+        version=row["version"],
+        spec=spec,
         parameters=sorted({place.partition(".")[0] for place in spec.places()}),
-        created_by=row["created_by"], created_at=row["created_at"],
-    )  # fmt: skip
+        created_by=row["created_by"],
+        created_at=row["created_at"],
+    )

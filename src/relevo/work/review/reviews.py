@@ -84,10 +84,19 @@ class Reviews:
         """The row of a new review, for the transaction that makes its message wait for it."""
         case = Case.open(self._office.mint(), spec, now)
         return {
-            "id": case.id, "tenant_id": tenant_id, "scope_id": scope_id, "queue_id": queue_id, "message_id": message_id,
-            "source": source, "origin": msgspec.json.encode(origin).decode(), "correlation_id": correlation_id,
-            "title": spec.title[:500], "version": 1, "created_at": now, **_columns(case, now),
-        }  # fmt: skip
+            "id": case.id,
+            "tenant_id": tenant_id,
+            "scope_id": scope_id,
+            "queue_id": queue_id,
+            "message_id": message_id,
+            "source": source,
+            "origin": msgspec.json.encode(origin).decode(),
+            "correlation_id": correlation_id,
+            "title": spec.title[:500],
+            "version": 1,
+            "created_at": now,
+            **_columns(case, now),
+        }
 
     async def open(self, transaction: ColdTransaction, row: dict[str, Any]) -> str:
         """Writes a row made by `row`."""
@@ -122,28 +131,45 @@ class Reviews:
             else:
                 spec = usual_spec(letter, "?" if origin is None else origin.slug, body)
             row = self.row(
-                spec, tenant_id=home.tenant_id, scope_id=home.scope_id, queue_id=letter["origin_queue_id"],
-                message_id=message_id, source="dead_letter", correlation_id=letter["correlation_id"],
-                origin=Origin(queue_id=letter["origin_queue_id"], replays=letter["replays"]), now=transaction.now,
-            )  # fmt: skip
+                spec,
+                tenant_id=home.tenant_id,
+                scope_id=home.scope_id,
+                queue_id=letter["origin_queue_id"],
+                message_id=message_id,
+                source="dead_letter",
+                correlation_id=letter["correlation_id"],
+                origin=Origin(queue_id=letter["origin_queue_id"], replays=letter["replays"]),
+                now=transaction.now,
+            )
             now = transaction.now
             values = {
-                "state": "in_review", "updated_at": now,
+                "state": "in_review",
+                "updated_at": now,
                 "trail": m.trail + trail_line(now, "review_needed", caller.actor, row["id"]),
-            }  # fmt: skip
+            }
             await transaction.connection.execute(update(messages).where(m.id == message_id).values(values))
             transaction.differences.moved(letter["queue_id"], "dead", "in_review")
             transaction.events.append(
                 WorkEvent(
-                    "review_needed", letter["origin_queue_id"] or letter["queue_id"], message_id, now,
-                    letter["message_type"], letter["correlation_id"], {"review": row["id"]},
+                    "review_needed",
+                    letter["origin_queue_id"] or letter["queue_id"],
+                    message_id,
+                    now,
+                    letter["message_type"],
+                    letter["correlation_id"],
+                    {"review": row["id"]},
                 )
-            )  # fmt: skip
+            )
             transaction.audit(
-                caller, "review.open", row["id"], tenant_id=home.tenant_id, scope_id=home.scope_id,
-                queue_id=letter["origin_queue_id"], correlation_id=letter["correlation_id"],
+                caller,
+                "review.open",
+                row["id"],
+                tenant_id=home.tenant_id,
+                scope_id=home.scope_id,
+                queue_id=letter["origin_queue_id"],
+                correlation_id=letter["correlation_id"],
                 after=msgspec.json.encode({"message_id": message_id}).decode(),
-            )  # fmt: skip
+            )
             return await self.open(transaction, row)
 
         review_id = await transact(self._office, open_it)
@@ -296,11 +322,16 @@ class Reviews:
         if not await self._written(transaction, row, case):
             return None
         transaction.audit(
-            caller, f"review.{verb}", row["id"], tenant_id=row["tenant_id"], scope_id=row["scope_id"],
-            queue_id=row["queue_id"], correlation_id=row["correlation_id"],
+            caller,
+            f"review.{verb}",
+            row["id"],
+            tenant_id=row["tenant_id"],
+            scope_id=row["scope_id"],
+            queue_id=row["queue_id"],
+            correlation_id=row["correlation_id"],
             before=msgspec.json.encode({"state": before}).decode(),
             after=msgspec.json.encode({"state": case.state, "person": person, "holder": case.holder}).decode(),
-        )  # fmt: skip
+        )
         if case.over:
             await follow(self._office, transaction, row, case, caller)
         return _review({**row, **_columns(case, transaction.now)})
@@ -331,10 +362,15 @@ class Reviews:
             if happened == "nothing" or not await self._written(transaction, row, case):
                 return False
             transaction.audit(
-                caller, f"review.{happened}", review_id, tenant_id=row["tenant_id"], scope_id=row["scope_id"],
-                queue_id=row["queue_id"], correlation_id=row["correlation_id"],
+                caller,
+                f"review.{happened}",
+                review_id,
+                tenant_id=row["tenant_id"],
+                scope_id=row["scope_id"],
+                queue_id=row["queue_id"],
+                correlation_id=row["correlation_id"],
                 after=msgspec.json.encode({"state": case.state, "assignees": case.assignees}).decode(),
-            )  # fmt: skip
+            )
             if case.over:
                 await follow(self._office, transaction, row, case, caller)
             return case.over
@@ -374,9 +410,13 @@ def _mine(caller: Caller, scope: str, review_id: str) -> Select[Any]:
 def _columns(case: Case, now: int) -> dict[str, Any]:
     """What of the case stands in columns of its own, to be found by."""
     return {
-        "state": case.state, "holder": case.holder, "next_tick_at": case.next_tick_at(), "finished_at": case.finished_at,
-        "updated_at": now, "document": msgspec.json.encode(case).decode(),
-    }  # fmt: skip
+        "state": case.state,
+        "holder": case.holder,
+        "next_tick_at": case.next_tick_at(),
+        "finished_at": case.finished_at,
+        "updated_at": now,
+        "document": msgspec.json.encode(case).decode(),
+    }
 
 
 def _case(row: Any) -> Case:
@@ -386,12 +426,26 @@ def _case(row: Any) -> Case:
 def _review(row: Any) -> Review:
     case = _case(row)
     return Review(
-        id=row["id"], scope=row["scope"], queue=row["queue"], message_id=row["message_id"], source=row["source"],
-        correlation_id=row["correlation_id"], title=row["title"], state=case.state, spec=case.spec,
-        assignees=case.assignees, holder=case.holder, held_until=case.held_until, due_at=case.due_at, votes=case.votes,
-        notes=case.notes, outcome=case.outcome, reason=case.reason, created_at=case.opened_at,
+        id=row["id"],
+        scope=row["scope"],
+        queue=row["queue"],
+        message_id=row["message_id"],
+        source=row["source"],
+        correlation_id=row["correlation_id"],
+        title=row["title"],
+        state=case.state,
+        spec=case.spec,
+        assignees=case.assignees,
+        holder=case.holder,
+        held_until=case.held_until,
+        due_at=case.due_at,
+        votes=case.votes,
+        notes=case.notes,
+        outcome=case.outcome,
+        reason=case.reason,
+        created_at=case.opened_at,
         finished_at=case.finished_at,
-    )  # fmt: skip
+    )
 
 
 async def _origin_of(office: Office, queue_id: int | None) -> QueueRecord | None:

@@ -59,16 +59,23 @@ class StreamLetters:
 
         async def open_it(transaction: ColdTransaction) -> str:
             under_way = select(reviews.c.id).where(
-                reviews.c.scope_id == home.scope_id, reviews.c.state.in_(("waiting", "held")),
-                reviews.c.source == "stream_dead_letter", reviews.c.origin == row["origin"],
-            )  # fmt: skip
+                reviews.c.scope_id == home.scope_id,
+                reviews.c.state.in_(("waiting", "held")),
+                reviews.c.source == "stream_dead_letter",
+                reviews.c.origin == row["origin"],
+            )
             existing = (await transaction.connection.execute(under_way)).scalar()
             if existing is not None:
                 return existing  # asked twice: it is the same letter
             transaction.audit(
-                caller, "stream_dead_letter.review", row["id"], tenant_id=home.tenant_id, scope_id=home.scope_id,
-                correlation_id=row["correlation_id"], after=row["origin"],
-            )  # fmt: skip
+                caller,
+                "stream_dead_letter.review",
+                row["id"],
+                tenant_id=home.tenant_id,
+                scope_id=home.scope_id,
+                correlation_id=row["correlation_id"],
+                after=row["origin"],
+            )
             return await self._office.reviews.open(transaction, row)
 
         review_id = await transact(self._office, open_it)
@@ -92,20 +99,26 @@ class StreamLetters:
         fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
         correlation = fields.get("correlation_id")
         return self._office.reviews.row(
-            spec, tenant_id=home.tenant_id, scope_id=home.scope_id, queue_id=None, message_id=None,
+            spec,
+            tenant_id=home.tenant_id,
+            scope_id=home.scope_id,
+            queue_id=None,
+            message_id=None,
             source="stream_dead_letter",
             origin=Origin(stream_queue=stream_queue, entry_id=letter.dlq_id, job_id=job_id, replays=replays),
             correlation_id=correlation[:200] if isinstance(correlation, str) and correlation else job_id[:200],
             now=self._office.now_ms(),
-        )  # fmt: skip
+        )
 
     async def _replays(self, scope_id: int, stream_queue: str, job_id: str) -> int:
         """How often people have sent this job back."""
         r = reviews.c
         query = select(r.origin, r.document).where(
-            r.scope_id == scope_id, r.state == "decided", r.source == "stream_dead_letter",
+            r.scope_id == scope_id,
+            r.state == "decided",
+            r.source == "stream_dead_letter",
             r.origin.contains(msgspec.json.encode(job_id).decode(), autoescape=True),
-        )  # fmt: skip
+        )
         async with self._office.database.connect() as connection:
             rows = (await connection.execute(query)).all()
         count = 0
@@ -134,9 +147,13 @@ class StreamLetters:
             before = (await transaction.connection.execute(select(w.reached).where(mine))).scalar()
             await transaction.connection.execute(delete(stream_watches).where(mine))
             values = {
-                "scope_id": home.scope_id, "stream_queue": stream_queue, "review": review, "created_by": caller.actor,
-                "created_at": now, "reached": before or f"{now}-0",
-            }  # fmt: skip
+                "scope_id": home.scope_id,
+                "stream_queue": stream_queue,
+                "review": review,
+                "created_by": caller.actor,
+                "created_at": now,
+                "reached": before or f"{now}-0",
+            }
             await transaction.connection.execute(insert(stream_watches).values(values))
             transaction.audit(caller, "stream_watch.set", stream_queue, scope_id=home.scope_id, after=review or "null")
             return _watch(values)
@@ -213,6 +230,8 @@ def _entry(entry_id: str) -> str:
 
 def _watch(row: Any) -> StreamWatch:
     return StreamWatch(
-        stream_queue=row["stream_queue"], review=msgspec.Raw((row["review"] or "null").encode()),
-        created_by=row["created_by"], created_at=row["created_at"],
-    )  # fmt: skip
+        stream_queue=row["stream_queue"],
+        review=msgspec.Raw((row["review"] or "null").encode()),
+        created_by=row["created_by"],
+        created_at=row["created_at"],
+    )

@@ -36,9 +36,12 @@ async def subject_of(office: Office, caller: Caller, review: Review) -> Subject:
         except NotFound:
             return Subject(body=None)
         return Subject(
-            body=bytes(message.body), content_type=message.content_type, message_type=message.message_type,
-            failure=message.failure_reason, attempts=message.attempts,
-        )  # fmt: skip
+            body=bytes(message.body),
+            content_type=message.content_type,
+            message_type=message.message_type,
+            failure=message.failure_reason,
+            attempts=message.attempts,
+        )
     async with office.database.connect() as connection:
         query = select(reviews.c.origin).where(reviews.c.id == review.id)
         origin = msgspec.json.decode((await connection.execute(query)).scalar_one(), type=Origin)
@@ -52,6 +55,7 @@ async def subject_of(office: Office, caller: Caller, review: Review) -> Subject:
         return Subject(body=None)
     body = body_of(letter)
     return Subject(
-        body=None if body is None else msgspec.json.encode(body), message_type=letter.name,
+        body=None if body is None else msgspec.json.encode(body),
+        message_type=letter.name,
         failure=letter.reason if letter.detail is None else f"{letter.reason}: {letter.detail}",
-    )  # fmt: skip
+    )

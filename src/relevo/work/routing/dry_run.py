@@ -64,10 +64,18 @@ class DryRuns:
             raise InvalidInput(where="body", reason=str(error)) from None
         now = self._office.now_ms()
         draft = Draft(
-            id=self._office.mint(), message_type=message_type, priority_tier="normal", priority_score=0,
-            labels=labels or {}, body=bytes(body), content_type="application/json", deadline=None, expires_at=None,
-            correlation_id="sample", created_at=now,
-        )  # fmt: skip
+            id=self._office.mint(),
+            message_type=message_type,
+            priority_tier="normal",
+            priority_score=0,
+            labels=labels or {},
+            body=bytes(body),
+            content_type="application/json",
+            deadline=None,
+            expires_at=None,
+            correlation_id="sample",
+            created_at=now,
+        )
         return await self._try(home, rule, [draft])
 
     async def last(self, caller: Caller, scope: str, rule: Rule, *, queue: str, limit: int = 100) -> list[Tried]:
@@ -102,10 +110,16 @@ class DryRuns:
         except RelevoError as error:
             return Tried(message_id=draft.id, matches=True, error=str(error))
         return Tried(
-            message_id=draft.id, matches=True, ending=plan.ending, to=None if plan.route is None else _shown(plan.route),
-            copies_to=[_shown(copy.route) for copy in plan.copies], review=plan.review is not None,
-            body=msgspec.Raw(plan.draft.body), labels=plan.draft.labels, priority_tier=plan.draft.priority_tier,
-        )  # fmt: skip
+            message_id=draft.id,
+            matches=True,
+            ending=plan.ending,
+            to=None if plan.route is None else _shown(plan.route),
+            copies_to=[_shown(copy.route) for copy in plan.copies],
+            review=plan.review is not None,
+            body=msgspec.Raw(plan.draft.body),
+            labels=plan.draft.labels,
+            priority_tier=plan.draft.priority_tier,
+        )
 
 
 def _shown(route: Route) -> str:

@@ -174,11 +174,25 @@ class Journeys:
             return
         now = self._office.now_ms()
         copied = msgspec.structs.replace(
-            draft, id=self._office.mint(), parent_id=draft.id, causation_id=draft.id, source_type="rule",
-            source_id=stored.rule.name, idempotency_key=None, state="pending", attempts=0, reclaims=0, replays=0,
-            failure_reason=None, error=None, result=None, visible_at=None, created_at=now, hops=draft.hops + 1,
+            draft,
+            id=self._office.mint(),
+            parent_id=draft.id,
+            causation_id=draft.id,
+            source_type="rule",
+            source_id=stored.rule.name,
+            idempotency_key=None,
+            state="pending",
+            attempts=0,
+            reclaims=0,
+            replays=0,
+            failure_reason=None,
+            error=None,
+            result=None,
+            visible_at=None,
+            created_at=now,
+            hops=draft.hops + 1,
             expires_at=draft.expires_at if (draft.expires_at or 0) > now else None,
-        )  # fmt: skip
+        )
         move = Move(stored.rule.name, parent.queue, _shown(target, parent.queue), copied.hops)
         if isinstance(target, StreamTarget):
             place = Placement(draft=copied, queue=parent.queue, ending="stream", stream=target, rule=stored.rule.name)

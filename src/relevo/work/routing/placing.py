@@ -82,10 +82,8 @@ class Placing:
             transaction.differences.add(home.id, "published", 1)
             transaction.differences.add(home.id, "published_bytes", len(draft.body))
             transaction.events.append(
-                WorkEvent(
-                    "published", home.id, draft.id, transaction.now, draft.message_type, draft.correlation_id
-                )
-            )  # fmt: skip
+                WorkEvent("published", home.id, draft.id, transaction.now, draft.message_type, draft.correlation_id)
+            )
             places += (main, *journey.copies)
         await self.insert(transaction, caller, places)
         return outcomes
@@ -152,25 +150,42 @@ class Placing:
         """Its place in the queue's order."""
         draft = place.draft
         return sort_key(
-            place.queue.ordering, created_at=draft.created_at, tier=TIERS.index(draft.priority_tier),
-            score=draft.priority_score, deadline_at=draft.deadline,
-        )  # fmt: skip
+            place.queue.ordering,
+            created_at=draft.created_at,
+            tier=TIERS.index(draft.priority_tier),
+            score=draft.priority_score,
+            deadline_at=draft.deadline,
+        )
 
     def shaped(self, place: Placement, now: int) -> dict[str, Any]:
         """The columns that a journey decides over, of new rows as of those that were there before."""
         draft, queue = place.draft, place.queue
         state = state_of(place, now)
         values: dict[str, Any] = {
-            "tenant_id": queue.tenant_id, "scope_id": queue.scope_id, "queue_id": queue.id, "state": state,
-            "sort_key": self.place_of(place), "visible_at": draft.visible_at if state == "delayed" else None,
-            "message_type": draft.message_type, "priority_tier": TIERS.index(draft.priority_tier),
-            "priority_score": draft.priority_score, "labels": msgspec.json.encode(draft.labels).decode(),
-            "body": draft.body.decode(), "body_digest": hashlib.sha256(draft.body).hexdigest(),
-            "expires_at": draft.expires_at, "deadline_at": draft.deadline, "updated_at": now, "open_deliveries": None,
-            "claim_until": None, "claim_token": None, "claimed_by": None, "claimed_at": None,
-            "finished_at": now if place.ending in ("archived", "dropped") else None, "failure_reason": place.reason,
+            "tenant_id": queue.tenant_id,
+            "scope_id": queue.scope_id,
+            "queue_id": queue.id,
+            "state": state,
+            "sort_key": self.place_of(place),
+            "visible_at": draft.visible_at if state == "delayed" else None,
+            "message_type": draft.message_type,
+            "priority_tier": TIERS.index(draft.priority_tier),
+            "priority_score": draft.priority_score,
+            "labels": msgspec.json.encode(draft.labels).decode(),
+            "body": draft.body.decode(),
+            "body_digest": hashlib.sha256(draft.body).hexdigest(),
+            "expires_at": draft.expires_at,
+            "deadline_at": draft.deadline,
+            "updated_at": now,
+            "open_deliveries": None,
+            "claim_until": None,
+            "claim_token": None,
+            "claimed_by": None,
+            "claimed_at": None,
+            "finished_at": now if place.ending in ("archived", "dropped") else None,
+            "failure_reason": place.reason,
             "error": None,
-        }  # fmt: skip
+        }
         if place.review is not None:
             values["hitl_spec"] = msgspec.json.encode(place.review).decode()
         if place.stream is not None:
@@ -201,14 +216,22 @@ class Placing:
             self._event(transaction, "completed", place, place.queue, attempt=place.draft.attempts)
         if place.rule is not None or place.copied_from is not None:
             after = {
-                "rule": place.rule or place.moves[0].rule, "ending": place.ending, "queue": place.queue.slug,
-                "hops": [move.line for move in place.moves], "copy_of": place.copied_from,
-            }  # fmt: skip
+                "rule": place.rule or place.moves[0].rule,
+                "ending": place.ending,
+                "queue": place.queue.slug,
+                "hops": [move.line for move in place.moves],
+                "copy_of": place.copied_from,
+            }
             transaction.audit(
-                caller, "message.route", place.draft.id, tenant_id=place.queue.tenant_id, scope_id=place.queue.scope_id,
-                queue_id=place.queue.id, correlation_id=place.draft.correlation_id,
+                caller,
+                "message.route",
+                place.draft.id,
+                tenant_id=place.queue.tenant_id,
+                scope_id=place.queue.scope_id,
+                queue_id=place.queue.id,
+                correlation_id=place.draft.correlation_id,
                 after=msgspec.json.encode(after).decode(),
-            )  # fmt: skip
+            )
 
     def wait(self, transaction: Transaction, place: Placement) -> None:
         """Tells waiting claims, once this is committed."""
@@ -231,12 +254,22 @@ class Placing:
         draft = place.draft
         detail = None if place.copied_from is None else f"copy of {place.copied_from}"
         row: dict[str, Any] = {
-            **dict.fromkeys(COLUMNS), **self.shaped(place, now), "id": draft.id, "attempts": int(place.stream is not None),
-            "reclaims": 0, "replays": 0, "source_type": draft.source_type, "source_id": draft.source_id,
-            "correlation_id": draft.correlation_id, "causation_id": draft.causation_id, "parent_id": draft.parent_id,
-            "content_type": draft.content_type, "idempotency_key": draft.idempotency_key, "created_at": draft.created_at,
+            **dict.fromkeys(COLUMNS),
+            **self.shaped(place, now),
+            "id": draft.id,
+            "attempts": int(place.stream is not None),
+            "reclaims": 0,
+            "replays": 0,
+            "source_type": draft.source_type,
+            "source_id": draft.source_id,
+            "correlation_id": draft.correlation_id,
+            "causation_id": draft.causation_id,
+            "parent_id": draft.parent_id,
+            "content_type": draft.content_type,
+            "idempotency_key": draft.idempotency_key,
+            "created_at": draft.created_at,
             "trail": trail_line(now, "published", actor, detail) + self.lines(place, now, actor),
-        }  # fmt: skip
+        }
         if place.moves and place.moves[-1].source.id != place.queue.id:
             row["origin_queue_id"] = place.moves[-1].source.id
         return row
@@ -245,10 +278,16 @@ class Placing:
         assert place.review is not None
         draft, queue = place.draft, place.queue
         return self._office.reviews.row(
-            place.review, tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id, message_id=draft.id,
-            source=source, origin=Origin(queue_id=queue.id, replays=draft.replays),
-            correlation_id=draft.correlation_id, now=now,
-        )  # fmt: skip
+            place.review,
+            tenant_id=queue.tenant_id,
+            scope_id=queue.scope_id,
+            queue_id=queue.id,
+            message_id=draft.id,
+            source=source,
+            origin=Origin(queue_id=queue.id, replays=draft.replays),
+            correlation_id=draft.correlation_id,
+            now=now,
+        )
 
     def _event(
         self, transaction: Transaction, name: Any, place: Placement, queue: QueueRecord, **extras: int | str

@@ -71,12 +71,16 @@ class Router:
             return
         rows = [
             {
-                "scope_id": queue.scope_id, "queue_id": queue.id, "message_id": event.id, "trigger_on": trigger,
-                "due_at": transaction.now, "tries": 0,
+                "scope_id": queue.scope_id,
+                "queue_id": queue.id,
+                "message_id": event.id,
+                "trigger_on": trigger,
+                "due_at": transaction.now,
+                "tries": 0,
             }
             for event, queue in events
             if (trigger := TRIGGER_OF.get(event.event)) is not None and trigger in wanted.get(queue.id, ())
-        ]  # fmt: skip
+        ]
         if rows:
             await transaction.connection.execute(insert(routings), rows)
 
@@ -177,10 +181,20 @@ class Router:
         """The message that goes on in the place of one that is over, or in somebody's hands."""
         now = self._office.now_ms()
         draft = msgspec.structs.replace(
-            main.draft, id=self._office.mint(), parent_id=row["id"], causation_id=row["id"], source_type="rule",
-            source_id=main.rule, idempotency_key=None, attempts=0, reclaims=0, replays=0, visible_at=None,
-            created_at=now, expires_at=None if (main.draft.expires_at or 0) <= now else main.draft.expires_at,
-        )  # fmt: skip
+            main.draft,
+            id=self._office.mint(),
+            parent_id=row["id"],
+            causation_id=row["id"],
+            source_type="rule",
+            source_id=main.rule,
+            idempotency_key=None,
+            attempts=0,
+            reclaims=0,
+            replays=0,
+            visible_at=None,
+            created_at=now,
+            expires_at=None if (main.draft.expires_at or 0) <= now else main.draft.expires_at,
+        )
         return msgspec.structs.replace(main, draft=draft, copied_from=row["id"])
 
     async def _shape(self, transaction: ColdTransaction, row: Any, main: Placement) -> None:
@@ -287,14 +301,29 @@ def hops_of(trail: str) -> int:
 def draft_of_row(row: Any) -> Draft:
     """A message as rules see it, from its row."""
     return Draft(
-        id=row["id"], message_type=row["message_type"], priority_tier=TIERS[int(row["priority_tier"])],
-        priority_score=row["priority_score"], labels=msgspec.json.decode(row["labels"]),
-        body=(row["body"] or "null").encode(), content_type=row["content_type"], deadline=row["deadline_at"],
-        expires_at=row["expires_at"], correlation_id=row["correlation_id"], causation_id=row["causation_id"],
-        parent_id=row["parent_id"], source_type=row["source_type"], source_id=row["source_id"],
-        idempotency_key=row["idempotency_key"], state=row["state"], attempts=row["attempts"], reclaims=row["reclaims"],
-        replays=row["replays"], failure_reason=row["failure_reason"],
+        id=row["id"],
+        message_type=row["message_type"],
+        priority_tier=TIERS[int(row["priority_tier"])],
+        priority_score=row["priority_score"],
+        labels=msgspec.json.decode(row["labels"]),
+        body=(row["body"] or "null").encode(),
+        content_type=row["content_type"],
+        deadline=row["deadline_at"],
+        expires_at=row["expires_at"],
+        correlation_id=row["correlation_id"],
+        causation_id=row["causation_id"],
+        parent_id=row["parent_id"],
+        source_type=row["source_type"],
+        source_id=row["source_id"],
+        idempotency_key=row["idempotency_key"],
+        state=row["state"],
+        attempts=row["attempts"],
+        reclaims=row["reclaims"],
+        replays=row["replays"],
+        failure_reason=row["failure_reason"],
         error=failure_of(row["error"], stack=False),
-        result=None if row["result"] is None else row["result"].encode(), visible_at=row["visible_at"],
-        created_at=row["created_at"], hops=hops_of(row["trail"]),
-    )  # fmt: skip
+        result=None if row["result"] is None else row["result"].encode(),
+        visible_at=row["visible_at"],
+        created_at=row["created_at"],
+        hops=hops_of(row["trail"]),
+    )

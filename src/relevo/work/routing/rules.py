@@ -142,9 +142,11 @@ class Rules:
 
         if await transact(self._office, write):
             log.warning(
-                "the rule %s is set aside for a while: %s", stored.rule.name, failure,
+                "the rule %s is set aside for a while: %s",
+                stored.rule.name,
+                failure,
                 extra={"event": "rule_set_aside", "rule": stored.rule.name, "message_id": example},
-            )  # fmt: skip
+            )
         self._known.forget(stored.scope_id)
 
     async def find(self, scope_id: int, kind: str, body: dict[str, Any]) -> None:
@@ -184,10 +186,17 @@ class Rules:
             if len(existing) >= MOST_RULES:
                 raise BadRule(rule=rule.name, reason=f"the scope has {MOST_RULES} rules, which is the limit")
             row: dict[str, Any] = {
-                "id": self._office.mint(), "tenant_id": caller.tenant_id, "scope_id": owner["id"], "name": rule.name,
-                "breaker": msgspec.json.encode(Breaker()).decode(), "matched": 0, "failed": 0,
-                "created_at": transaction.now, "updated_at": transaction.now, **_columns(rule, definition),
-            }  # fmt: skip
+                "id": self._office.mint(),
+                "tenant_id": caller.tenant_id,
+                "scope_id": owner["id"],
+                "name": rule.name,
+                "breaker": msgspec.json.encode(Breaker()).decode(),
+                "matched": 0,
+                "failed": 0,
+                "created_at": transaction.now,
+                "updated_at": transaction.now,
+                **_columns(rule, definition),
+            }
             await connection.execute(insert(rules).values(row))
             transaction.audit(caller, "rule.create", rule.name, scope_id=owner["id"], after=definition)
             return _stored(row, transaction.now)
@@ -315,17 +324,26 @@ def _whole(caller: Caller, scope: str) -> Caller:
 
 def _columns(rule: Rule, definition: str) -> dict[str, Any]:
     return {
-        "position": rule.position, "trigger_on": rule.trigger, "enabled": int(rule.enabled), "definition": definition
-    }  # fmt: skip
+        "position": rule.position,
+        "trigger_on": rule.trigger,
+        "enabled": int(rule.enabled),
+        "definition": definition,
+    }
 
 
 def _stored(row: Any, now: int) -> StoredRule:
     breaker = msgspec.json.decode(row["breaker"], type=Breaker)
     return StoredRule(
-        id=row["id"], scope_id=row["scope_id"], rule=decode_rule(row["definition"]), breaker=breaker,
-        breaker_state=breaker.state(now), matched=row["matched"], failed=row["failed"], created_at=row["created_at"],
+        id=row["id"],
+        scope_id=row["scope_id"],
+        rule=decode_rule(row["definition"]),
+        breaker=breaker,
+        breaker_state=breaker.state(now),
+        matched=row["matched"],
+        failed=row["failed"],
+        created_at=row["created_at"],
         updated_at=row["updated_at"],
-    )  # fmt: skip
+    )
 
 
 TRIGGER_OF: Mapping[str, Trigger] = {

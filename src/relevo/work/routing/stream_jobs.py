@@ -40,16 +40,27 @@ def job_id_of(message_id: str, sends: int) -> str:
 def claim_columns(target: StreamTarget, now: int) -> dict[str, Any]:
     """What of a message's row says that it is with a stream queue."""
     return {
-        "state": "claimed", "claim_until": FOREVER, "claim_token": secrets.token_hex(13), "claimed_by": claimant(target.queue),
-        "claimed_at": now, "visible_at": None,
-    }  # fmt: skip
+        "state": "claimed",
+        "claim_until": FOREVER,
+        "claim_token": secrets.token_hex(13),
+        "claimed_by": claimant(target.queue),
+        "claimed_at": now,
+        "visible_at": None,
+    }
 
 
 def new_row(message_id: str, target: StreamTarget, message_type: str, now: int) -> dict[str, Any]:
     return {
-        "message_id": message_id, "stream_queue": target.queue, "job_name": target.job_name or message_type,
-        "state": "waiting", "job_id": message_id, "sends": 1, "send_at": now, "looked_at": now, "created_at": now,
-    }  # fmt: skip
+        "message_id": message_id,
+        "stream_queue": target.queue,
+        "job_name": target.job_name or message_type,
+        "state": "waiting",
+        "job_id": message_id,
+        "sends": 1,
+        "send_at": now,
+        "looked_at": now,
+        "created_at": now,
+    }
 
 
 async def send_again(
@@ -65,7 +76,7 @@ async def send_again(
     again = [
         {"_id": row.message_id, "_job": job_id_of(row.message_id, row.sends + 1), "_sends": row.sends + 1}
         for row in rows
-    ]  # fmt: skip
+    ]
     await transaction.connection.execute(
         update(stream_jobs)
         .where(s.message_id == bindparam("_id"))

@@ -113,10 +113,14 @@ class StreamOutcomes:
                 update(messages)
                 .where(m.id == message["id"])
                 .values(
-                    state="completed", result=_json(result), finished_at=now, updated_at=now, claim_until=None,
+                    state="completed",
+                    result=_json(result),
+                    finished_at=now,
+                    updated_at=now,
+                    claim_until=None,
                     trail=m.trail + trail_line(now, "completed", self._caller.actor, message["claimed_by"]),
                 )
-            )  # fmt: skip
+            )
             differences = transaction.differences
             differences.moved(message["queue_id"], "claimed", None)
             differences.add(message["queue_id"], "completed", 1)
@@ -165,9 +169,11 @@ class StreamOutcomes:
         self, transaction: ColdTransaction, queue: QueueRecord, message: Any, tries: int, reason: str, why: Failure
     ) -> None:
         backoff = RetryDefaults(
-            initial_ms=queue.backoff_initial_ms, max_ms=queue.backoff_cap_ms, multiplier=queue.backoff_multiplier,
+            initial_ms=queue.backoff_initial_ms,
+            max_ms=queue.backoff_cap_ms,
+            multiplier=queue.backoff_multiplier,
             jitter_ms=queue.backoff_jitter_ms,
-        )  # fmt: skip
+        )
         wait_ms, m = backoff.wait_ms(tries), messages.c
         await send_again(transaction, [message["id"]], send_at=transaction.now + wait_ms)
         line = trail_line(transaction.now, "failed", self._caller.actor, reason)
@@ -197,10 +203,15 @@ class StreamOutcomes:
 
     def _audit(self, transaction: ColdTransaction, action: str, message: Any, after: dict[str, Any]) -> None:
         transaction.audit(
-            self._caller, action, message["id"], tenant_id=message["tenant_id"], scope_id=message["scope_id"],
-            queue_id=message["queue_id"], correlation_id=message["correlation_id"],
+            self._caller,
+            action,
+            message["id"],
+            tenant_id=message["tenant_id"],
+            scope_id=message["scope_id"],
+            queue_id=message["queue_id"],
+            correlation_id=message["correlation_id"],
             after=msgspec.json.encode(after).decode(),
-        )  # fmt: skip
+        )
 
 
 _SENT = (
@@ -212,10 +223,15 @@ _SENT = (
 def _tell(transaction: ColdTransaction, name: EventName, message: Any, **extras: int | str) -> None:
     transaction.events.append(
         WorkEvent(
-            name, message["queue_id"], message["id"], transaction.now, message["message_type"],
-            message["correlation_id"], extras,
+            name,
+            message["queue_id"],
+            message["id"],
+            transaction.now,
+            message["message_type"],
+            message["correlation_id"],
+            extras,
         )
-    )  # fmt: skip
+    )
 
 
 def _json(result: Any) -> str | None:

@@ -124,9 +124,7 @@ class Schemas(Versions[Schema]):
             bound = {"queue_id": record.id, "schema_name": name, "schema_version": row["version"]}
             await connection.execute(insert(queue_schemas).values(bound))
             after = msgspec.json.encode({"schema": name, "version": row["version"], "force": force}).decode()
-            transaction.audit(
-                caller, "schema.bind", queue, scope_id=record.scope_id, queue_id=record.id, after=after
-            )  # fmt: skip
+            transaction.audit(caller, "schema.bind", queue, scope_id=record.scope_id, queue_id=record.id, after=after)
             return Binding(queue=queue, schema=name, version=row["version"])
 
         made = await transact(self._office, save)
@@ -212,6 +210,9 @@ async def _compatibility(connection: AsyncConnection, queue: QueueRecord, checke
 
 def _schema(row: Any) -> Schema:
     return Schema(
-        name=row["name"], version=row["version"], definition=msgspec.Raw(row["definition"].encode()),
-        created_by=row["created_by"], created_at=row["created_at"],
-    )  # fmt: skip
+        name=row["name"],
+        version=row["version"],
+        definition=msgspec.Raw(row["definition"].encode()),
+        created_by=row["created_by"],
+        created_at=row["created_at"],
+    )

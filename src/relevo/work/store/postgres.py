@@ -213,9 +213,15 @@ class PostgresDriver:
     async def open(self) -> None:
         try:
             self._pool = await cast("Any", asyncpg).create_pool(
-                self._url, min_size=1, max_size=16, statement_cache_size=200, max_cacheable_statement_size=0,
-                max_queries=1_000_000, reset=_as_it_is, server_settings=patience.for_postgres(),
-            )  # fmt: skip
+                self._url,
+                min_size=1,
+                max_size=16,
+                statement_cache_size=200,
+                max_cacheable_statement_size=0,
+                max_queries=1_000_000,
+                reset=_as_it_is,
+                server_settings=patience.for_postgres(),
+            )
         except (*_GONE, asyncpg.PostgresError, TimeoutError) as error:
             raise StoreUnavailable(reason=_said(error)) from error
 

@@ -149,9 +149,13 @@ class WebhookDeliveries:
             self._sender = Sender(self._office.webhooks.guard)
         now = self._office.now_ms()
         told = await self._sender.send(
-            hook["url"], delivery["payload"].encode(), secrets_of(hook, now), delivery=due.id,
-            event=delivery["event"], now_s=now // 1000,
-        )  # fmt: skip
+            hook["url"],
+            delivery["payload"].encode(),
+            secrets_of(hook, now),
+            delivery=due.id,
+            event=delivery["event"],
+            now_s=now // 1000,
+        )
         fault("webhook.sent")
         again = await transact(self._office, lambda each: self._note(each, due, told))
         attempt = Attempt(due.id, told, again)
@@ -202,8 +206,11 @@ class WebhookDeliveries:
         connection, now, d = transaction.connection, transaction.now, webhook_deliveries.c
         mine = and_(d.id == due.id, d.attempts == due.attempts, d.state == "waiting")
         values: dict[str, Any] = {
-            "attempts": due.attempts + 1, "last_status": told.status, "last_error": told.error, "updated_at": now,
-        }  # fmt: skip
+            "attempts": due.attempts + 1,
+            "last_status": told.status,
+            "last_error": told.error,
+            "updated_at": now,
+        }
         w = webhooks.c
         # The webhook's row first: two deliveries of one webhook that end together then wait instead of deadlocking.
         if told.error is None:
@@ -233,9 +240,13 @@ class WebhookDeliveries:
         await transaction.connection.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(ended))
         await give_up_waiting(transaction, webhook_id)
         transaction.audit(
-            Caller.system("webhook_courier"), "webhook.disable", webhook_id, tenant_id=hook["tenant_id"],
-            scope_id=hook["scope_id"], after=msgspec.json.encode({"reason": reason}).decode(),
-        )  # fmt: skip
+            Caller.system("webhook_courier"),
+            "webhook.disable",
+            webhook_id,
+            tenant_id=hook["tenant_id"],
+            scope_id=hook["scope_id"],
+            after=msgspec.json.encode({"reason": reason}).decode(),
+        )
         return True
 
     # --- the log ---------------------------------------------------------------------------------------------------------
@@ -323,18 +334,35 @@ def _insert_new(transaction: ColdTransaction) -> Any:
 
 def _payload(event: WorkEvent, queue: QueueRecord, seq: str) -> str:
     body = {
-        "event": event.event, "message_id": event.id, "scope": queue.scope, "queue": queue.slug, "ts": event.ts,
-        "message_type": event.message_type, "correlation_id": event.correlation_id, "seq": seq, **(event.extras or {}),
-    }  # fmt: skip
+        "event": event.event,
+        "message_id": event.id,
+        "scope": queue.scope,
+        "queue": queue.slug,
+        "ts": event.ts,
+        "message_type": event.message_type,
+        "correlation_id": event.correlation_id,
+        "seq": seq,
+        **(event.extras or {}),
+    }
     return msgspec.json.encode(body).decode()
 
 
 def _row(delivery_id: str, hook_id: str, event: WorkEvent, seq: str, payload: str, now: int) -> dict[str, Any]:
     return {
-        "id": delivery_id, "webhook_id": hook_id, "event_key": seq, "event": event.event, "message_id": event.id,
-        "payload": payload, "state": "waiting", "attempts": 0, "last_status": None, "last_error": None, "next_at": now,
-        "created_at": now, "updated_at": now,
-    }  # fmt: skip
+        "id": delivery_id,
+        "webhook_id": hook_id,
+        "event_key": seq,
+        "event": event.event,
+        "message_id": event.id,
+        "payload": payload,
+        "state": "waiting",
+        "attempts": 0,
+        "last_status": None,
+        "last_error": None,
+        "next_at": now,
+        "created_at": now,
+        "updated_at": now,
+    }
 
 
 def _delivery(row: Any) -> Delivery:

@@ -89,10 +89,18 @@ class Webhooks:
                 reason = f"the scope has {MOST_IN_A_SCOPE} webhooks; delete one, or let one receiver pass events on"
                 raise InvalidInput(where="url", reason=reason)
             row: dict[str, Any] = {
-                "id": self._office.mint(now), "tenant_id": caller.tenant_id, "scope_id": owner["id"], "url": url,
-                "events": msgspec.json.encode(wanted).decode(), "secrets": _stored([Secret(value)]), "state": "active",
-                "failures_in_a_row": 0, "disabled_reason": None, "created_at": now, "updated_at": now,
-            }  # fmt: skip
+                "id": self._office.mint(now),
+                "tenant_id": caller.tenant_id,
+                "scope_id": owner["id"],
+                "url": url,
+                "events": msgspec.json.encode(wanted).decode(),
+                "secrets": _stored([Secret(value)]),
+                "state": "active",
+                "failures_in_a_row": 0,
+                "disabled_reason": None,
+                "created_at": now,
+                "updated_at": now,
+            }
             await connection.execute(insert(webhooks).values(row))
             after = {"host": urlsplit(url).hostname, "events": wanted}
             transaction.audit(
@@ -202,9 +210,13 @@ class Webhooks:
             await connection.execute(update(webhooks).where(mine).values(values))
             after = dict(row) | values
             transaction.audit(
-                caller, action, webhook_id, scope_id=owner["id"],
-                before=_audited(row, transaction.now), after=_audited(after, transaction.now),
-            )  # fmt: skip
+                caller,
+                action,
+                webhook_id,
+                scope_id=owner["id"],
+                before=_audited(row, transaction.now),
+                after=_audited(after, transaction.now),
+            )
             return webhook_of(after, transaction.now)
 
         return await transact(self._office, change)
@@ -230,10 +242,16 @@ def secrets_of(row: Any, now: int) -> list[str]:
 
 def webhook_of(row: Any, now: int) -> Webhook:
     return Webhook(
-        id=row["id"], url=row["url"], events=msgspec.json.decode(row["events"], type=list[str]), state=row["state"],
-        secrets=len(secrets_of(row, now)), failures_in_a_row=row["failures_in_a_row"],
-        disabled_reason=row["disabled_reason"], created_at=row["created_at"], updated_at=row["updated_at"],
-    )  # fmt: skip
+        id=row["id"],
+        url=row["url"],
+        events=msgspec.json.decode(row["events"], type=list[str]),
+        state=row["state"],
+        secrets=len(secrets_of(row, now)),
+        failures_in_a_row=row["failures_in_a_row"],
+        disabled_reason=row["disabled_reason"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
 
 
 def _require(caller: Caller, scope: str) -> None:
@@ -256,9 +274,12 @@ def _checked_events(events: Sequence[str]) -> list[str]:
 def _audited(row: Any, now: int) -> str:
     seen = webhook_of(row, now)
     told = {
-        "host": urlsplit(seen.url).hostname, "events": seen.events, "state": seen.state, "secrets": seen.secrets,
+        "host": urlsplit(seen.url).hostname,
+        "events": seen.events,
+        "state": seen.state,
+        "secrets": seen.secrets,
         "disabled_reason": seen.disabled_reason,
-    }  # fmt: skip
+    }
     return msgspec.json.encode(told).decode()
 
 

@@ -49,9 +49,12 @@ class Sender:
         self._timeout_s = timeout_s
         # No connection is kept: a name is looked up, and its address judged, for every event and every hop.
         self._pool = httpcore.AsyncConnectionPool(
-            network_backend=GuardedNetwork(guard, network), ssl_context=ssl_context, max_connections=64,
-            max_keepalive_connections=0, retries=0,
-        )  # fmt: skip
+            network_backend=GuardedNetwork(guard, network),
+            ssl_context=ssl_context,
+            max_connections=64,
+            max_keepalive_connections=0,
+            retries=0,
+        )
 
     async def send(
         self, url: str, body: bytes, secrets: Sequence[str], *, delivery: str, event: str, now_s: int

@@ -44,10 +44,15 @@ def anomalies(throughput: DataFrame, days: Sequence[int]) -> DataFrame:
     )
     out = judged.where((F.col("value") > F.col("high")) | (F.col("value") < F.col("low")))
     return out.select(
-        moment(F.col("minute_ms")).alias("minute"), "queue", "metric", "value",
-        F.col("median").alias("usual"), "low", "high",
+        moment(F.col("minute_ms")).alias("minute"),
+        "queue",
+        "metric",
+        "value",
+        F.col("median").alias("usual"),
+        "low",
+        "high",
         F.when(F.col("value") > F.col("high"), "above").otherwise("below").alias("side"),
-    )  # fmt: skip
+    )
 
 
 def _bands(minutes: DataFrame) -> DataFrame:

@@ -77,7 +77,15 @@ def failures(partials: DataFrame) -> DataFrame:
     )
     of_kind = Window.partitionBy("day_ms", "queue", "kind")
     return clusters.select(
-        moment(F.col("day_ms")).alias("day"), "queue", "name", "kind", "reason", "count",
+        moment(F.col("day_ms")).alias("day"),
+        "queue",
+        "name",
+        "kind",
+        "reason",
+        "count",
         (F.col("count") / F.sum("count").over(of_kind)).alias("share"),
-        "first_seen", "last_seen", F.col("example.text").alias("example"), F.col("example.job").alias("example_job"),
-    )  # fmt: skip
+        "first_seen",
+        "last_seen",
+        F.col("example.text").alias("example"),
+        F.col("example.job").alias("example_job"),
+    )

@@ -45,9 +45,19 @@ def latency(sketches: DataFrame) -> DataFrame:
     grains = (("minute", minutes), ("hour", hours), ("day", days))
     together = reduce(DataFrame.unionByName, [rows.withColumn("grain", F.lit(grain)) for grain, rows in grains])
     return percentiles(together).select(
-        "grain", moment(F.col("minute_ms")).alias("at"), "queue", "name", "measure", "count", "min_ms",
-        *RANKS, "max_ms", (F.col("sum_ms") / F.col("count")).alias("mean_ms"), "sum_ms", "sketch",
-    )  # fmt: skip
+        "grain",
+        moment(F.col("minute_ms")).alias("at"),
+        "queue",
+        "name",
+        "measure",
+        "count",
+        "min_ms",
+        *RANKS,
+        "max_ms",
+        (F.col("sum_ms") / F.col("count")).alias("mean_ms"),
+        "sum_ms",
+        "sketch",
+    )
 
 
 def _at(rows: DataFrame, grain_ms: int) -> DataFrame:

@@ -32,10 +32,15 @@ def slo(counts: DataFrame, objectives: Sequence[Objective], first_day: int | Non
         framed = framed.withColumn(f"burn_{name}", burn)
     kept = framed if first_day is None else framed.where(F.col("hour") >= first_day * (DAY_MS // HOUR_MS))
     return kept.select(
-        moment(F.col("hour") * HOUR_MS).alias("hour"), "queue", "objective_ms", "target", "met", "missed",
+        moment(F.col("hour") * HOUR_MS).alias("hour"),
+        "queue",
+        "objective_ms",
+        "target",
+        "met",
+        "missed",
         *(f"{kind}_{name}" for name in WINDOWS for kind in ("attained", "burn")),
         (1 - F.col("burn_3d")).alias("budget_left_3d"),
-    )  # fmt: skip
+    )
 
 
 def _share(part: Column, whole: Column) -> Column:

@@ -33,9 +33,20 @@ def throughput(counts: DataFrame, openings: DataFrame | None = None) -> DataFram
     upto = Window.partitionBy("day", "queue", "name").orderBy("minute_ms").rowsBetween(Window.unboundedPreceding, 0)
     backlog = F.coalesce("opening", F.lit(0)) + F.sum(_net()).over(upto)
     return based.withColumn("backlog", backlog.cast("bigint")).select(
-        moment(F.col("minute_ms")).alias("minute"), "queue", "name", F.col("arrived").alias("in"), "started", "done",
-        "failed", "retried", "lost", "cancelled", "dead", "busy_ms", "backlog",
-    )  # fmt: skip
+        moment(F.col("minute_ms")).alias("minute"),
+        "queue",
+        "name",
+        F.col("arrived").alias("in"),
+        "started",
+        "done",
+        "failed",
+        "retried",
+        "lost",
+        "cancelled",
+        "dead",
+        "busy_ms",
+        "backlog",
+    )
 
 
 def _net() -> Column:

@@ -31,7 +31,7 @@ def jobs(runs: DataFrame) -> DataFrame:
         F.max_by("dead_reason", F.when(F.col("dead_ms").isNotNull(), F.col("run"))).alias("dead_reason"),
         F.max("dead_ms").alias("dead_ms"),
         F.max_by("reason", F.when(F.col("outcome") == "failed", F.col("run"))).alias("reason"),
-    )  # fmt: skip
+    )
     is_dead = F.col("done_ms").isNull() & F.col("_last.dead_ms").isNotNull()
     outcome = (
         F.when(F.col("done_ms").isNotNull(), "done")

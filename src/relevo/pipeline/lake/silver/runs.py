@@ -126,11 +126,22 @@ def _placed(told: DataFrame) -> DataFrame:
         .when(F.col("active_ms").isNotNull(), "running")
     )
     return framed.select(
-        *KEYS, "life", "run", "name", "attempt", "first_ms", "last_ms",
+        *KEYS,
+        "life",
+        "run",
+        "name",
+        "attempt",
+        "first_ms",
+        "last_ms",
         since.alias("ready_ms"),
-        "started_ms", "ended_ms", "duration_us",
+        "started_ms",
+        "ended_ms",
+        "duration_us",
         outcome.alias("outcome"),
         "reason",
         F.coalesce(F.col("_retry.pause_ms"), F.col("_parked.pause_ms")).alias("backoff_ms"),
-        "dead_ms", "dead_reason", "worker", "skewed",
-    )  # fmt: skip
+        "dead_ms",
+        "dead_reason",
+        "worker",
+        "skewed",
+    )

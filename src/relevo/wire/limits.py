@@ -1,0 +1,40 @@
+"""What a queue holds at most: the one home of these numbers, for producers, workers, schedulers, the outbox and Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from relevo.errors import BadArgument, WrongType
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueLimits:
+    """Limits of one queue. Give everybody who writes to it the same ones.
+
+    >>> QueueLimits.given(max_stream_len=5, max_payload_bytes=None)
+    QueueLimits(max_stream_len=5, dlq_max_stream_len=100000, max_payload_bytes=1048576, max_delay_secs=2592000)
+    """
+
+    max_stream_len: int = 1_000_000
+    """Jobs in the stream: a full queue refuses an add, and delayed jobs, retries and schedules wait until there is room."""
+    dlq_max_stream_len: int = 100_000
+    """Dead letters: beyond that the oldest are dropped."""
+    max_payload_bytes: int = 1_048_576
+    """Bytes of one encoded job; a larger one is refused when it is added, and dead-lettered when it is read."""
+    max_delay_secs: int = 2_592_000
+    """The longest delay of a job, in seconds; 0 for any."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value: object = getattr(self, field.name)
+            least = 0 if field.name == "max_delay_secs" else 1
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise WrongType(argument=field.name, value=value, expected="int")
+            if value < least:
+                reason, remedy = f"must be at least {least}", f"Pass {least} or more."
+                raise BadArgument(argument=field.name, value=value, reason=reason, remedy=remedy)
+
+    @staticmethod
+    def given(**limits: int | None) -> QueueLimits:
+        """These limits; None stands for the default."""
+        return QueueLimits(**{name: value for name, value in limits.items() if value is not None})
