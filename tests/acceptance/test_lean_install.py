@@ -80,10 +80,6 @@ def test_every_public_name_is_there_on_the_base_alone(tmp_path: Path) -> None:
         ("import relevo.outbox", "outbox"),
         ("from relevo import Metrics; Metrics()", "metrics"),
         ("from relevo import Queue; Queue('q', tracing=True)", "otel"),
-        (
-            "import asyncio; from relevo import Queue; asyncio.run(Queue('q', plain_transport=True).get_job_counts())",
-            "redis",
-        ),
         ("from relevo.broker.embedded import EmbeddedServer; EmbeddedServer('data').start()", "embedded"),
         ("from relevo.pipeline.session import session; session()", "spark"),
     ],

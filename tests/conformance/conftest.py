@@ -33,21 +33,15 @@ SchedulerOf = Callable[..., SchedulerService]
 _IMPATIENT = {"read_block_ms": 100, "promote_every_ms": 20, "shutdown_deadline_s": 5.0}
 
 
-@pytest.fixture(params=["redis86", "redis7", "valkey", "cluster", "redis86-plain"])
+@pytest.fixture(params=["redis86", "redis7", "valkey", "cluster"])
 def lane(request: pytest.FixtureRequest) -> str:
-    """The server, and after the dash the transport, of this run."""
+    """The server of this run."""
     return request.param
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, lane: str) -> Server:
-    return request.getfixturevalue(lane.partition("-")[0])
-
-
-@pytest.fixture
-def plain_transport(lane: str) -> bool:
-    """Whether this run takes redis-py's connection instead of the fast transport."""
-    return lane.endswith("-plain")
+    return request.getfixturevalue(lane)
 
 
 @pytest.fixture
@@ -63,11 +57,11 @@ def group(raw: Client, keys: QueueKeys) -> Group:
 
 
 @pytest.fixture
-async def queue_of(server: Server, plain_transport: bool, queue_name: str) -> AsyncGenerator[QueueOf]:
+async def queue_of(server: Server, queue_name: str) -> AsyncGenerator[QueueOf]:
     opened: list[Queue] = []
 
     def open_queue(**options: Any) -> Queue:
-        queue = Queue(queue_name, redis_url=server.url, plain_transport=plain_transport, **options)
+        queue = Queue(queue_name, redis_url=server.url, **options)
         opened.append(queue)
         return queue
 
@@ -83,10 +77,10 @@ def queue(queue_of: QueueOf) -> Queue:
 
 
 @pytest.fixture
-def worker_of(server: Server, plain_transport: bool, queue_name: str) -> WorkerOf:
+def worker_of(server: Server, queue_name: str) -> WorkerOf:
     @asynccontextmanager
     async def start(handler: Handler, **options: Any) -> AsyncGenerator[WatchedWorker]:
-        settings = {**_IMPATIENT, "redis_url": server.url, "plain_transport": plain_transport, **options}
+        settings = {**_IMPATIENT, "redis_url": server.url, **options}
         worker = WatchedWorker(queue_name, handler, **settings)
         started = asyncio.ensure_future(worker.started.wait_for(timeout=limit(20)))
         await turn()  # let it listen before there is something to hear
@@ -104,12 +98,12 @@ def fires(server: Server, raw: Client, keys: QueueKeys) -> Fires:
 
 
 @pytest.fixture
-async def scheduler_of(server: Server, plain_transport: bool, keys: QueueKeys) -> AsyncGenerator[SchedulerOf]:
+async def scheduler_of(server: Server, keys: QueueKeys) -> AsyncGenerator[SchedulerOf]:
     made: list[tuple[SchedulerService, Link]] = []
 
     def make(holder: str = "", **options: Any) -> SchedulerService:
         scripts = (HOLD_LOCK, RELEASE_LOCK, *SCRIPTS)
-        link = Link(Address.parse(server.url), keys.tag, purpose="schedule", scripts=scripts, plain=plain_transport)
+        link = Link(Address.parse(server.url), keys.tag, purpose="schedule", scripts=scripts)
         settings: dict[str, Any] = {"every": 0.05, **options}
         loop = SchedulerService(link, keys, holder or f"s-{len(made)}", **settings)
         made.append((loop, link))

@@ -248,8 +248,8 @@ async def test_a_task_that_was_cancelled_does_not_take_its_add_back(queue: Queue
     assert await raw.xlen(keys.stream) == 3
 
 
-def test_an_add_may_be_all_that_a_loop_is_run_for(server: Server, plain_transport: bool, queue_name: str) -> None:
-    queue = Queue(queue_name, redis_url=server.url, plain_transport=plain_transport)
+def test_an_add_may_be_all_that_a_loop_is_run_for(server: Server, queue_name: str) -> None:
+    queue = Queue(queue_name, redis_url=server.url)
     with asyncio.Runner() as runner:
         assert runner.run(queue.add("n", 1)).data == 1
         runner.run(queue.close())

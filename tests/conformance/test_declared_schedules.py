@@ -27,12 +27,12 @@ Keeper = Callable[..., DeclaredSchedules]
 
 
 @pytest.fixture
-async def keeper(server: Server, plain_transport: bool, keys: QueueKeys) -> AsyncGenerator[Keeper]:
+async def keeper(server: Server, keys: QueueKeys) -> AsyncGenerator[Keeper]:
     links: list[Link] = []
 
     def make(*declared: Declaration | None) -> DeclaredSchedules:
         scripts = (KEEP_DECLARED, *SCRIPTS)
-        link = Link(Address.parse(server.url), keys.tag, purpose="declare", scripts=scripts, plain=plain_transport)
+        link = Link(Address.parse(server.url), keys.tag, purpose="declare", scripts=scripts)
         links.append(link)
         found = [each for each in declared if each is not None]
         return DeclaredSchedules(link, keys, lambda: found)

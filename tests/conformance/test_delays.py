@@ -277,11 +277,11 @@ async def test_an_odd_score_in_the_past_is_due(
 
 
 async def test_a_full_stream_leaves_due_jobs_where_they_are(
-    queue: Queue, server: Server, plain_transport: bool, keys: QueueKeys, raw: Client
+    queue: Queue, server: Server, keys: QueueKeys, raw: Client
 ) -> None:
     jobs = await queue.add_bulk([{"name": "later", "data": number, "delay_ms": 1} for number in range(5)])
     scripts = (HOLD_LOCK, RELEASE_LOCK, PROMOTE)
-    link = Link(Address.parse(server.url), keys.tag, purpose="control", scripts=scripts, plain=plain_transport)
+    link = Link(Address.parse(server.url), keys.tag, purpose="control", scripts=scripts)
     promoter = Promoter(link, keys, "p-test", every=0.02, stream_cap=3)
     full = asyncio.ensure_future(promoter.promoted.wait_for(lambda tick: tick.depth == 2))
     for place, member in enumerate(await raw.zrange(keys.delayed, 0, -1)):

@@ -17,10 +17,10 @@ from tests.patience import until
 from tests.servers.server import Client
 
 # A cluster's queues live on many servers: its workers look for themselves.
-pytestmark = pytest.mark.parametrize("lane", ["redis86", "redis7", "valkey", "redis86-plain"], indirect=True)
+pytestmark = pytest.mark.parametrize("lane", ["redis86", "redis7", "valkey"], indirect=True)
 
 AT_EASE = {"promote_every_ms": 100}
-"""A worker that looks more often than the lookout does never rests."""
+"""A worker that looks more often than the watch does never rests."""
 
 
 @pytest.fixture(autouse=True)
@@ -91,11 +91,11 @@ async def test_whoever_looks_out_no_longer_wakes_everyone(worker_of: WorkerOf) -
         await worker.pausing.ticked.wait_for(timeout=limit(20))
 
 
-async def test_workers_of_one_process_share_a_lookout_and_the_last_takes_it_along(
+async def test_workers_of_one_process_share_a_watch_and_the_last_takes_it_along(
     worker_of: WorkerOf, raw: Client
 ) -> None:
     async def connections() -> int:
-        return sum(client["name"] == "relevo-lookout" for client in await raw.client_list())
+        return sum(client["name"] == "relevo-idle-watch" for client in await raw.client_list())
 
     others = await connections()
     async with worker_of(Runs(), **AT_EASE) as one:

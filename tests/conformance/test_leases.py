@@ -17,7 +17,7 @@ LONG_S = 3 * IDLE_MS / 1000
 
 
 async def test_a_handler_that_blocks_the_loop_longer_than_the_idle_limit_runs_once(
-    queue: Queue, worker_of: WorkerOf, server: Server, queue_name: str, plain_transport: bool
+    queue: Queue, worker_of: WorkerOf, server: Server, queue_name: str
 ) -> None:
     """The blocked worker has a loop and a thread of its own, so that a second one can look for abandoned jobs."""
     idle_ms, began, go_on, runs = 1000, threading.Event(), threading.Event(), list[str]()
@@ -32,7 +32,6 @@ async def test_a_handler_that_blocks_the_loop_longer_than_the_idle_limit_runs_on
         queue_name,
         block,
         redis_url=server.url,
-        plain_transport=plain_transport,
         claim_min_idle_ms=idle_ms,
         concurrency=1,
     )

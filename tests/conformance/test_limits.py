@@ -90,11 +90,10 @@ async def test_the_places_of_a_killed_worker_come_back(
     raw: Client,
     keys: QueueKeys,
     server: Server,
-    plain_transport: bool,
     tmp_path: Path,
 ) -> None:
     ledger, runs, options = Ledger(tmp_path / "ledger"), Runs(), {"max_running": 2, "claim_min_idle_ms": IDLE_MS}
-    told: dict[str, Any] = {"concurrency": 2, "plain_transport": plain_transport, **options}  # full, it reads no more
+    told: dict[str, Any] = {"concurrency": 2, **options}  # full, it reads no more
     with WorkerProcess(ledger, queue.name, server.url, **told) as doomed:
         await doomed.ready()
         await queue.add_bulk([{"name": "long", "data": {"seconds": 600}}] * 2)

@@ -166,12 +166,10 @@ async def test_a_paused_worker_ends_at_once_and_leaves_the_group(
     assert await Group(raw, keys).consumers() == set()
 
 
-async def test_a_worker_that_may_not_ask_for_the_pause_works(
-    queue: Queue, server: Server, queue_name: str, plain_transport: bool
-) -> None:
+async def test_a_worker_that_may_not_ask_for_the_pause_works(queue: Queue, server: Server, queue_name: str) -> None:
     runs = Runs()
     with AclUser(server, rules=("~*", "&*", "+@all", "-exists")) as user:
-        worker = WatchedWorker(queue_name, runs, redis_url=user.url, plain_transport=plain_transport, read_block_ms=100)
+        worker = WatchedWorker(queue_name, runs, redis_url=user.url, read_block_ms=100)
         async with worker:
             await queue.add("job", 1)
             await worker.until(done=1)

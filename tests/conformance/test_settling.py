@@ -128,9 +128,9 @@ async def test_a_settle_of_what_is_settled_already_changes_nothing(
         assert worker.held == {}
 
 
-@pytest.mark.parametrize("lane", ["redis86", "redis7", "valkey", "redis86-plain"], indirect=True)
+@pytest.mark.parametrize("lane", ["redis86", "redis7", "valkey"], indirect=True)
 async def test_flushes_that_were_cut_off_in_a_row_are_settled_once_and_tell_their_events_in_order(
-    queue: Queue, server: Server, plain_transport: bool, raw: Client, keys: QueueKeys
+    queue: Queue, server: Server, raw: Client, keys: QueueKeys
 ) -> None:
     jobs, cuts, runs = 3000, 3, Counter[str]()
 
@@ -143,7 +143,7 @@ async def test_flushes_that_were_cut_off_in_a_row_are_settled_once_and_tell_thei
 
     await queue.add_bulk([{"name": "job", "data": at} for at in range(jobs)])
     async with Proxy(server.url) as proxy:
-        worker = WatchedWorker(keys.queue, handler, redis_url=proxy.url, plain_transport=plain_transport)
+        worker = WatchedWorker(keys.queue, handler, redis_url=proxy.url)
         worker.settled.listen(cut)
         async with worker:
             await until(lambda: is_empty(raw, keys))

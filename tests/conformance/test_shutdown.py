@@ -197,11 +197,9 @@ async def test_close_can_be_called_again_and_again(queue: Queue, worker_of: Work
     assert not worker.is_running
 
 
-async def test_a_cancelled_run_leaves_in_order(
-    queue: Queue, server: Server, queue_name: str, plain_transport: bool, group: Group
-) -> None:
+async def test_a_cancelled_run_leaves_in_order(queue: Queue, server: Server, queue_name: str, group: Group) -> None:
     held = HeldRuns()
-    worker = Worker(queue_name, held, redis_url=server.url, plain_transport=plain_transport, read_block_ms=100)
+    worker = Worker(queue_name, held, redis_url=server.url, read_block_ms=100)
     running = asyncio.ensure_future(worker.run())
     job = await queue.add("job", {})
     await held.until(1)

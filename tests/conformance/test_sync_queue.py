@@ -30,8 +30,8 @@ async def next_day(day: date) -> date:
 
 
 @pytest.fixture
-def sync_queue(server: Server, plain_transport: bool, queue_name: str) -> Generator[SyncQueue]:
-    queue = SyncQueue(queue_name, redis_url=server.url, plain_transport=plain_transport)
+def sync_queue(server: Server, queue_name: str) -> Generator[SyncQueue]:
+    queue = SyncQueue(queue_name, redis_url=server.url)
     yield queue
     queue._here()  # pyright: ignore[reportPrivateUsage] - closed from a thread: the test's own has a loop
     closing = threading.Thread(target=queue.close)

@@ -18,14 +18,12 @@ from typing import Any, NamedTuple
 import pytest
 
 BACKENDS = ("redis86", "redis7", "valkey", "cluster")
-PLAIN = "redis86-plain"
 STORES = ("sqlite", "postgres", "mariadb")
 
 _PARAMETERS = ("lane", "backend", "server", "store", "kind")
 """Names of the parameters that say where a test runs."""
 
-_LANES = (*BACKENDS, PLAIN)
-_BY_PAIRS = (("redis7", "valkey"), ("redis86", "cluster", PLAIN))
+_BY_PAIRS = (("redis7", "valkey"), ("redis86", "cluster"))
 _WORK_DEFAULTS = (("sqlite-alone",), ("postgres-sql", "mariadb-index"))
 """How relevo claims by itself on each database: the embedded one, and one of the servers."""
 
@@ -111,11 +109,11 @@ def rule_of(file: str, places: Sequence[str]) -> Rule | None:
         return Rule((STORES,), STORES)
     if file.startswith("tests/outbox/"):
         return Rule(tuple(tuple(at for at in places if at.startswith(store)) for store in STORES), tuple(places))
-    if not set(places) <= set(_LANES):
+    if not set(places) <= set(BACKENDS):
         return None
     if file.startswith("tests/acceptance/"):
         return Rule((("redis86", "redis7", "valkey"),), BACKENDS)
-    return Rule(_BY_PAIRS, _LANES)
+    return Rule(_BY_PAIRS, BACKENDS)
 
 
 def first(name: str, choices: Iterable[str]) -> str:
@@ -139,7 +137,7 @@ def place_of(item: pytest.Item) -> Place | None:
         if name in callspec.params:
             value = callspec.params[name]
             at: Any = getattr(value, "name", None) if inspect.isclass(value) else value
-            if isinstance(at, str) and (at in _LANES or at.partition("-")[0] in STORES):
+            if isinstance(at, str) and (at in BACKENDS or at.partition("-")[0] in STORES):
                 before, _, parameters = item.nodeid.partition("[")
                 return Place(at, f"{before}[{parameters.replace(at, '', 1)}")
     return None

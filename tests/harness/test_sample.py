@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.harness.child import Child
-from tests.harness.sample import BACKENDS, PLAIN, STORES, chosen, first
+from tests.harness.sample import BACKENDS, STORES, chosen, first
 
 ROOT = Path(__file__).parents[2]
-LANES = [*BACKENDS, PLAIN]
+LANES = list(BACKENDS)
 
 
 def collected(*arguments: str) -> list[str]:
@@ -27,7 +27,7 @@ def servers_of(nodeids: list[str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for nodeid in nodeids:
         name, _, parameters = nodeid.partition("[")
-        if at := re.search(r"redis86-plain|redis86|redis7|valkey|cluster", parameters):
+        if at := re.search(r"redis86|redis7|valkey|cluster", parameters):
             found[f"{name}[{parameters.replace(at[0], '', 1)}"].add(at[0])
     return found
 
@@ -44,7 +44,7 @@ def test_each_test_meets_both_branches_and_each_file_every_server() -> None:
     assert sample.keys() == whole.keys(), "every test runs"
     for test, servers in sample.items():
         assert servers & {"redis7", "valkey"}, test
-        assert servers & {"redis86", "cluster", PLAIN}, test
+        assert servers & {"redis86", "cluster"}, test
         assert len(servers) < len(whole[test]), test
     for file in files:
         met = {server for test, servers in sample.items() if test.startswith(file) for server in servers}

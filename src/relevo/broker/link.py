@@ -8,17 +8,13 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from relevo.broker.address import Address, Node, slot_of
 from relevo.broker.capabilities import Capabilities
 from relevo.broker.resp import ELSEWHERE, Argument, Reply, ReplyError, command, pack
 from relevo.broker.scripts import Script
-from relevo.broker.transport import FastTransport, Seat, Transport, send, sign_in
-from relevo.errors import ConnectionLost, DependencyMissing, Redirected, RelevoError, ServerRefused, Unreachable
-
-if TYPE_CHECKING:
-    from relevo.broker.plain_transport import PlainTransport
+from relevo.broker.transport import Seat, Transport, send, sign_in
+from relevo.errors import ConnectionLost, Redirected, RelevoError, ServerRefused, Unreachable
 
 log = logging.getLogger("relevo.link")
 
@@ -51,7 +47,6 @@ class Link:
         scripts: Iterable[Script] = (),
         patience: float = 15.0,
         wait: float | None = None,
-        plain: bool = False,
     ) -> None:
         self.address = address
         self.purpose = purpose
@@ -62,7 +57,6 @@ class Link:
         self._scripts = tuple(scripts)
         self._patience = patience
         self._wait = wait
-        self._plain = _plain_transport() if plain else None
         self._whole = False
         self._scripts_gone = False
         self._transport: Transport | None = None
@@ -276,9 +270,7 @@ class Link:
             await send(transport, command("CLIENT", "KILL", "ID", self._seat.client_id, "ADDR", self._seat.seen_as), 1)
 
     async def _dial(self, address: Address, node: Node) -> Transport:
-        if self._plain is not None:
-            return await self._plain.open(address, node, patience=self._patience)
-        return await FastTransport.open(address, node, patience=self._patience)
+        return await Transport.open(address, node, patience=self._patience)
 
     async def _load_scripts(self, transport: Transport) -> None:
         if not self._scripts:
@@ -341,12 +333,3 @@ class Link:
             if first <= slot <= last:
                 return master
         raise ConnectionLost(address=node, reason=f"no node serves slot {slot} yet")
-
-
-def _plain_transport() -> type[PlainTransport]:
-    """Its class, imported when somebody asks for it: redis-py is large, and nothing else here needs it."""
-    try:
-        from relevo.broker.plain_transport import PlainTransport
-    except ModuleNotFoundError as error:
-        raise DependencyMissing(what="plain_transport=True", package="redis", extra="relevo[redis]") from error
-    return PlainTransport

@@ -1,9 +1,8 @@
-"""The port between the engine and a socket: packed commands in, replies out, in order. Two ways to fill it.
+"""One connection to a server: packed commands in, replies out, in order. An asyncio protocol of our own around hiredis' parser.
 
-`FastTransport` is the default: an asyncio protocol of our own around hiredis' parser. A client library wraps every command
-and every reply in several Python calls; here a batch costs one write and one future, whatever its size, and that is what
-lets one Python process keep up with Redis (benchmarks/ measures it against the plain way).
-`PlainTransport` (plain_transport.py) fills the same port with redis-py's own connection. The conformance suite runs on both.
+A client library wraps every command and every reply in several Python calls; here a batch costs one write and one future,
+whatever its size, and that is what lets one Python process keep up with Redis. tests/property/test_resp.py compares it with
+redis-py's own connection, over random pipelines, splits and callers who give up.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import hiredis
 
@@ -22,24 +21,6 @@ from relevo.errors import ConnectionLost
 
 Outcome = list[Reply] | ConnectionLost
 Done = Callable[[Outcome], None]
-
-
-class Transport(Protocol):
-    """An open connection. Any number of sends may be under way; replies come back in the order of sending."""
-
-    node: Node
-
-    @property
-    def closed(self) -> bool: ...
-
-    def submit(self, data: bytes, count: int, done: Done) -> None:
-        """Writes packed commands; `done` is called once with their `count` replies (error replies are values among them)
-        or with `ConnectionLost`. It may be called before this returns, and must not raise."""
-        ...
-
-    def close(self) -> None:
-        """Ends the connection; what is under way fails with `ConnectionLost`."""
-        ...
 
 
 async def send(transport: Transport, data: bytes, count: int) -> list[Reply]:
@@ -72,8 +53,8 @@ class _Batch:
         self.done = done
 
 
-class FastTransport(asyncio.Protocol):
-    """See the module's first lines."""
+class Transport(asyncio.Protocol):
+    """An open connection. Any number of sends may be under way; replies come back in the order of sending."""
 
     def __init__(self, node: Node, patience: float) -> None:
         self.node = node
@@ -87,11 +68,11 @@ class FastTransport(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
 
     @staticmethod
-    async def open(address: Address, node: Node, *, patience: float) -> FastTransport:
+    async def open(address: Address, node: Node, *, patience: float) -> Transport:
         loop = asyncio.get_running_loop()
 
-        def factory() -> FastTransport:
-            return FastTransport(node, patience)
+        def factory() -> Transport:
+            return Transport(node, patience)
 
         if node.path:
             _, made = await loop.create_unix_connection(factory, node.path)

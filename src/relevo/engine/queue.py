@@ -99,7 +99,6 @@ class Queue(QueueAdmin):
         wait_s: float = 30.0,
         consumer_group: str = "default",
         tracing: bool | None = None,
-        plain_transport: bool = False,
     ) -> None:
         self._keys = QueueKeys(checked_queue_name(name))
         self._redis_url, self._tls = redis_url, tls
@@ -110,7 +109,6 @@ class Queue(QueueAdmin):
         self._encoder = JobEncoder(self._codec, max_payload=limits.max_payload_bytes, max_delay_s=limits.max_delay_secs)
         self._wait_s = seconds("wait_s", wait_s, zero=True)
         self._group = checked_name("consumer_group", consumer_group)
-        self._plain = plain_transport
         self._spans = ProducerSpans(name, tracing)
         self._opened: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._closed = False
@@ -446,7 +444,7 @@ class Queue(QueueAdmin):
                     *ADMIN_SCRIPTS,
                 ),
             )
-            link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s, plain=self._plain)
+            link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s)
             sender = StreamWriter(link, keys, cap=self._limits.max_stream_len)
             post = ScriptedAdds(link, keys, cap=self._limits.max_stream_len, wait_s=self._wait_s, group=self._group)
             dead = DeadLetters(link, keys, stream_cap=self._limits.max_stream_len)

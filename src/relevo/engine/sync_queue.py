@@ -37,7 +37,6 @@ class QueueKeywords(TypedDict, total=False):
     wait_s: float
     consumer_group: str
     tracing: bool | None
-    plain_transport: bool
 
 
 class ScheduleKeywords(TypedDict, total=False):

@@ -135,7 +135,6 @@ class Worker:
         on_bad_result: OnBadResult = "drop",
         unknown_task_wait_s: float = 600.0,
         tracing: bool | None = None,
-        plain_transport: bool = False,
     ) -> None:
         given = locals()  # each option is passed on by its name: none can be forgotten
         self._keys = QueueKeys(checked_queue_name(queue_name))
@@ -300,12 +299,11 @@ class Worker:
         if settings.job_timeout_s is not None:
             self.timeouts = TimeoutSweep(self.runner, timeout_s=settings.job_timeout_s)
             duties.append(self.timeouts)
-        self.idle_watch = IdleWatchMember(self._address, keys, restful, plain=settings.plain_transport)
+        self.idle_watch = IdleWatchMember(self._address, keys, restful)
         return duties
 
     def _link(self, purpose: str, scripts: Iterable[Script], *, patience: float = 15.0) -> Link:
-        plain = self._settings.plain_transport
-        return Link(self._address, self._keys.tag, purpose=purpose, scripts=scripts, patience=patience, plain=plain)
+        return Link(self._address, self._keys.tag, purpose=purpose, scripts=scripts, patience=patience)
 
     # --- what users see ------------------------------------------------------------------------------------------------
 

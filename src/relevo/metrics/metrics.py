@@ -78,11 +78,11 @@ class Metrics:
         """Looks at a queue from a process that need not work for it (a queue scaled down to nothing has no worker to tell its
         backlog). `start()` it on a running loop, and `await stop()` it before the queue is closed."""
         return BacklogWatch(
-            queue._admin_link,
+            queue._admin_link,  # pyright: ignore[reportPrivateUsage]
             QueueKeys(queue.name),
-            queue._group,
+            queue._group,  # pyright: ignore[reportPrivateUsage]
             self.instruments,
-            every=self._backlog_every_s,  # pyright: ignore[reportPrivateUsage]
+            every=self._backlog_every_s,
         )
 
     def collect(self) -> Iterable[Metric]:

@@ -47,7 +47,6 @@ class WorkerOptions:
     on_bad_result: OnBadResult
     unknown_task_wait_s: float
     tracing: bool | None
-    plain_transport: bool
     limits: QueueLimits = field(init=False)
     """`max_stream_len`, `dlq_max_stream_len` and `max_payload_bytes`, checked."""
 

@@ -1,4 +1,4 @@
-"""Looks out for all queues that one process works, so that the duties of an idle queue may rest.
+"""Watches all queues that one process works, so that the duties of an idle queue may rest.
 
 A worker's duties ask Redis several times a second: is the queue paused, is a job cancelled, due, waiting in a lane? Mostly the
 answer is no, all day long, and with a thousand queues in a process asking would take a whole core. So one question is asked
@@ -23,20 +23,17 @@ from relevo.wire.keys import QueueKeys
 EVERY_S = 0.1
 _UNKNOWN = -1
 
-_Key = tuple[Address, bool]
-
 
 class IdleWatchMember:
-    """One worker's place on the lookout, with the duties that may rest. Those that are to look more often than the lookout
-    does keep their own pace, and so do all of a cluster's: its queues live on many servers."""
+    """One worker's part in the watch, with the duties that may rest. Those that are to look more often than the watch does
+    keep their own pace, and so do all of a cluster's: its queues live on many servers."""
 
-    def __init__(self, address: Address, keys: QueueKeys, duties: Sequence[Loop], *, plain: bool = False) -> None:
+    def __init__(self, address: Address, keys: QueueKeys, duties: Sequence[Loop]) -> None:
         watched = (keys.paused, keys.cancelled, keys.delayed, keys.lanes, keys.lanes_later, keys.notes)
         self.question = command("EXISTS", *watched)
         self.watch: IdleWatch | None = None
         self._address = address
         self._tag = keys.tag
-        self._plain = plain
         self._duties = [duty for duty in duties if duty.every >= EVERY_S]
         self._there = _UNKNOWN
 
@@ -45,8 +42,8 @@ class IdleWatchMember:
             return
         for duty in self._duties:
             duty.rests = self.quiet
-        self.watch = IdleWatch.shared(self._address, self._tag, plain=self._plain)
-        self.watch.posts[self] = None
+        self.watch = IdleWatch.shared(self._address, self._tag)
+        self.watch.members[self] = None
 
     async def end(self) -> None:
         if self.watch is not None:
@@ -64,35 +61,34 @@ class IdleWatchMember:
 
 
 class IdleWatch(Loop):
-    """Asks for the posts of all workers that share a loop and an address."""
+    """Asks for the members: all workers that share a loop and an address."""
 
-    _shared: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, IdleWatch]]] = WeakKeyDictionary()
+    _shared: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Address, IdleWatch]]] = WeakKeyDictionary()
 
-    def __init__(self, link: Link, key: _Key) -> None:
-        super().__init__("lookout", every=EVERY_S)
-        self.posts: dict[IdleWatchMember, None] = {}
+    def __init__(self, link: Link, address: Address) -> None:
+        super().__init__("idle-watch", every=EVERY_S)
+        self.members: dict[IdleWatchMember, None] = {}
         self.looked: Signal[int] = Signal()
         """Emitted after each look, with the number of queues that have something to do."""
         self._link = link
-        self._key = key
+        self._address = address
         self._looked_at = float("-inf")
 
     @staticmethod
-    def shared(address: Address, tag: bytes, *, plain: bool) -> IdleWatch:
-        """The lookout of this loop for this address; the first to ask starts it."""
+    def shared(address: Address, tag: bytes) -> IdleWatch:
+        """The watch of this loop for this address; the first to ask starts it."""
         known = IdleWatch._shared.setdefault(asyncio.get_running_loop(), {})
-        key = (address, plain)
-        if key not in known:
-            known[key] = IdleWatch(Link(address, tag, purpose="lookout", plain=plain), key)
-            known[key].start()
-        return known[key]
+        if address not in known:
+            known[address] = IdleWatch(Link(address, tag, purpose="idle-watch"), address)
+            known[address].start()
+        return known[address]
 
-    async def left_by(self, post: IdleWatchMember) -> None:
+    async def left_by(self, member: IdleWatchMember) -> None:
         """The last to leave ends it."""
-        self.posts.pop(post, None)
+        self.members.pop(member, None)
         known = IdleWatch._shared.get(asyncio.get_running_loop(), {})
-        if not self.posts and known.get(self._key) is self:
-            del known[self._key]
+        if not self.members and known.get(self._address) is self:
+            del known[self._address]
             await self._link.close()  # first: a look that waits for a server that is gone would keep us waiting
             await self.stop()
 
@@ -101,17 +97,17 @@ class IdleWatch(Loop):
         return asyncio.get_running_loop().time() - self._looked_at < 5 * EVERY_S
 
     async def tick(self) -> float | None:
-        posts = list(self.posts)
-        if not posts:
+        members = list(self.members)
+        if not members:
             return None
         try:
-            replies = await self._link.send(b"".join([post.question for post in posts]), len(posts))
+            replies = await self._link.send(b"".join([member.question for member in members]), len(members))
         except BaseException:
-            for post in posts:  # blind: everyone looks for himself
-                post.on_reply(_UNKNOWN)
+            for member in members:  # blind: everyone looks for himself
+                member.on_reply(_UNKNOWN)
             raise
         self._looked_at = asyncio.get_running_loop().time()
-        for post, reply in zip(posts, replies, strict=True):
-            post.on_reply(reply)
+        for member, reply in zip(members, replies, strict=True):
+            member.on_reply(reply)
         self.looked.emit(len(replies) - replies.count(0))
         return None

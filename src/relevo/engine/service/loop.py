@@ -31,7 +31,7 @@ class Loop:
         self.every = every
         self.failed: Signal[Exception] = Signal()
         self.rests: Callable[[], bool] = lambda: False
-        """Whether someone else looks out for what this duty would find (lookout.py)."""
+        """Whether someone else looks out for what this duty would find (duties/idle_watch.py)."""
         self._wake = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
