@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all coverage check types lint format reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work bench-spark servers install clean
+.PHONY: help demo up test test-all coverage check types lint format release reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work bench-spark servers install clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ bench-work: servers ## work queues over HTTP beside procrastinate, pgqueuer and 
 
 bench-spark: servers ## the data pipeline on Spark beside plain processes (15 minutes on a quiet machine)
 	$(BIN)/python -m benchmarks.spark_ingest
+
+release: check ## build the archives, check them, tag the commit; run `make test-all` before it. Pushes nothing
+	@$(BIN)/python -m tools.release
 
 servers: $(READY) ## get the servers the tests run on
 	@$(BIN)/python -m tests.servers.install

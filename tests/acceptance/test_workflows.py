@@ -1,4 +1,4 @@
-"""The workflows of a public forge: they cannot run here, but what they call exists and what they promise is in them."""
+"""The workflows of a public forge and the hooks of a commit: what they call exists, and what they promise is in them."""
 
 import re
 import tomllib
@@ -48,6 +48,25 @@ def test_the_long_runs_have_their_hour(workflow: str, command: str, every: str) 
     assert command in [step.get("run") for step in _steps(file)]
     (schedule,) = _read(file)[True]["schedule"]  # YAML reads the key `on` as true
     assert re.fullmatch(every, schedule["cron"])
+
+
+def test_every_hook_of_a_commit_calls_a_make_target_or_looks_for_a_pattern() -> None:
+    hooks = _hooks()
+    called = {hook["entry"].removeprefix("make ") for hook in hooks.values() if hook["language"] == "system"}
+    assert called == {"lint", "types"}
+    assert called <= _targets()
+    assert {hook["language"] for hook in hooks.values()} == {"system", "pygrep"}
+
+
+@pytest.mark.parametrize(("length", "refused"), [(72, False), (73, True)])
+def test_a_commit_subject_has_at_most_72_characters(length: int, refused: bool) -> None:
+    message = f"{'a' * length}\n\n{'The body may have longer lines. ' * 9}\n"
+    assert bool(re.search(_hooks()["subject"]["entry"], message, re.MULTILINE)) == refused
+
+
+def _hooks() -> dict[str, dict[str, str]]:
+    (local,) = _read(ROOT / ".pre-commit-config.yaml")["repos"]
+    return {hook["id"]: hook for hook in local["hooks"]}
 
 
 def _read(workflow: Path) -> dict[Any, Any]:
