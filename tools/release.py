@@ -132,7 +132,7 @@ def _git(root: Path, *arguments: str, said: str | None = None) -> str:
     done = subprocess.run(["git", *arguments], cwd=root, input=said, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise NotReady(f"git {arguments[0]} failed: {done.stderr.strip()}")
-    return done.stdout.strip()
+    return done.stdout.rstrip()
 
 
 def make(root: Path) -> Release:
