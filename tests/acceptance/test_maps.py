@@ -4,7 +4,9 @@ import re
 import tomllib
 from pathlib import Path
 
-from tests.acceptance.page import ROOT
+import pytest
+
+from tests.acceptance.page import ROOT, pages
 
 DOCS = ROOT / "docs"
 START = DOCS / "README.md"
@@ -27,10 +29,26 @@ def test_the_first_page_is_prose() -> None:
     assert [line for line in START.read_text().splitlines() if line.startswith("|")] == []
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_to_a_heading_finds_it(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text())
+    broken = [
+        f"{file}#{heading}" for file, heading in links if heading not in _headings(page.parent / file if file else page)
+    ]
+    assert broken == []
+
+
 def test_the_oldest_pytest_we_ask_for_can_read_our_settings() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     least = [each for each in project["project"]["optional-dependencies"]["dev"] if each.startswith("pytest>")]
     assert least == [f"pytest>={project['tool']['pytest']['minversion']}"]
+
+
+def _headings(page: Path) -> set[str]:
+    """The anchors of a page, as a forge makes them from its headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def _links(page: Path) -> list[str]:
