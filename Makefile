@@ -48,10 +48,9 @@ test-all: check servers $(INTEROP) ## as `make test`, each test on all of its se
 
 coverage: servers $(INTEROP) ## the share of lines and branches that `make test` runs; fails below the floor in pyproject.toml
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) --sample $(COVERED)
-	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage html --quiet --fail-under=0
-	$(BIN)/coverage report
+	@$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) --sample $(COVERED); tests=$$?; \
+	$(BIN)/coverage combine --quiet; $(BIN)/coverage html --quiet --fail-under=0; \
+	$(BIN)/coverage report && exit $$tests
 
 check: lint types ## format, lint and types
 
