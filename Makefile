@@ -12,6 +12,8 @@ SIDE_BY_SIDE := -n $(AT_ONCE) --dist loadgroup --max-worker-restart=100
 # `make test BACKEND=valkey`: what there is of stream queues on one server (redis86, redis7, valkey, cluster).
 BACKEND ?=
 ON_BACKENDS := tests/conformance tests/testing tests/integration tests/acceptance
+# `make coverage COVERED=tests/unit`: what these tests cover; the floor is that of all of them.
+COVERED ?=
 # pyright's program comes with its wheel; without this it asks the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -19,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all check lint format reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work bench-spark servers install clean
+.PHONY: help demo up test test-all coverage check types lint format release reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work bench-spark servers install clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +46,15 @@ endif
 test-all: check servers $(INTEROP) ## as `make test`, each test on all of its servers and databases
 	$(PYTEST) $(SIDE_BY_SIDE) --run-limit=7200
 
-check: lint ## format, lint and types
+coverage: servers $(INTEROP) ## the share of lines and branches that `make test` runs; fails below the floor in pyproject.toml
+	$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) --sample $(COVERED); tests=$$?; \
+	$(BIN)/coverage combine --quiet; $(BIN)/coverage html --quiet --fail-under=0; \
+	$(BIN)/coverage report && exit $$tests
+
+check: lint types ## format, lint and types
+
+types: $(READY) ## types
 	$(BIN)/pyright
 
 lint: $(READY) ## format and lint, in seconds
@@ -87,13 +97,16 @@ bench-work: servers ## work queues over HTTP beside procrastinate, pgqueuer and 
 bench-spark: servers ## the data pipeline on Spark beside plain processes (15 minutes on a quiet machine)
 	$(BIN)/python -m benchmarks.spark_ingest
 
+release: check ## build the archives, check them, tag the commit; run `make test-all` before it. Pushes nothing
+	@$(BIN)/python -m tools.release
+
 servers: $(READY) ## get the servers the tests run on
 	@$(BIN)/python -m tests.servers.install
 
 install: $(READY) ## only the virtual environment
 
 clean: ## remove the virtual environment and what runs leave behind
-	rm -rf .venv .pytest_cache .hypothesis .ruff_cache build dist data
+	rm -rf .venv .pytest_cache .hypothesis .ruff_cache .coverage .coverage.* htmlcov build dist data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp tells that .venv holds what these two files ask for.

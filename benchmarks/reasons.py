@@ -39,7 +39,7 @@ BY_LINE = {
     "waiting": "Redis' memory grows beyond the caches of the CPU; the process does the same for every job.",
     "processes": "Redis is one thread: more processes share its rate, read smaller batches each, and wake more often for them.",
     "queues": "Every queue has connections, leases and batches of its own: the same jobs in a thousand queues are a thousand "
-    "small reads and flushes instead of a few large ones. An idle queue costs what its locks and its share of the idle watch do.",
+    "small reads and flushes instead of a few large ones. An idle queue costs its locks and its share of the idle watch.",
     "payload": "A job is as dear as its bytes: they are copied by the kernel, the server and the decoder.",
     "delayed": "The sorted set costs Redis a step more for every doubling.",
     "schedules": "A fire is one script call and a job; the fewer they are, the more of an idle worker's ticks fall on "

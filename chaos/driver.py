@@ -20,9 +20,6 @@ class Story:
     added: list[str] = field(default_factory=list[str])
     marks: list[Mark] = field(default_factory=list[Mark])
     faults: int = 0
-    left_in_stream: int = 0
-    left_delayed: int = 0
-    dead_letters: int = 0
 
 
 class Driver:

@@ -1,4 +1,4 @@
-"""What must hold whatever happened, judged from the ledger and from what is left in Redis."""
+"""What must hold whatever happened, judged from the ledger. What is left in Redis is up to the test."""
 
 from __future__ import annotations
 

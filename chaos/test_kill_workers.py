@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.invariants import lost, overlaps
+from chaos.invariants import lost, overlaps, strangers
 from chaos.ledger import Ledger
 from chaos.scenarios.kill_workers import kill_workers
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, SingleServer
@@ -21,4 +21,7 @@ async def test_minutes_of_kills_lose_nothing_and_overlap_nothing(kind: type[Sing
         assert story.faults > 50
         assert lost(story.added, story.marks) == set()
         assert list(overlaps(story.marks)) == []
+        assert strangers(story.added, story.marks) == set()
         assert server.call("XLEN", "{chasqui:chaos}:stream") == 0
+        assert server.call("XLEN", "{chasqui:chaos}:dlq") == 0
+        assert server.call("ZCARD", "{chasqui:chaos}:delayed") == 0

@@ -19,6 +19,8 @@ from relevo.engine.consuming.job_context import JobContext
 from relevo.engine.job.redaction import HIDDEN, hide_passwords
 from relevo.errors import BadArgument
 
+__all__ = ["JobFilter", "JsonFormatter", "TextFormatter", "configure"]
+
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

@@ -3,12 +3,14 @@
 `make reference` (or `python -m tests.acceptance.reference`) writes the page; a test tells when it is out of date.
 """
 
+import ast
 import inspect
 import re
 import textwrap
 import typing
 from collections.abc import Iterator
-from itertools import groupby
+from functools import cache
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +69,39 @@ def _described(name: str, value: object) -> Iterator[str]:
     else:
         yield f"`{_plain(str(value))}`\n"
     if inspect.isclass(value) and not issubclass(value, Exception):
-        rows = [f"| `{_code(call)}` | {_cell(doc)} |" for call, doc in _members(value)]
+        rows = [f"| `{_code(shown)}` | {_cell(doc)} |" for shown, doc in (*_attributes(value), *_members(value))]
         if rows:
             yield "\n".join(["| | |", "|---|---|", *rows]) + "\n"
+
+
+def _attributes(owner: type) -> Iterator[tuple[str, str]]:
+    """What has a type and a docstring of its own: fields of a class, and what its constructor sets."""
+    for base in owner.__mro__:
+        if base is not owner and base not in _public_values():
+            continue
+        for node, doc in _documented(base):
+            if isinstance(node.target, ast.Name | ast.Attribute):
+                name = node.target.id if isinstance(node.target, ast.Name) else node.target.attr
+                if not name.startswith("_"):
+                    yield f"{name}: {_plain(ast.unparse(node.annotation))}", inspect.cleandoc(doc)
+
+
+def _documented(owner: type) -> Iterator[tuple[ast.AnnAssign, str]]:
+    (written,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(written, ast.ClassDef)
+    made = (each.body for each in written.body if isinstance(each, ast.FunctionDef) and each.name == "__init__")
+    for body in (written.body, *made):
+        for node, following in pairwise(body):
+            match node, following:
+                case ast.AnnAssign(), ast.Expr(value=ast.Constant(value=str(doc))):
+                    yield node, doc
+                case _:
+                    pass
+
+
+@cache
+def _public_values() -> list[object]:
+    return [getattr(module, name) for module in PUBLIC for name in module.__all__]
 
 
 def _members(owner: type) -> Iterator[tuple[str, str]]:

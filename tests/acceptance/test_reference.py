@@ -1,5 +1,7 @@
 """docs/reference.md: says what there is, all of it, as it is now."""
 
+import ast
+import re
 import sys
 from collections.abc import Iterator
 from subprocess import run
@@ -10,6 +12,7 @@ from typer.main import get_command
 
 import relevo
 from relevo.cli import app
+from tests.acceptance.page import ROOT, blocks_of
 from tests.acceptance.reference import PAGE, PUBLIC, of_group, page
 
 
@@ -27,14 +30,33 @@ def test_public_names_are_seen_before_they_are_loaded() -> None:
     assert set(relevo.__all__) <= set(seen.stdout.split())
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_what_the_first_pages_use_stands_in_the_reference(page: str) -> None:
+    sections = _sections()
+    owners = {"job": "Job", "queue": "Queue", "worker": "Worker"}
+    used = {
+        (owners[node.value.id], node.attr)
+        for block in blocks_of(ROOT / page)
+        if block.language == "python"
+        for node in ast.walk(ast.parse(block.text))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in owners
+    }
+    assert used
+    assert [use for use in sorted(used) if not re.search(rf"\b{use[1]}\b", sections[use[0]])] == []
+
+
 def test_every_command_is_there_with_all_its_options() -> None:
-    sections = {part.partition("`\n")[0]: part for part in PAGE.read_text().split("\n### `")}
+    sections = _sections()
     walked = dict(_commands(get_command(app), "relevo"))
     assert {"relevo worker", "relevo repeatable add", "relevo job show", "relevo obliterate"} <= set(walked)
     missing = [
         f"{path} {option}" for path, options in walked.items() for option in options if option not in sections[path]
     ]
     assert missing == []
+
+
+def _sections() -> dict[str, str]:
+    return {part.partition("`\n")[0]: part for part in PAGE.read_text().split("\n### `")}
 
 
 def _commands(command: object, path: str) -> Iterator[tuple[str, list[str]]]:

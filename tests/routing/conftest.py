@@ -76,10 +76,6 @@ class Desk(PlainDesk):
     async def audits(self, **wanted: Any) -> list[AuditEntry]:
         return (await self.office.audit.list(self.caller, AuditFilter(**wanted), limit=500)).items
 
-    async def die_of(self, reason: str, message_id: str) -> None:
-        claimed = [each for each in await self.claim(50) if each.id == message_id]
-        await self.settle("fail", claimed, reason=reason, dead=True)
-
 
 async def a_routing_desk(office: Office, clock: Clock) -> Desk:
     plain = await a_desk(office, clock)

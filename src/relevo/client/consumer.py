@@ -97,7 +97,7 @@ class Consumer:
         self._giving_up = asyncio.Event()
         self._freed = asyncio.Event()
         self._running: dict[str, asyncio.Task[None]] = {}
-        self.settled = 0
+        self.settled: int = 0
         """Messages that were settled so far, however."""
 
     def stop(self) -> None:

@@ -34,7 +34,7 @@ class Sender:
         connections: int = 100,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.url = (url or os.environ.get("RELEVO_URL") or DEFAULT_URL).rstrip("/")
+        self.url: str = (url or os.environ.get("RELEVO_URL") or DEFAULT_URL).rstrip("/")
         self._key = key or os.environ.get("RELEVO_KEY")
         if not self._key:
             raise Unauthenticated

@@ -37,7 +37,7 @@ class RateLimited(Exception):
         if not -math.inf < retry_after_s < 2**42:
             remedy = "Pass a number of seconds; one that has passed means at once."
             raise BadArgument(argument="retry_after_s", value=retry_after_s, reason="must be finite", remedy=remedy)
-        self.wait_ms = max(0, int(retry_after_s * 1000))
+        self.wait_ms: int = max(0, int(retry_after_s * 1000))
         super().__init__(f"to be tried again in {self.wait_ms / 1000:.1f} s")
 
 

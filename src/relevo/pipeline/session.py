@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+__all__ = ["session"]
+
 _OLDEST_JAVA = 17
 _LOOPBACK = "127.0.0.1"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"

@@ -1,7 +1,6 @@
 """Streams with something in them, written as the engine would, on any kind of server."""
 
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 
 from pyspark.sql.pandas.types import to_arrow_schema  # pyright: ignore[reportUnknownVariableType]
 from pyspark.sql.types import (
@@ -39,7 +38,6 @@ _TYPES: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "map<string,string>": MapType(StringType(), StringType()),
 }
-_POURED = 5000  # jobs a script: the server does nothing else meanwhile
 _RETRY = StructType([StructField("max_attempts", LongType()), StructField("backoff", _BACKOFF)])
 
 
@@ -91,16 +89,6 @@ def add_events(url: str, queue: str, count: int, *, ids: Sequence[str] | None = 
         fields = EventFields(event, f"job-{number // 4}", 1_700_000_000_000 + number, name, extras).encode()
         commands.append(("XADD", key, ids[number] if ids else "*", *fields))
     return [reply.decode() for reply in send(url, key, commands) if isinstance(reply, bytes)]
-
-
-def pour_events(url: str, queue: str, jobs: int, *, every_ms: float, first: int = 0) -> int:
-    """Two events of each of very many jobs, written by the server itself: a job every so many ms. Returns how many events."""
-    key, script = QueueKeys(queue).events, files("tests.spark.connector").joinpath("pour.lua").read_text()
-    places = range(first, first + jobs, _POURED)
-    commands: list[tuple[Argument, ...]] = [
-        ("EVAL", script, 1, key, place, min(_POURED, first + jobs - place), every_ms) for place in places
-    ]
-    return sum(reply for reply in send(url, key, commands) if isinstance(reply, int))
 
 
 def add_jobs(url: str, queue: str, count: int) -> None:
