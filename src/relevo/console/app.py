@@ -14,23 +14,16 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from relevo.console import dead_letters, inbox, review
-from relevo.console.door import HOME, Visit, log_in, log_out, show_login, to_login, visit_of
-from relevo.console.page import HEADERS, Pages
+from relevo.console.console import Console
+from relevo.console.login import HOME, Visit, log_in, log_out, show_login, to_login, visit_of
+from relevo.console.rendering import HEADERS
 from relevo.errors import KeyExpired, Unauthenticated, WorkError
 from relevo.work.office import Office
 
 _STYLE = Path(__file__).parent / "static" / "console.css"
 
-Page = Callable[["Console", Request], Awaitable[Response]]
-Inner = Callable[["Console", Visit], Awaitable[Response]]
-
-
-class Console:
-    """What the pages share."""
-
-    def __init__(self, office: Office) -> None:
-        self.office = office
-        self.pages = Pages(office.now_ms)
+Page = Callable[[Console, Request], Awaitable[Response]]
+Inner = Callable[[Console, Visit], Awaitable[Response]]
 
 
 def make_console(office: Office) -> Starlette:

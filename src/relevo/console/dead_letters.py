@@ -7,16 +7,16 @@ from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 
-from relevo.console.door import Visit
+from relevo.console.forms import posted
 from relevo.console.inbox import scopes_of
-from relevo.console.page import HEADERS
-from relevo.console.posted import posted
+from relevo.console.login import Visit
+from relevo.console.rendering import HEADERS
 from relevo.errors import NotFound, PermissionDenied, ReplayLoop, WrongState
 from relevo.wire.ids import minted_ms
 from relevo.work.dead_letters import DeadLetterFilter
 
 if TYPE_CHECKING:
-    from relevo.console.app import Console
+    from relevo.console.console import Console
 
 _PAGE = 50
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from starlette.responses import Response
 
-from relevo.console.door import Visit
+from relevo.console.login import Visit
 from relevo.errors import PermissionDenied
 from relevo.work.review.case import CaseState
 
 if TYPE_CHECKING:
-    from relevo.console.app import Console
+    from relevo.console.console import Console
 
 STATES: tuple[str, ...] = get_args(CaseState)
 _PAGE = 50

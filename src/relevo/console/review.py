@@ -10,9 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from relevo.console.answer_form import AnswerForm, read_answer
-from relevo.console.door import Visit
-from relevo.console.page import HEADERS, pretty
-from relevo.console.posted import posted
+from relevo.console.forms import posted
+from relevo.console.login import Visit
+from relevo.console.rendering import HEADERS, pretty
 from relevo.errors import (
     BadDecision,
     InvalidInput,
@@ -30,7 +30,7 @@ from relevo.work.review.reviews import Review
 from relevo.work.review.subject import Subject, subject_of
 
 if TYPE_CHECKING:
-    from relevo.console.app import Console
+    from relevo.console.console import Console
 
 DONE = {
     "claim": "This review is in your hands now.",

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from relevo.console.page import HEADERS
-from relevo.console.posted import csrf_of, fresh_token, posted
+from relevo.console.forms import csrf_of, fresh_token, posted
+from relevo.console.rendering import HEADERS
 from relevo.errors import InvalidInput, KeyExpired, PermissionDenied, TooManyRequests, Unauthenticated
 from relevo.work.console_sessions import LASTS_MS, ConsoleSession
 
 if TYPE_CHECKING:
-    from relevo.console.app import Console
+    from relevo.console.console import Console
 
 HOME = "/console/reviews"
 COOKIE = "relevo_session"
