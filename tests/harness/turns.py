@@ -123,7 +123,7 @@ class Turns:
         self._deal()
 
     def remove_pending_tests_from_node(self, node: Process, indices: Sequence[int]) -> None:
-        raise NotImplementedError("tests are never taken back from a process that lives")
+        raise AssertionError("tests are never taken back from a process that lives")
 
     def remove_node(self, node: Process) -> str | None:
         """Forgets a process that has ended. What it held and had not begun goes to others; the test it ran is returned."""
