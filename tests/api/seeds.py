@@ -134,6 +134,12 @@ class Seeds:
                 found[place.strip("{}")] = make()
         if "{delivery}" in path:
             found["delivery"] = self.delivery(found["webhook"], queue)
+        if path.endswith("/deliveries"):
+            self.delivery(found["webhook"], queue)
+        if path.endswith("/queues/{queue}/claim"):
+            self.message(queue)
+        if path.endswith("/subscriptions") and method == "GET":
+            self.do("POST", self.at(f"queues/{queue}/subscriptions"), {"name": self.fresh()})
         if path.endswith("/schema") and method != "PUT":
             self.do("PUT", self.at(f"queues/{queue}/schema"), {"name": self.schema()})
         if path.endswith(("/complete", "/fail", "/release", "/extend")) and "{queue}" in path:
@@ -162,6 +168,7 @@ class Seeds:
             made["items"] = [{**items[0], "id": found["message_id"], "claim_token": self.token}, *items[1:]]
         if path.endswith("/dry-run") and isinstance(made.get("queue"), str):
             made["queue"] = self.queue()
+            self.message(made["queue"])
         if path.endswith("/grants") and isinstance(made.get("key_id"), str):
             made["key_id"] = self.key()
         if path.endswith("/rules/{rule}") and isinstance(made.get("name"), str):

@@ -160,6 +160,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     failure_reason: str | None
     error: Failure | None = None
     result: Any
+    hitl_spec: Any = None
     created_at: int
     updated_at: int
     finished_at: int | None
@@ -299,7 +300,6 @@ class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """All that happened under one correlation id, the oldest first."""
 
-    correlation_id: str
     messages: list[str]
     reviews: list[str]
     steps: list[TraceStep]
