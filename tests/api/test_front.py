@@ -57,7 +57,7 @@ async def test_the_reference_shows_every_operation_and_every_type_of_the_documen
 async def test_a_failed_message_s_error_is_in_the_reference(room: Room) -> None:
     page = (await room.http.get("/docs", headers=BROWSER)).text
     (fail,) = re.findall(r'id="message_fail">.*?</details>', page, re.DOTALL)
-    assert '<a href="#type-Failure">Failure</a> or null' in fail
+    assert '<a href="#type-FailureIn">FailureIn</a> or null' in fail
     assert "up to 10,000 characters" in fail
 
 

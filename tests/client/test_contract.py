@@ -81,3 +81,14 @@ def test_every_method_of_the_client_is_called_by_a_test() -> None:
 
 CLIENTS = {"client", "desk", "ada", "one", "plain"}
 """What tests here call the clients they use."""
+
+
+async def test_every_field_of_the_document_is_described(room: Room) -> None:
+    document = (await room.ask("GET", "/openapi.json")).json()
+    silent = [
+        f"{name}.{field}"
+        for name, schema in document["components"]["schemas"].items()
+        for field, told in schema.get("properties", {}).items()
+        if not told.get("description")
+    ]
+    assert silent == []

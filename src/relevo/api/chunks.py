@@ -7,29 +7,18 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
-from msgspec import Meta, Raw
 
 from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import Token
 from relevo.api.document import describe
 from relevo.api.questions import MessageKey, ScopeSlug, require_id
 from relevo.api.reading import ClientGone, body_of
+from relevo.contract.chunks import MOST_PARTS, Chunk, ChunkIn, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, WrongConsumerMode
-from relevo.work.chunks import MOST_IN_A_PAGE, MOST_PARTS, Chunk, Chunks
+from relevo.work.chunks import MOST_IN_A_PAGE
 from relevo.work.wakeups import Patience
 
 router = APIRouter(prefix="/v1/scopes/{scope}/messages/{message_id}/chunks", tags=["chunks"])
-
-
-class ChunkIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One part. With a `number` it may be sent again after a lost answer; without one it is the next."""
-
-    claim_token: Token
-    body: Raw
-    number: Annotated[int, Meta(ge=1, le=MOST_PARTS)] | None = None
-    final: bool = False
-    """The last one: the whole becomes the result, if the message is completed without another."""
 
 
 _NEW = msgspec.json.Decoder(ChunkIn)

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request, Response
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import ReplayIn, ms_of
 from relevo.api.document import describe
 from relevo.api.questions import (
     Cursor,
@@ -23,9 +22,11 @@ from relevo.api.questions import (
     require_id,
 )
 from relevo.api.reading import body_of
+from relevo.contract.dead_letters import DeadLetter, Replay, ReplayIn
+from relevo.contract.fields import ms_of
 from relevo.errors import WrongState
-from relevo.work.dead_letters import DeadLetter, DeadLetterFilter
-from relevo.work.replays import Replay, ReplayFilter
+from relevo.work.dead_letters import DeadLetterFilter
+from relevo.work.replays import ReplayFilter
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["dead letters"])
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from relevo.api.bodies import (
-    BatchIn,
+from relevo.api.document import describe
+from relevo.api.questions import MessageKey, QueueSlug, ScopeSlug
+from relevo.contract.claims import (
+    Claimed,
     ClaimIn,
     CompleteBatch,
     CompleteIn,
@@ -15,12 +17,11 @@ from relevo.api.bodies import (
     ExtendIn,
     FailBatch,
     FailIn,
-    MessageIn,
     ReleaseBatch,
     ReleaseIn,
+    Settled,
 )
-from relevo.api.document import describe
-from relevo.api.questions import MessageKey, QueueSlug, ScopeSlug
+from relevo.contract.messages import BatchIn, MessageIn, Published, Refusal
 from relevo.errors import (
     ClaimLost,
     IdempotencyConflict,
@@ -31,7 +32,6 @@ from relevo.errors import (
     WorkQueueFull,
     WrongConsumerMode,
 )
-from relevo.work.message import ClaimedMessage, Published, Refusal, Settled
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["work"])
 
@@ -54,7 +54,7 @@ _OF_QUEUE: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "claim",
         "Claim the next messages; with `wait_s` waits for the first",
-        describe(list[ClaimedMessage], body=ClaimIn, problems=(*_CLOSED, WrongConsumerMode)),
+        describe(list[Claimed], body=ClaimIn, problems=(*_CLOSED, WrongConsumerMode)),
     ),
     ("complete", "Complete many", describe(list[Settled], body=CompleteBatch)),
     ("fail", "Fail many", describe(list[Settled], body=FailBatch)),

@@ -10,8 +10,10 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from relevo.api.answers import JSON, Meta
-from relevo.api.problems import Internal, Problem, documented
+from relevo.api.answers import JSON
+from relevo.api.problems import Internal, documented
+from relevo.contract.pages import Meta
+from relevo.contract.problems import Problem
 from relevo.errors import (
     BadCursor,
     BodyTooLarge,
@@ -95,7 +97,7 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
         )
         made = document.setdefault("components", {})
-        made["schemas"] = dict(sorted(components.items()))
+        made["schemas"] = {name: _with_tag_described(schema) for name, schema in sorted(components.items())}
         made["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer", "description": "an API key, `rlv_…`; `relevo work keys create`"}
         }
@@ -104,6 +106,14 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
                 _repair(operation)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _with_tag_described(schema: dict[str, Any]) -> dict[str, Any]:
+    """Of a union: msgspec writes the field that tells its types apart by itself, and says nothing about it."""
+    for field in schema.get("properties", {}).values():
+        if len(field.get("enum", ())) == 1:
+            field.setdefault("description", "Which kind of object this is.")
+    return schema
 
 
 def _schema(kind: Any) -> dict[str, Any]:

@@ -6,22 +6,15 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
-from msgspec import Meta
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, ScopeSlug, require_id
 from relevo.api.reading import body_of
-from relevo.work.erasure import Erasure
+from relevo.contract.erasures import Erasure, ErasureIn
 
 router = APIRouter(prefix="/v1/scopes/{scope}/erasures", tags=["erasures"])
-
-
-class ErasureIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Whom to forget: the value of the label `subject`."""
-
-    subject: Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 _NEW = msgspec.json.Decoder(ErasureIn)

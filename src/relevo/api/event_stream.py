@@ -14,9 +14,9 @@ from starlette.responses import StreamingResponse
 from relevo.api.auth import Authenticated, ThisOffice, caller_of, header
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug
+from relevo.contract.events import EventName
 from relevo.errors import EventsNotKept, EventsUnavailable, RelevoError, TooManyRequests, WorkError
 from relevo.work.event_feed import EventFeed
-from relevo.work.outbox import EventName
 
 router = APIRouter(prefix="/v1/scopes/{scope}/events", tags=["events"])
 

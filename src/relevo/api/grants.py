@@ -6,46 +6,19 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
-from msgspec import Meta
 
 from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import AnyQueue, MessageId
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug, require_id
 from relevo.api.reading import body_of
+from relevo.contract.grants import Grant, GrantIn
+from relevo.contract.keys import KeyLimits, KeyRotationIn, LimitsIn, NewKey
 from relevo.errors import WrongState
-from relevo.work.access import Grant, KeyLimits
-from relevo.work.caller import TenantPermission
-from relevo.work.keys import NewKey
 
 router = APIRouter(tags=["access"])
 
 KeyId = Annotated[str, Path(description="id of the key", max_length=100)]
-_Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-
-
-class GrantIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Permissions for a key in this scope, or in one queue of it."""
-
-    key_id: MessageId
-    permissions: Annotated[list[TenantPermission], Meta(min_length=1, max_length=5)]
-    queue: AnyQueue | None = None
-
-
-class LimitsIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """All limits of a key; what is left out is not limited."""
-
-    requests_per_s: _Count | None = None
-    burst: _Count | None = None
-    max_body_bytes: _Count | None = None
-    acts_for_people: bool = False
-
-
-class KeyRotationIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """For how long the old secret works beside the new one."""
-
-    grace_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 86_400
 
 
 _GRANT = msgspec.json.Decoder(GrantIn)

@@ -11,11 +11,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, cast
 
 import msgspec
+from msgspec import structs
 
 from relevo.api.answers import packed
 from relevo.api.auth import caller_of, request_id_of
-from relevo.api.bodies import (
-    BatchIn,
+from relevo.api.metrics import ApiMetrics
+from relevo.api.problems import known, nowhere, packed_problem, problem_of, refused
+from relevo.api.reading import ClientGone, Receive, collect, decoded, require_json
+from relevo.api.settings import ApiSettings
+from relevo.contract.claims import (
+    Claimed,
     ClaimIn,
     CompleteBatch,
     CompleteIn,
@@ -23,18 +28,15 @@ from relevo.api.bodies import (
     ExtendIn,
     FailBatch,
     FailIn,
-    MessageIn,
     ReleaseBatch,
     ReleaseIn,
+    Settled,
 )
-from relevo.api.metrics import ApiMetrics
-from relevo.api.problems import known, nowhere, packed_problem, problem_of, refused
-from relevo.api.reading import ClientGone, Receive, collect, decoded, require_json
-from relevo.api.settings import ApiSettings
+from relevo.contract.messages import BatchIn, MessageIn, Published, Refusal
 from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
 from relevo.work.caller import Caller
-from relevo.work.message import ClaimedMessage, Published, Refusal, Settled
+from relevo.work.failure import Failure
 from relevo.work.office import Office
 from relevo.work.settling import SettleItem, Verdict
 from relevo.work.wakeups import Patience
@@ -209,12 +211,12 @@ class HotRoutes:
 
     async def _while_connected(
         self,
-        claim: Coroutine[Any, Any, list[ClaimedMessage]],
+        claim: Coroutine[Any, Any, list[Claimed]],
         patience: Patience,
         asked: Asked,
         scope: str,
         subscription: str | None,
-    ) -> list[ClaimedMessage]:
+    ) -> list[Claimed]:
         """A claim that ends when the worker hangs up or the process is to end. It is never cancelled, because it may be
         about to commit; what it took for a worker that is gone goes back at once."""
         self._waiting.add(patience)
@@ -307,7 +309,7 @@ def _item(message_id: str, body: Any) -> SettleItem:
                 id=message_id,
                 claim_token=body.claim_token,
                 reason=body.reason,
-                error=body.error,
+                error=None if body.error is None else Failure(**structs.asdict(body.error)),
                 dead=body.dead,
                 subscription=subscription,
             )

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Request, Response
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import KeyIn, ms_of
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, MessageKey, require_id
 from relevo.api.reading import body_of
-from relevo.work.keys import ApiKey, NewKey
+from relevo.contract.fields import ms_of
+from relevo.contract.keys import ApiKey, KeyIn, NewKey
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 

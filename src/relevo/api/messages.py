@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Request, Response
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import CancelIn, PriorityIn
 from relevo.api.document import describe
 from relevo.api.questions import (
     Cursor,
@@ -25,10 +24,10 @@ from relevo.api.questions import (
     require_id,
 )
 from relevo.api.reading import body_of
+from relevo.contract.messages import CancelIn, Message, PriorityIn, State, Step
 from relevo.errors import WrongState
-from relevo.work.message import State
 from relevo.work.office import Office
-from relevo.work.search import Message, MessageFilter, Step
+from relevo.work.search import MessageFilter
 
 router = APIRouter(prefix="/v1/scopes/{scope}/messages", tags=["messages"])
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
-from msgspec import Raw
 
 from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import Slug, VersionNumber
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug, Version
 from relevo.api.reading import body_of
+from relevo.contract.fields import RequestBody, Slug, about
+from relevo.contract.reviews import PreviewIn
 from relevo.errors import BadReviewSpec
 from relevo.work.review.patterns import Pattern, PatternUse
 from relevo.work.review.spec import ReviewSpec
@@ -23,19 +23,11 @@ router = APIRouter(prefix="/v1/scopes/{scope}/review-patterns", tags=["reviews"]
 PatternName = Annotated[str, Path(max_length=63, description="name of the pattern")]
 
 
-class PatternIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class PatternIn(RequestBody):
     """A pattern to make, or a new version of it."""
 
-    name: Slug
-    spec: ReviewSpec
-
-
-class PreviewIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to fill a pattern in with."""
-
-    version: VersionNumber | None = None
-    parameters: dict[str, Any] = {}
-    body: Raw = msgspec.field(default_factory=Raw)
+    name: Annotated[Slug, about("Its name. If there is one, this becomes its next version.")]
+    spec: Annotated[ReviewSpec, about("What people are asked, with `{{parameter}}` where something is filled in.")]
 
 
 _NEW, _PREVIEW = msgspec.json.Decoder(PatternIn), msgspec.json.Decoder(PreviewIn)

@@ -12,6 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.responses import Response
 
 from relevo import errors
+from relevo.contract.problems import Problem
 from relevo.errors import NotFound, StoreUnavailable, WorkError
 
 log = logging.getLogger("relevo.api")
@@ -24,17 +25,6 @@ TITLES = {
     409: "Conflict", 413: "Too large", 415: "Unsupported media type", 422: "Invalid input", 429: "Too many",
     500: "Internal error", 503: "Unavailable",
 }  # fmt: skip
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What went wrong. Programs look at `code`, people read `detail`."""
-
-    title: str
-    status: int
-    code: str
-    detail: str
-    request_id: str
-    type: str = ""
 
 
 class Internal(WorkError):

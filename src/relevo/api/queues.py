@@ -7,11 +7,11 @@ from fastapi import APIRouter, Request, Response
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import QueueChange, QueueIn, changes_in
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, QueueSlug, ScopeSlug
 from relevo.api.reading import body_of
-from relevo.api.views import QueueOut, queues_out
+from relevo.api.views import changes_in, queues_out
+from relevo.contract.queues import Queue, QueueChange, QueueIn
 from relevo.errors import QueueNotEmpty, SlugTaken, SystemQueue
 from relevo.work.office import Office
 from relevo.work.queues import QueueRecord, QueueSettings
@@ -22,7 +22,7 @@ _NEW = msgspec.json.Decoder(QueueIn)
 _CHANGE = msgspec.json.Decoder(QueueChange)
 
 
-@router.get("", summary="List queues", **describe(list[QueueOut], paged=True))
+@router.get("", summary="List queues", **describe(list[Queue], paged=True))
 async def list_queues(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
@@ -30,7 +30,7 @@ async def list_queues(
     return page_answer(page, caller.request_id, await queues_out(office, page.items))
 
 
-@router.post("", summary="Make a queue", **describe(QueueOut, body=QueueIn, status=201, problems=[SlugTaken]))
+@router.post("", summary="Make a queue", **describe(Queue, body=QueueIn, status=201, problems=[SlugTaken]))
 async def create_queue(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     settings = QueueSettings(**{name: getattr(body, name) for name in QueueSettings.__struct_fields__})
@@ -38,7 +38,7 @@ async def create_queue(request: Request, caller: Authenticated, office: ThisOffi
     return await _shown(office, record, caller.request_id, 201)
 
 
-@router.get("/{queue}", summary="Read a queue", **describe(QueueOut))
+@router.get("/{queue}", summary="Read a queue", **describe(Queue))
 async def get_queue(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     caller.require("view")
     return await _shown(office, await office.queues.lookup(caller, scope, queue), caller.request_id)
@@ -46,7 +46,7 @@ async def get_queue(caller: Authenticated, office: ThisOffice, scope: ScopeSlug,
 
 @router.patch(
     "/{queue}", summary="Change, pause, drain or archive a queue",
-    **describe(QueueOut, body=QueueChange, problems=[SystemQueue]),
+    **describe(Queue, body=QueueChange, problems=[SystemQueue]),
 )  # fmt: skip
 async def change_queue(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug

@@ -23,9 +23,8 @@ from relevo.api.questions import (
     TextFilter,
     moment_ms,
 )
-from relevo.work.audit.entries import AuditEntry, AuditFilter, ExportedEntry
-from relevo.work.audit.trace import Trace
-from relevo.work.usage import UsageRow
+from relevo.contract.audit import AuditEntry, Trace, UsageRow
+from relevo.work.audit.entries import AuditFilter, ExportedEntry
 
 router = APIRouter(prefix="/v1", tags=["reports"])
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from msgspec import Meta, Raw
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice, header
-from relevo.api.bodies import Prose, Word
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, MessageKey, ScopeSlug, TextFilter, require_id
 from relevo.api.reading import body_of
+from relevo.contract.reviews import (
+    CaseState,
+    CommentIn,
+    DecisionIn,
+    HandOverIn,
+    SendIn,
+    StreamLetterIn,
+    StreamWatch,
+    WatchIn,
+    WithdrawIn,
+)
 from relevo.errors import (
     BadDecision,
     BadReviewSpec,
@@ -31,63 +40,12 @@ from relevo.errors import (
 )
 from relevo.work.caller import Caller
 from relevo.work.office import Office
-from relevo.work.review.case import CaseState
 from relevo.work.review.reviews import Review
-from relevo.work.review.stream_letters import StreamWatch
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["reviews"])
 
 ReviewKey = Annotated[str, Path(description="id of the review", max_length=100)]
-StreamName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7a|~]*$")]
 _CHANGES = (NotYourReview, ReviewChanged, ReviewHeld, ReviewOver)
-
-
-class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """An object whose fields are all known here."""
-
-
-class DecisionIn(_Body):
-    """An answer: the decision and the fields that go with it; the body as it should have been, if that may be changed."""
-
-    answer: dict[str, Any]
-    corrected_body: Raw = msgspec.field(default_factory=Raw)
-
-
-class HandOverIn(_Body):
-    """To whom."""
-
-    to: Word
-
-
-class CommentIn(_Body):
-    """What is to be said."""
-
-    text: Annotated[str, Meta(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$")]
-
-
-class WithdrawIn(_Body):
-    """Why nobody needs the answer any more."""
-
-    reason: Prose = "withdrawn"
-
-
-class SendIn(_Body):
-    """What people are asked: a specification, or a pattern's name, version and parameters; none for the usual questions."""
-
-    review: Raw = msgspec.field(default_factory=Raw)
-
-
-class StreamLetterIn(SendIn, kw_only=True):
-    """Which dead letter of which stream queue."""
-
-    stream_queue: StreamName
-    entry_id: Annotated[str, Meta(pattern=r"^[0-9]{1,20}-[0-9]{1,19}$")]
-
-
-class WatchIn(SendIn, kw_only=True):
-    """A stream queue whose dead letters go to review by themselves."""
-
-    stream_queue: StreamName
 
 
 _DECISION, _HAND_OVER = msgspec.json.Decoder(DecisionIn), msgspec.json.Decoder(HandOverIn)

@@ -6,35 +6,18 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
-from msgspec import Raw
 
 from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import Slug, VersionNumber
 from relevo.api.document import describe
 from relevo.api.questions import QueueSlug, ScopeSlug, Version
 from relevo.api.reading import body_of
+from relevo.contract.schemas import Binding, BindingIn, Compatibility, Schema, SchemaIn
 from relevo.errors import BadSchema, SchemaIncompatible, SchemaInUse
-from relevo.work.schemas.registry import Binding, Compatibility, Schema
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["schemas"])
 
 SchemaName = Annotated[str, Path(max_length=63, description="name of the schema")]
-
-
-class SchemaIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A schema to make, or a new version of it."""
-
-    name: Slug
-    definition: Raw
-
-
-class BindingIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What bodies published to a queue must fit. `force`: also when messages that wait there do not."""
-
-    name: Slug
-    version: VersionNumber | None = None
-    force: bool = False
 
 
 _NEW, _BINDING = msgspec.json.Decoder(SchemaIn), msgspec.json.Decoder(BindingIn)

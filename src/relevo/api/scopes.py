@@ -7,11 +7,11 @@ from fastapi import APIRouter, Request, Response
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import ScopeChange, ScopeIn, changes_in
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, ScopeSlug
 from relevo.api.reading import body_of
-from relevo.api.views import ScopeOut, scope_out
+from relevo.api.views import changes_in, scope_out
+from relevo.contract.scopes import Scope, ScopeChange, ScopeIn
 from relevo.errors import QueueNotEmpty, SlugTaken
 
 router = APIRouter(prefix="/v1/scopes", tags=["scopes"])
@@ -20,7 +20,7 @@ _NEW = msgspec.json.Decoder(ScopeIn)
 _CHANGE = msgspec.json.Decoder(ScopeChange)
 
 
-@router.get("", summary="List scopes", **describe(list[ScopeOut], paged=True))
+@router.get("", summary="List scopes", **describe(list[Scope], paged=True))
 async def list_scopes(caller: Authenticated, office: ThisOffice, limit: Limit = 100, cursor: Cursor = None) -> Response:
     page = await office.scopes.list(caller, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id, [scope_out(scope) for scope in page.items])
@@ -28,7 +28,7 @@ async def list_scopes(caller: Authenticated, office: ThisOffice, limit: Limit = 
 
 @router.post(
     "", summary="Make a scope and its system queues",
-    **describe(ScopeOut, body=ScopeIn, status=201, problems=[SlugTaken]),
+    **describe(Scope, body=ScopeIn, status=201, problems=[SlugTaken]),
 )  # fmt: skip
 async def create_scope(request: Request, caller: Authenticated, office: ThisOffice) -> Response:
     body = await body_of(request, _NEW)
@@ -39,13 +39,13 @@ async def create_scope(request: Request, caller: Authenticated, office: ThisOffi
     return answer(scope_out(scope), caller.request_id, 201)
 
 
-@router.get("/{scope}", summary="Read a scope", **describe(ScopeOut))
+@router.get("/{scope}", summary="Read a scope", **describe(Scope))
 async def get_scope(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     caller.require("view")
     return answer(scope_out(await office.scopes.get(caller, scope)), caller.request_id)
 
 
-@router.patch("/{scope}", summary="Change, pause or archive a scope", **describe(ScopeOut, body=ScopeChange))
+@router.patch("/{scope}", summary="Change, pause or archive a scope", **describe(Scope, body=ScopeChange))
 async def change_scope(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     changes = changes_in(await body_of(request, _CHANGE))
     return answer(scope_out(await office.scopes.change(caller, scope, changes)), caller.request_id)

@@ -9,12 +9,11 @@ from fastapi import APIRouter, Path, Request, Response
 
 from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import SubscriptionIn
 from relevo.api.document import describe
 from relevo.api.questions import QueueSlug, ScopeSlug
 from relevo.api.reading import body_of
+from relevo.contract.subscriptions import Subscription, SubscriptionIn
 from relevo.errors import SlugTaken, WrongConsumerMode
-from relevo.work.subscriptions import Subscription
 
 router = APIRouter(prefix="/v1/scopes/{scope}/queues/{queue}/subscriptions", tags=["subscriptions"])
 

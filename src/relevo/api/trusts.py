@@ -10,7 +10,7 @@ from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.document import describe
 from relevo.api.questions import ScopeSlug
-from relevo.work.trusts import Trust
+from relevo.contract.scopes import Trust
 
 router = APIRouter(prefix="/v1/scopes/{scope}/trusts", tags=["scopes"])
 

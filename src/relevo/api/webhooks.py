@@ -6,46 +6,29 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.document import describe
 from relevo.api.questions import Cursor, Limit, ScopeSlug, require_id
 from relevo.api.reading import body_of
+from relevo.contract.events import EventName
+from relevo.contract.webhooks import (
+    Delivery,
+    DeliveryState,
+    NewSecret,
+    RotationIn,
+    Webhook,
+    WebhookChange,
+    WebhookIn,
+)
 from relevo.errors import BadWebhookUrl, WrongState
-from relevo.work.outbox import EventName
-from relevo.work.webhooks.deliveries import Delivery, DeliveryState
-from relevo.work.webhooks.hooks import LONGEST_OVERLAP_S, NewSecret, Webhook, WebhookState
 
 router = APIRouter(prefix="/v1/scopes/{scope}/webhooks", tags=["webhooks"])
 
-Url = Annotated[str, Meta(min_length=8, max_length=2_000, pattern=r"^[^\x00-\x20\x7f]+$")]
-Events = Annotated[list[EventName], Meta(max_length=50)]
 WebhookKey = Annotated[str, Path(description="id of the webhook", max_length=100)]
 DeliveryKey = Annotated[str, Path(description="id of the delivery", max_length=100)]
-
-
-class WebhookIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A webhook to make."""
-
-    url: Url
-    events: Events = []
-    """Empty for all."""
-
-
-class WebhookChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to change of a webhook; what is left out stays."""
-
-    url: Url | UnsetType = UNSET
-    events: Events | UnsetType = UNSET
-    state: WebhookState | UnsetType = UNSET
-
-
-class RotationIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """For how long the old secret signs beside the new one."""
-
-    overlap_s: Annotated[int, Meta(ge=0, le=LONGEST_OVERLAP_S)] = 86_400
 
 
 _NEW = msgspec.json.Decoder(WebhookIn)

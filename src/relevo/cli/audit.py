@@ -21,8 +21,8 @@ from relevo.errors import BadArgument
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from relevo.contract.audit import Trace
     from relevo.work.audit.integrity import AuditIntegrity, Verdict
-    from relevo.work.audit.trace import Trace
     from relevo.work.caller import Caller
     from relevo.work.store.database import Database
 

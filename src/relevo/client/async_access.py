@@ -7,8 +7,9 @@ from datetime import datetime
 
 from relevo.client import calls, people_calls
 from relevo.client.async_sender import AsyncSender
-from relevo.client.people_types import Grant, KeyLimits
-from relevo.client.types import ApiKey, NewKey, Page
+from relevo.contract.grants import Grant
+from relevo.contract.keys import ApiKey, KeyLimits, NewKey
+from relevo.contract.pages import Page
 
 
 class AsyncAccess(AsyncSender):

@@ -6,8 +6,11 @@ from typing import Any
 
 from relevo.client import people_calls
 from relevo.client.async_sender import AsyncSender
-from relevo.client.people_types import Binding, Chunk, Chunks, Compatibility, Erasure, Schema
-from relevo.client.types import Claimed, Page
+from relevo.contract.chunks import Chunk, Chunks
+from relevo.contract.claims import Claimed
+from relevo.contract.erasures import Erasure
+from relevo.contract.pages import Page
+from relevo.contract.schemas import Binding, Compatibility, Schema
 
 
 class AsyncBodies(AsyncSender):

@@ -15,27 +15,16 @@ from relevo.client.async_sender import AsyncSender
 from relevo.client.async_telling import AsyncTelling
 from relevo.client.consumer import Consumer, Handler
 from relevo.client.failures import why_of
-from relevo.client.types import (
-    Agent,
-    AuditEntry,
-    BatchOutcome,
-    Claimed,
-    DeadLetter,
-    Message,
-    Page,
-    Published,
-    Queue,
-    Replay,
-    Scope,
-    Settled,
-    Step,
-    Subscription,
-    Trace,
-    UsageRow,
-)
+from relevo.contract.agents import Agent
+from relevo.contract.audit import AuditEntry, Trace, UsageRow
+from relevo.contract.claims import Claimed, Settled
+from relevo.contract.dead_letters import DeadLetter, Replay
+from relevo.contract.messages import BatchOutcome, Message, Published, Step, Tier
+from relevo.contract.pages import Page
+from relevo.contract.queues import Queue
+from relevo.contract.scopes import Scope
+from relevo.contract.subscriptions import Subscription
 from relevo.errors import SlugTaken
-
-Tier = Literal["background", "low", "normal", "high", "critical"]
 
 
 class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTelling, AsyncSender):

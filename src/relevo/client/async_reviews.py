@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from relevo.client import people_calls
 from relevo.client.async_sender import AsyncSender
-from relevo.client.people_types import Pattern, Review, StreamWatch
-from relevo.client.types import Page
+from relevo.contract.pages import Page
+from relevo.contract.reviews import Pattern, Review, StreamWatch
 
 
 class AsyncReviews(AsyncSender):

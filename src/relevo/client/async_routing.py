@@ -9,7 +9,8 @@ from msgspec import UNSET
 
 from relevo.client import people_calls
 from relevo.client.async_sender import AsyncSender
-from relevo.client.people_types import StoredRule, Tried, Trust
+from relevo.contract.rules import StoredRule, Tried
+from relevo.contract.scopes import Trust
 
 
 class AsyncRouting(AsyncSender):

@@ -9,26 +9,16 @@ from typing import Any
 
 from relevo.client.failures import told
 from relevo.client.request import Call, slug
-from relevo.client.types import (
-    Agent,
-    ApiKey,
-    AuditEntry,
-    BatchOutcome,
-    Claimed,
-    DeadLetter,
-    Message,
-    NewKey,
-    Page,
-    Published,
-    Queue,
-    Replay,
-    Scope,
-    Settled,
-    Step,
-    Subscription,
-    Trace,
-    UsageRow,
-)
+from relevo.contract.agents import Agent
+from relevo.contract.audit import AuditEntry, Trace, UsageRow
+from relevo.contract.claims import Claimed, Settled
+from relevo.contract.dead_letters import DeadLetter, Replay
+from relevo.contract.keys import ApiKey, NewKey
+from relevo.contract.messages import BatchOutcome, Message, Published, Step
+from relevo.contract.pages import Page
+from relevo.contract.queues import Queue
+from relevo.contract.scopes import Scope
+from relevo.contract.subscriptions import Subscription
 
 
 def _given(**fields: Any) -> dict[str, Any]:

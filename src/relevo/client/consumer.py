@@ -17,7 +17,7 @@ import msgspec
 
 from relevo.client import calls
 from relevo.client.failures import own_frames, told
-from relevo.client.types import Claimed, Settled
+from relevo.contract.claims import Claimed, Settled
 from relevo.errors import ClaimLost, KeyExpired, NotFound, PermissionDenied, RelevoError, Unauthenticated, WorkError
 
 if TYPE_CHECKING:

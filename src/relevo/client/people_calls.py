@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from relevo.client.people_types import (
-    Binding,
-    Chunk,
-    Chunks,
-    Compatibility,
-    Delivery,
-    Erasure,
-    Grant,
-    KeyLimits,
-    NewSecret,
-    Pattern,
-    Review,
-    Schema,
-    StoredRule,
-    StreamWatch,
-    Tried,
-    Trust,
-    Webhook,
-)
 from relevo.client.request import Call, slug
-from relevo.client.types import NewKey, Page
+from relevo.contract.chunks import Chunk, Chunks
+from relevo.contract.erasures import Erasure
+from relevo.contract.grants import Grant
+from relevo.contract.keys import KeyLimits, NewKey
+from relevo.contract.pages import Page
+from relevo.contract.reviews import Pattern, Review, StreamWatch
+from relevo.contract.rules import StoredRule, Tried
+from relevo.contract.schemas import Binding, Compatibility, Schema
+from relevo.contract.scopes import Trust
+from relevo.contract.webhooks import Delivery, NewSecret, Webhook
 
 
 def _given(**fields: Any) -> dict[str, Any]:

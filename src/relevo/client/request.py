@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from relevo import errors
-from relevo.client.types import Page
+from relevo.contract.pages import Meta, Page
 from relevo.errors import ServiceUnreachable, WorkError
 
 T = TypeVar("T")
@@ -65,13 +65,6 @@ class Call(Generic[T]):
         except msgspec.MsgspecError as error:
             raise unknown_answer(response, str(error)) from None
         return Page(data.data, data.meta.next_cursor) if self.paged else data.data  # pyright: ignore[reportReturnType]
-
-
-class Meta(msgspec.Struct, frozen=True):
-    """What goes with every answer."""
-
-    request_id: str = ""
-    next_cursor: str | None = None
 
 
 _envelopes: dict[Any, Any] = {}

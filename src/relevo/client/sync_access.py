@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from relevo.client import calls, people_calls
-from relevo.client.people_types import Grant, KeyLimits
 from relevo.client.sync_sender import Sender
-from relevo.client.types import ApiKey, NewKey, Page
+from relevo.contract.grants import Grant
+from relevo.contract.keys import ApiKey, KeyLimits, NewKey
+from relevo.contract.pages import Page
 
 
 class Access(Sender):

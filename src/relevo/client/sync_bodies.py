@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from relevo.client import people_calls
-from relevo.client.people_types import Binding, Chunk, Chunks, Compatibility, Erasure, Schema
 from relevo.client.sync_sender import Sender
-from relevo.client.types import Claimed, Page
+from relevo.contract.chunks import Chunk, Chunks
+from relevo.contract.claims import Claimed
+from relevo.contract.erasures import Erasure
+from relevo.contract.pages import Page
+from relevo.contract.schemas import Binding, Compatibility, Schema
 
 
 class Bodies(Sender):

@@ -17,27 +17,16 @@ from relevo.client.sync_reviews import Reviews
 from relevo.client.sync_routing import Routing
 from relevo.client.sync_sender import Sender
 from relevo.client.sync_telling import Telling
-from relevo.client.types import (
-    Agent,
-    AuditEntry,
-    BatchOutcome,
-    Claimed,
-    DeadLetter,
-    Message,
-    Page,
-    Published,
-    Queue,
-    Replay,
-    Scope,
-    Settled,
-    Step,
-    Subscription,
-    Trace,
-    UsageRow,
-)
+from relevo.contract.agents import Agent
+from relevo.contract.audit import AuditEntry, Trace, UsageRow
+from relevo.contract.claims import Claimed, Settled
+from relevo.contract.dead_letters import DeadLetter, Replay
+from relevo.contract.messages import BatchOutcome, Message, Published, Step, Tier
+from relevo.contract.pages import Page
+from relevo.contract.queues import Queue
+from relevo.contract.scopes import Scope
+from relevo.contract.subscriptions import Subscription
 from relevo.errors import SlugTaken
-
-Tier = Literal["background", "low", "normal", "high", "critical"]
 
 
 class Client(Routing, Reviews, Bodies, Access, Telling, Sender):

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import UNSET
 
 from relevo.client import people_calls
-from relevo.client.people_types import Pattern, Review, StreamWatch
 from relevo.client.sync_sender import Sender
-from relevo.client.types import Page
+from relevo.contract.pages import Page
+from relevo.contract.reviews import Pattern, Review, StreamWatch
 
 
 class Reviews(Sender):

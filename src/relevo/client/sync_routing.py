@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import UNSET
 
 from relevo.client import people_calls
-from relevo.client.people_types import StoredRule, Tried, Trust
 from relevo.client.sync_sender import Sender
+from relevo.contract.rules import StoredRule, Tried
+from relevo.contract.scopes import Trust
 
 
 class Routing(Sender):

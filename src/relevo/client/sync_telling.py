@@ -10,10 +10,11 @@ import httpx
 
 from relevo.client import people_calls
 from relevo.client.event_lines import EventLines
-from relevo.client.people_types import Delivery, Event, NewSecret, Webhook
 from relevo.client.request import pause_s, problem_in, unreachable
 from relevo.client.sync_sender import Sender
-from relevo.client.types import Page
+from relevo.contract.events import Event
+from relevo.contract.pages import Page
+from relevo.contract.webhooks import Delivery, NewSecret, Webhook
 
 _SILENCE_S = 50.0
 """The server gives a sign of life every 15 s: after three that did not come the line is dead."""

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Select, and_, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from relevo.contract import reviews as contract
+from relevo.contract.fields import about
+from relevo.contract.pages import Page
+from relevo.contract.reviews import CaseState, Source
 from relevo.errors import NotFound, ReviewChanged, WrongState
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.failure import failure_of
 from relevo.work.outbox import WorkEvent
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.page import cursor_at, text_of
 from relevo.work.queues import QueueRecord, require_scope
-from relevo.work.review.case import Case, CaseState, Note, Vote
+from relevo.work.review.case import Case
 from relevo.work.review.outcomes import Origin, follow, require_replays_left
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.people import reviews
@@ -31,32 +35,13 @@ from relevo.work.trail import trail_line
 if TYPE_CHECKING:
     from relevo.work.office import Office
 
-Source = Literal["message", "dead_letter", "stream_dead_letter"]
 _TRIES = 5
 
 
-class Review(msgspec.Struct, frozen=True, kw_only=True):
+class Review(contract.Review, frozen=True, kw_only=True):
     """A review as people see it."""
 
-    id: str
-    scope: str
-    queue: str | None
-    message_id: str | None
-    source: Source
-    correlation_id: str
-    title: str
-    state: CaseState
-    spec: ReviewSpec
-    assignees: list[str]
-    holder: str | None
-    held_until: int | None
-    due_at: int | None
-    votes: list[Vote]
-    notes: list[Note]
-    outcome: dict[str, Any] | None
-    reason: str | None
-    created_at: int
-    finished_at: int | None
+    spec: Annotated[ReviewSpec, about("What people are asked.")]
 
 
 class Reviews:
