@@ -123,12 +123,16 @@ class Seeds:
         makers: dict[str, Callable[[], str]] = {
             "{message_id}": lambda: self._message_for(path, method, queue),
             "{review_id}": lambda: self.held_review(queue) if path.endswith(_HELD) else self.review(queue),
-            "{key_id}": self.key, "{key}": self.key, "{grant}": self.grant, "{webhook}": self.webhook,
-            "{replay_id}": lambda: self.replay(queue), "{rule}": lambda: self.named("rules"),
+            "{key_id}": self.key,
+            "{key}": self.key,
+            "{grant}": self.grant,
+            "{webhook}": self.webhook,
+            "{replay_id}": lambda: self.replay(queue),
+            "{rule}": lambda: self.named("rules"),
             "{erasure}": lambda: self.do("POST", self.at("erasures"), {"subject": self.fresh()})["id"],
             "{trusted}": lambda: self.trusted(is_trusted=method == "DELETE"),
             "{name}": lambda: self._name_for(path, queue),
-        }  # fmt: skip
+        }
         for place, make in makers.items():
             if place in path:
                 found[place.strip("{}")] = make()

@@ -50,9 +50,13 @@ async def _search(room: Room, folder: Path, *, phases: str, examples: int, secon
         *(() if seconds is None else ("--max-time", str(seconds))),
     ]
     environment = {
-        **os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(ROOT), "RELEVO_TEST_URL": room.service.url,
-        "RELEVO_TEST_KEY": room.key, "SCHEMATHESIS_HOOKS": "tests.api.schemathesis_hooks",
-    }  # fmt: skip
+        **os.environ,
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONPATH": str(ROOT),
+        "RELEVO_TEST_URL": room.service.url,
+        "RELEVO_TEST_KEY": room.key,
+        "SCHEMATHESIS_HOOKS": "tests.api.schemathesis_hooks",
+    }
     timeout = (seconds or 600) + 300
     done = await asyncio.to_thread(Child.run, *command, cwd=folder, env=environment, timeout=timeout)
     found = (done.out.partition("= FAILURES =")[2] or done.out.partition("= ERRORS =")[2] or done.out)[:4000]

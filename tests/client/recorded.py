@@ -14,14 +14,34 @@ NOT_CALLS = {"close", "consume", "events", "ready", "send"}
 """Methods that do not send one call and read its answer."""
 
 CLAIMED = Claimed(
-    id="~", queue="~", claim_token="~", claim_until=0, attempts=1, reclaims=0, message_type="~", priority_tier="normal",
-    priority_score=0, labels={}, content_type="~", body=None, correlation_id="~", causation_id=None, parent_id=None,
-    deadline=None, created_at=0,
-)  # fmt: skip
+    id="~",
+    queue="~",
+    claim_token="~",
+    claim_until=0,
+    attempts=1,
+    reclaims=0,
+    message_type="~",
+    priority_tier="normal",
+    priority_score=0,
+    labels={},
+    content_type="~",
+    body=None,
+    correlation_id="~",
+    causation_id=None,
+    parent_id=None,
+    deadline=None,
+    created_at=0,
+)
 
 _FILLERS: dict[str, object] = {
-    "Mapping[str, Any]": {"name": "~"}, "Claimed": CLAIMED, "bool": False, "int": 1, "float": 1.0, "Any": 1, "str": "~",
-}  # fmt: skip
+    "Mapping[str, Any]": {"name": "~"},
+    "Claimed": CLAIMED,
+    "bool": False,
+    "int": 1,
+    "float": 1.0,
+    "Any": 1,
+    "str": "~",
+}
 
 
 class _Recorder(AsyncClient):

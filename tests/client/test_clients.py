@@ -48,8 +48,11 @@ async def test_a_message_goes_through_its_life(client: AsyncClient) -> None:
     message = await client.message("billing", published.id)
     assert (message.state, message.result, message.priority_tier) == ("completed", {"paid": True}, "high")
     assert [step.event for step in await client.history("billing", published.id)] == [
-        "published", "claimed", "extended", "completed",
-    ]  # fmt: skip
+        "published",
+        "claimed",
+        "extended",
+        "completed",
+    ]
     found = await client.search("billing", labels={"subject": "42"}, archived=False)
     assert [each.id for each in found.items] == [published.id]
 

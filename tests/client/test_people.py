@@ -75,9 +75,7 @@ async def test_a_review_goes_from_hand_to_hand_and_its_result_to_who_waits(room:
         await desk.comment_review(SCOPE, review.id, "looks fine", person="grace")
         await desk.hand_over_review(SCOPE, review.id, "grace", person="ada")
         await desk.release_review(SCOPE, review.id, person="grace")
-        await desk.decide_review(
-            SCOPE, review.id, {"decision": "approve"}, corrected_body={"n": 2}, person="ada"
-        )  # fmt: skip
+        await desk.decide_review(SCOPE, review.id, {"decision": "approve"}, corrected_body={"n": 2}, person="ada")
     over = await waiting
     assert (over.state, over.outcome, over.votes[0].person) == ("decided", {"decision": "approve"}, "ada")
     assert [note.did for note in over.notes] == ["claimed", "commented", "handed over", "released", "decided"]

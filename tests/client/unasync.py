@@ -39,7 +39,7 @@ _CONSUME = '''        """Runs `handler` for every message until SIGTERM or Ctrl-
                 await client.consume(
                     scope, queue, handler, concurrency=concurrency, wait_s=wait_s, labels=labels,
                     subscription=subscription, consumer=consumer, drain_s=drain_s,
-                )  # fmt: skip
+                )
 
         asyncio.run(work())
 '''

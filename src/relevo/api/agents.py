@@ -21,14 +21,14 @@ from relevo.work.cold_transaction import ColdTransaction, transact
 router = APIRouter(prefix="/v1/agents", tags=["agents"])
 
 
-@router.get("", summary="Every agent with its last run", **describe(list[Agent]))
+@router.get("", summary="Every agent with its last run", **describe("list_agents", list[Agent]))
 async def list_agents(request: Request, caller: Authenticated) -> Response:
     caller.require_unlimited("operate")
     roster: Roster = request.app.state.roster
     return answer(await roster.list(), caller.request_id)
 
 
-@router.post("/{agent}/run", summary="Run an agent now", **describe(Agent))
+@router.post("/{agent}/run", summary="Run an agent now", **describe("run_agent", Agent))
 async def run_agent(
     request: Request,
     caller: Authenticated,

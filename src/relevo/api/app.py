@@ -61,9 +61,14 @@ def make_app(
     """The application as a server runs it; `console` are the pages below /console."""
     settings = settings or ApiSettings()
     app = FastAPI(
-        title="relevo work queues", version=version, description=ABOUT, docs_url=None, redoc_url=None,
-        openapi_url="/openapi.json", openapi_tags=TAGS,
-    )  # fmt: skip
+        title="relevo work queues",
+        version=version,
+        description=ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        openapi_tags=TAGS,
+    )
     app.state.office, app.state.roster, app.state.limits = office, roster, settings
     app.state.metrics = metrics = ApiMetrics()
     app.state.feeds = set()

@@ -25,9 +25,16 @@ _NEW = msgspec.json.Decoder(ChunkIn)
 
 
 @router.post(
-    "", summary="Append a part, by whoever holds the claim",
-    **describe(Chunk, body=ChunkIn, status=201, problems=[ClaimLost, ChunkConflict, WrongConsumerMode, BodyTooLarge]),
-)  # fmt: skip
+    "",
+    summary="Append a part, by whoever holds the claim",
+    **describe(
+        "append_chunk",
+        Chunk,
+        body=ChunkIn,
+        status=201,
+        problems=[ClaimLost, ChunkConflict, WrongConsumerMode, BodyTooLarge],
+    ),
+)
 async def append_chunk(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
@@ -38,7 +45,7 @@ async def append_chunk(
     return answer(added, caller.request_id, 201)
 
 
-@router.get("", summary="Read parts in order, as they arrive", **describe(Chunks))
+@router.get("", summary="Read parts in order, as they arrive", **describe("read_chunks", Chunks))
 async def read_chunks(
     request: Request,
     caller: Authenticated,
@@ -60,9 +67,15 @@ async def read_chunks(
     gone.add_done_callback(lambda done: None if done.cancelled() else patience.end())
     try:
         found = await office.chunk_streams.read(
-            caller, scope, require_id(message_id), after=after, stream=stream, wait_s=wait_s, limit=limit,
+            caller,
+            scope,
+            require_id(message_id),
+            after=after,
+            stream=stream,
+            wait_s=wait_s,
+            limit=limit,
             patience=patience,
-        )  # fmt: skip
+        )
         if gone.done():
             raise ClientGone
         return answer(found, caller.request_id)

@@ -42,35 +42,51 @@ _OF_QUEUE: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "messages",
         "Publish a message: when this is answered, it is on disk. 200 instead of 201: the idempotency key was known",
         describe(
-            Published, body=MessageIn, status=201, also=(200,),
+            "publish_message",
+            Published,
+            body=MessageIn,
+            status=201,
+            also=(200,),
             problems=(*_CLOSED, QueueDraining, IdempotencyConflict, WorkQueueFull),
         ),
     ),
     (
         "messages/batch",
         "Publish up to 1000 messages in one transaction; each has its own outcome",
-        describe(list[Published | Refusal], body=BatchIn, problems=(*_CLOSED, QueueDraining)),
+        describe("publish_messages", list[Published | Refusal], body=BatchIn, problems=(*_CLOSED, QueueDraining)),
     ),
     (
         "claim",
         "Claim the next messages; with `wait_s` waits for the first",
-        describe(list[Claimed], body=ClaimIn, problems=(*_CLOSED, WrongConsumerMode)),
+        describe("claim_messages", list[Claimed], body=ClaimIn, problems=(*_CLOSED, WrongConsumerMode)),
     ),
-    ("complete", "Complete many", describe(list[Settled], body=CompleteBatch)),
-    ("fail", "Fail many", describe(list[Settled], body=FailBatch)),
-    ("release", "Release many", describe(list[Settled], body=ReleaseBatch)),
-    ("extend", "Extend many", describe(list[Settled], body=ExtendBatch)),
-)  # fmt: skip
+    ("complete", "Complete many", describe("complete_messages", list[Settled], body=CompleteBatch)),
+    ("fail", "Fail many", describe("fail_messages", list[Settled], body=FailBatch)),
+    ("release", "Release many", describe("release_messages", list[Settled], body=ReleaseBatch)),
+    ("extend", "Extend many", describe("extend_messages", list[Settled], body=ExtendBatch)),
+)
 
-_OF_MESSAGE: tuple[tuple[str, str, Any], ...] = (
-    ("complete", "Finish a claimed message with its result", CompleteIn),
+_OF_MESSAGE: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
+        "complete",
+        "Finish a claimed message with its result",
+        describe("complete_message", Settled, body=CompleteIn, problems=[ClaimLost]),
+    ),
     (
         "fail",
         "Give a claimed message back as failed: it comes again after a pause, or goes to the dead letters",
-        FailIn,
+        describe("fail_message", Settled, body=FailIn, problems=[ClaimLost]),
     ),
-    ("release", "Give a claimed message back untouched", ReleaseIn),
-    ("extend", "Keep a claimed message for longer", ExtendIn),
+    (
+        "release",
+        "Give a claimed message back untouched",
+        describe("release_message", Settled, body=ReleaseIn, problems=[ClaimLost]),
+    ),
+    (
+        "extend",
+        "Keep a claimed message for longer",
+        describe("extend_message", Settled, body=ExtendIn, problems=[ClaimLost]),
+    ),
 )
 
 
@@ -83,12 +99,8 @@ async def _of_message(scope: ScopeSlug, message_id: MessageKey) -> None:
 
 
 for _path, _summary, _described in _OF_QUEUE:
+    router.add_api_route(f"/queues/{{queue}}/{_path}", _of_queue, methods=["POST"], summary=_summary, **_described)
+for _path, _summary, _described in _OF_MESSAGE:
     router.add_api_route(
-        f"/queues/{{queue}}/{_path}", _of_queue, methods=["POST"], summary=_summary,
-        operation_id=f"queue_{_path.replace('/', '_')}", **_described,
-    )  # fmt: skip
-for _path, _summary, _body in _OF_MESSAGE:
-    router.add_api_route(
-        f"/messages/{{message_id}}/{_path}", _of_message, methods=["POST"], summary=_summary,
-        operation_id=f"message_{_path}", **describe(Settled, body=_body, problems=(ClaimLost,)),
-    )  # fmt: skip
+        f"/messages/{{message_id}}/{_path}", _of_message, methods=["POST"], summary=_summary, **_described
+    )

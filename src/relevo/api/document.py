@@ -30,8 +30,15 @@ from relevo.errors import (
 )
 
 ALWAYS: tuple[type[WorkError], ...] = (
-    Unauthenticated, KeyExpired, PermissionDenied, NotFound, InvalidInput, Internal, StoreUnavailable, TooManyRequests,
-)  # fmt: skip
+    Unauthenticated,
+    KeyExpired,
+    PermissionDenied,
+    NotFound,
+    InvalidInput,
+    Internal,
+    StoreUnavailable,
+    TooManyRequests,
+)
 WITH_BODY: tuple[type[WorkError], ...] = (MalformedBody, BodyTooLarge, UnsupportedMediaType)
 PAGED: tuple[type[WorkError], ...] = (BadCursor,)
 
@@ -66,6 +73,7 @@ _described: list[tuple[Any, dict[str, Any]]] = [(Problem, {}), (Meta, {})]
 
 
 def describe(
+    operation_id: str,
     answer: Any,
     *,
     body: Any = None,
@@ -75,7 +83,8 @@ def describe(
     problems: Sequence[type[WorkError]] = (),
     paged: bool = False,
 ) -> dict[str, Any]:
-    """Keyword arguments of a FastAPI route that answers with `answer` (None: no content); `also` are further good statuses."""
+    """Keyword arguments of a FastAPI route that answers with `answer` (None: no content); `also` are further good statuses.
+    The operation id is for ever: generated clients name their methods after it."""
     kinds = [*ALWAYS, *(WITH_BODY if body is not None else ()), *(PAGED if paged else ()), *problems]
     responses: dict[int | str, dict[str, Any]] = documented(kinds)
     content = {} if answer is None else {"content": {JSON: {"schema": _envelope(answer)}}}
@@ -84,7 +93,13 @@ def describe(
     extra: dict[str, Any] = {"security": [{"key": []}]}
     if body is not None:
         extra["requestBody"] = {"required": not body_optional, "content": {JSON: {"schema": _schema(body)}}}
-    return {"status_code": status, "responses": responses, "openapi_extra": extra, "response_model": None}
+    return {
+        "operation_id": operation_id,
+        "status_code": status,
+        "responses": responses,
+        "openapi_extra": extra,
+        "response_model": None,
+    }
 
 
 def openapi_of(app: FastAPI) -> dict[str, Any]:

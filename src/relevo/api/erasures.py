@@ -21,16 +21,19 @@ _NEW = msgspec.json.Decoder(ErasureIn)
 
 
 @router.post(
-    "", summary="Erase what messages labelled `subject=…` say; large ones go on in the background",
-    **describe(Erasure, body=ErasureIn, status=202),
-)  # fmt: skip
+    "",
+    summary="Erase what messages labelled `subject=…` say; large ones go on in the background",
+    **describe("start_erasure", Erasure, body=ErasureIn, status=202),
+)
 async def start_erasure(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     return answer(await office.erasures.start(caller, scope, body.subject), caller.request_id, 202)
 
 
 @router.get(
-    "", summary="List erasures; whom they were about is not known any more", **describe(list[Erasure], paged=True)
+    "",
+    summary="List erasures; whom they were about is not known any more",
+    **describe("list_erasures", list[Erasure], paged=True),
 )
 async def list_erasures(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
@@ -38,7 +41,7 @@ async def list_erasures(
     return page_answer(await office.erasures.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
-@router.get("/{erasure}", summary="How far an erasure is", **describe(Erasure))
+@router.get("/{erasure}", summary="How far an erasure is", **describe("get_erasure", Erasure))
 async def get_erasure(
     caller: Authenticated,
     office: ThisOffice,

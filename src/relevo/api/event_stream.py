@@ -26,7 +26,7 @@ MOST_READERS = 200
 """Of one process: each has a connection to Redis of its own."""
 _SLUG = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
 
-_about: dict[str, Any] = describe(None, problems=[EventsNotKept, EventsUnavailable, TooManyRequests])
+_about: dict[str, Any] = describe("follow_events", None, problems=[EventsNotKept, EventsUnavailable, TooManyRequests])
 _about["responses"][200] = {"description": "events, until one side ends it", "content": {"text/event-stream": {}}}
 
 

@@ -26,7 +26,7 @@ _LIMITS = msgspec.json.Decoder(LimitsIn)
 _ROTATION = msgspec.json.Decoder(KeyRotationIn)
 
 
-@router.get("/v1/scopes/{scope}/grants", summary="List grants", **describe(list[Grant]))
+@router.get("/v1/scopes/{scope}/grants", summary="List grants", **describe("list_grants", list[Grant]))
 async def list_grants(
     caller: Authenticated,
     office: ThisOffice,
@@ -37,7 +37,9 @@ async def list_grants(
 
 
 @router.post(
-    "/v1/scopes/{scope}/grants", summary="Grant a key permissions here", **describe(Grant, body=GrantIn, status=201)
+    "/v1/scopes/{scope}/grants",
+    summary="Grant a key permissions here",
+    **describe("create_grant", Grant, body=GrantIn, status=201),
 )
 async def create_grant(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _GRANT)
@@ -45,7 +47,9 @@ async def create_grant(request: Request, caller: Authenticated, office: ThisOffi
     return answer(made, caller.request_id, 201)
 
 
-@router.delete("/v1/scopes/{scope}/grants/{grant}", summary="Take a grant back", **describe(None, status=204))
+@router.delete(
+    "/v1/scopes/{scope}/grants/{grant}", summary="Take a grant back", **describe("revoke_grant", None, status=204)
+)
 async def revoke_grant(
     caller: Authenticated,
     office: ThisOffice,
@@ -57,20 +61,23 @@ async def revoke_grant(
 
 
 @router.post(
-    "/v1/keys/{key}/rotate", summary="A new secret for a key; the old one works for a while longer",
-    **describe(NewKey, body=KeyRotationIn, body_optional=True, problems=[WrongState]),
-)  # fmt: skip
+    "/v1/keys/{key}/rotate",
+    summary="A new secret for a key; the old one works for a while longer",
+    **describe("rotate_key", NewKey, body=KeyRotationIn, body_optional=True, problems=[WrongState]),
+)
 async def rotate_key(request: Request, caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
     return answer(await office.keys.rotate(caller, require_id(key, "key"), grace_s=body.grace_s), caller.request_id)
 
 
-@router.get("/v1/keys/{key}/limits", summary="The limits of a key", **describe(KeyLimits))
+@router.get("/v1/keys/{key}/limits", summary="The limits of a key", **describe("get_key_limits", KeyLimits))
 async def get_limits(caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
     return answer(await office.access.limits(caller, require_id(key, "key")), caller.request_id)
 
 
-@router.put("/v1/keys/{key}/limits", summary="Set the limits of a key", **describe(KeyLimits, body=LimitsIn))
+@router.put(
+    "/v1/keys/{key}/limits", summary="Set the limits of a key", **describe("set_key_limits", KeyLimits, body=LimitsIn)
+)
 async def set_limits(request: Request, caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
     body = await body_of(request, _LIMITS)
     wanted = KeyLimits(**msgspec.structs.asdict(body))

@@ -197,10 +197,16 @@ class HotRoutes:
         wanted = decoded(_CLAIM, raw)
         patience = Patience()
         claim = self._office.claims.claim(
-            asked.caller, parts[3], parts[5], batch_size=wanted.batch_size,
+            asked.caller,
+            parts[3],
+            parts[5],
+            batch_size=wanted.batch_size,
             wait_s=min(wanted.wait_s, self._settings.longest_wait_s),
-            consumer=wanted.consumer, labels=wanted.labels, subscription=wanted.subscription, patience=patience,
-        )  # fmt: skip
+            consumer=wanted.consumer,
+            labels=wanted.labels,
+            subscription=wanted.subscription,
+            patience=patience,
+        )
         if wanted.wait_s > 0:
             with self._metrics.long_polls.track_inprogress():
                 messages = await self._while_connected(claim, patience, asked, parts[3], wanted.subscription)

@@ -35,7 +35,11 @@ _CANCEL = msgspec.json.Decoder(CancelIn)
 _PRIORITY = msgspec.json.Decoder(PriorityIn)
 
 
-@router.get("", summary="Look for messages, also archived ones; newest first", **describe(list[Message], paged=True))
+@router.get(
+    "",
+    summary="Look for messages, also archived ones; newest first",
+    **describe("search_messages", list[Message], paged=True),
+)
 async def search_messages(
     caller: Authenticated,
     office: ThisOffice,
@@ -55,28 +59,39 @@ async def search_messages(
     cursor: Cursor = None,
 ) -> Response:
     wanted = MessageFilter(
-        queue=queue, state=state, message_type=message_type, correlation_id=correlation_id, parent_id=parent_id,
-        source_id=source_id, idempotency_key=idempotency_key, labels=labels_in(label),
-        since=moment_ms(since, "since"), until=moment_ms(until, "until"), archived=archived,
-    )  # fmt: skip
+        queue=queue,
+        state=state,
+        message_type=message_type,
+        correlation_id=correlation_id,
+        parent_id=parent_id,
+        source_id=source_id,
+        idempotency_key=idempotency_key,
+        labels=labels_in(label),
+        since=moment_ms(since, "since"),
+        until=moment_ms(until, "until"),
+        archived=archived,
+    )
     page = await office.search.list(caller, scope, wanted, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
-@router.get("/{message_id}", summary="Read a message", **describe(Message))
+@router.get("/{message_id}", summary="Read a message", **describe("get_message", Message))
 async def get_message(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey) -> Response:
     return answer(await office.search.get(caller, scope, require_id(message_id)), caller.request_id)
 
 
-@router.get("/{message_id}/history", summary="What happened to a message", **describe(list[Step]))
+@router.get(
+    "/{message_id}/history", summary="What happened to a message", **describe("get_message_history", list[Step])
+)
 async def get_history(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey) -> Response:
     return answer(await office.search.history(caller, scope, require_id(message_id)), caller.request_id)
 
 
 @router.post(
-    "/{message_id}/cancel", summary="Cancel a message that nobody works on",
-    **describe(Message, body=CancelIn, body_optional=True, problems=[WrongState]),
-)  # fmt: skip
+    "/{message_id}/cancel",
+    summary="Cancel a message that nobody works on",
+    **describe("cancel_message", Message, body=CancelIn, body_optional=True, problems=[WrongState]),
+)
 async def cancel_message(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
@@ -86,9 +101,10 @@ async def cancel_message(
 
 
 @router.patch(
-    "/{message_id}", summary="Change the priority of a message that waits",
-    **describe(Message, body=PriorityIn, problems=[WrongState]),
-)  # fmt: skip
+    "/{message_id}",
+    summary="Change the priority of a message that waits",
+    **describe("reprioritise_message", Message, body=PriorityIn, problems=[WrongState]),
+)
 async def reprioritise_message(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:

@@ -33,7 +33,7 @@ class PatternIn(RequestBody):
 _NEW, _PREVIEW = msgspec.json.Decoder(PatternIn), msgspec.json.Decoder(PreviewIn)
 
 
-@router.get("", summary="The latest version of each pattern", **describe(list[Pattern]))
+@router.get("", summary="The latest version of each pattern", **describe("list_review_patterns", list[Pattern]))
 async def list_patterns(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.patterns.list(caller, scope), caller.request_id)
 
@@ -41,14 +41,14 @@ async def list_patterns(caller: Authenticated, office: ThisOffice, scope: ScopeS
 @router.post(
     "",
     summary="Make a pattern, or a new version",
-    **describe(Pattern, body=PatternIn, status=201, problems=[BadReviewSpec]),
+    **describe("add_review_pattern", Pattern, body=PatternIn, status=201, problems=[BadReviewSpec]),
 )
 async def add_pattern(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     return answer(await office.patterns.add(caller, scope, body.name, body.spec), caller.request_id, 201)
 
 
-@router.get("/{name}", summary="Read a pattern", **describe(Pattern))
+@router.get("/{name}", summary="Read a pattern", **describe("get_review_pattern", Pattern))
 async def get_pattern(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: PatternName, version: Version = None
 ) -> Response:
@@ -56,9 +56,10 @@ async def get_pattern(
 
 
 @router.post(
-    "/{name}/preview", summary="What people would see",
-    **describe(ReviewSpec, body=PreviewIn, body_optional=True, problems=[BadReviewSpec]),
-)  # fmt: skip
+    "/{name}/preview",
+    summary="What people would see",
+    **describe("preview_review_pattern", ReviewSpec, body=PreviewIn, body_optional=True, problems=[BadReviewSpec]),
+)
 async def preview_pattern(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: PatternName
 ) -> Response:

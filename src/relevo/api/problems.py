@@ -21,10 +21,19 @@ PROBLEM_JSON = "application/problem+json"
 ABOUT = "https://www.rfc-editor.org/rfc/rfc9110#status."
 
 TITLES = {
-    400: "Bad request", 401: "Not authenticated", 403: "Not permitted", 404: "Not found", 405: "Method not allowed",
-    409: "Conflict", 413: "Too large", 415: "Unsupported media type", 422: "Invalid input", 429: "Too many",
-    500: "Internal error", 503: "Unavailable",
-}  # fmt: skip
+    400: "Bad request",
+    401: "Not authenticated",
+    403: "Not permitted",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: "Invalid input",
+    429: "Too many",
+    500: "Internal error",
+    503: "Unavailable",
+}
 
 
 class Internal(WorkError):

@@ -70,7 +70,9 @@ def person_of(request: Request, caller: Caller) -> str:
     return person
 
 
-@router.get("/reviews", summary="What waits for people, oldest first", **describe(list[Review], paged=True))
+@router.get(
+    "/reviews", summary="What waits for people, oldest first", **describe("list_reviews", list[Review], paged=True)
+)
 async def list_reviews(
     caller: Authenticated,
     office: ThisOffice,
@@ -87,12 +89,14 @@ async def list_reviews(
     return page_answer(page, caller.request_id)
 
 
-@router.get("/reviews/{review_id}", summary="Read a review", **describe(Review))
+@router.get("/reviews/{review_id}", summary="Read a review", **describe("get_review", Review))
 async def get_review(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, review_id: ReviewKey) -> Response:
     return answer(await office.reviews.get(caller, scope, require_id(review_id, "review")), caller.request_id)
 
 
-@router.get("/reviews/{review_id}/result", summary="Wait until a review is over", **describe(Review))
+@router.get(
+    "/reviews/{review_id}/result", summary="Wait until a review is over", **describe("get_review_result", Review)
+)
 async def get_result(
     caller: Authenticated,
     office: ThisOffice,
@@ -135,39 +139,48 @@ Acting = Annotated[Act, Depends(act)]
 
 
 @router.post(
-    "/reviews/{review_id}/claim", summary="Take a review into one's hands", **describe(Review, problems=_CHANGES)
+    "/reviews/{review_id}/claim",
+    summary="Take a review into one's hands",
+    **describe("claim_review", Review, problems=_CHANGES),
 )
 async def claim_review(act: Acting) -> Response:
     return act.answer(await act.office.reviews.claim(*act.who))
 
 
-@router.post("/reviews/{review_id}/release", summary="Give a review back", **describe(Review, problems=_CHANGES))
+@router.post(
+    "/reviews/{review_id}/release",
+    summary="Give a review back",
+    **describe("release_review", Review, problems=_CHANGES),
+)
 async def release_review(act: Acting) -> Response:
     return act.answer(await act.office.reviews.release(*act.who))
 
 
 @router.post(
-    "/reviews/{review_id}/hand-over", summary="Hand a review to somebody else",
-    **describe(Review, body=HandOverIn, problems=_CHANGES),
-)  # fmt: skip
+    "/reviews/{review_id}/hand-over",
+    summary="Hand a review to somebody else",
+    **describe("hand_over_review", Review, body=HandOverIn, problems=_CHANGES),
+)
 async def hand_over_review(act: Acting) -> Response:
     body = await body_of(act.request, _HAND_OVER)
     return act.answer(await act.office.reviews.hand_over(*act.who, body.to))
 
 
 @router.post(
-    "/reviews/{review_id}/comment", summary="Say something about a review",
-    **describe(Review, body=CommentIn, problems=(*_CHANGES, BadDecision)),
-)  # fmt: skip
+    "/reviews/{review_id}/comment",
+    summary="Say something about a review",
+    **describe("comment_review", Review, body=CommentIn, problems=(*_CHANGES, BadDecision)),
+)
 async def comment_review(act: Acting) -> Response:
     body = await body_of(act.request, _COMMENT)
     return act.answer(await act.office.reviews.comment(*act.who, body.text))
 
 
 @router.post(
-    "/reviews/{review_id}/decide", summary="Answer a review",
-    **describe(Review, body=DecisionIn, problems=(*_CHANGES, BadDecision, SchemaInvalid)),
-)  # fmt: skip
+    "/reviews/{review_id}/decide",
+    summary="Answer a review",
+    **describe("decide_review", Review, body=DecisionIn, problems=(*_CHANGES, BadDecision, SchemaInvalid)),
+)
 async def decide_review(act: Acting) -> Response:
     body = await body_of(act.request, _DECISION)
     corrected = msgspec.json.decode(body.corrected_body) if len(body.corrected_body) else None
@@ -175,9 +188,10 @@ async def decide_review(act: Acting) -> Response:
 
 
 @router.post(
-    "/reviews/{review_id}/withdraw", summary="End a review without an answer",
-    **describe(Review, body=WithdrawIn, body_optional=True, problems=_CHANGES),
-)  # fmt: skip
+    "/reviews/{review_id}/withdraw",
+    summary="End a review without an answer",
+    **describe("withdraw_review", Review, body=WithdrawIn, body_optional=True, problems=_CHANGES),
+)
 async def withdraw_review(act: Acting) -> Response:
     body = await body_of(act.request, _WITHDRAW, optional=True)
     return act.answer(await act.office.reviews.withdraw(*act.who, body.reason))
@@ -187,9 +201,17 @@ async def withdraw_review(act: Acting) -> Response:
 
 
 @router.post(
-    "/dead-letters/{message_id}/review", summary="Have people look at a dead letter; approved, it goes back",
-    **describe(Review, body=SendIn, body_optional=True, status=201, problems=[BadReviewSpec, ReplayLoop, WrongState]),
-)  # fmt: skip
+    "/dead-letters/{message_id}/review",
+    summary="Have people look at a dead letter; approved, it goes back",
+    **describe(
+        "review_dead_letter",
+        Review,
+        body=SendIn,
+        body_optional=True,
+        status=201,
+        problems=[BadReviewSpec, ReplayLoop, WrongState],
+    ),
+)
 async def review_dead_letter(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
@@ -199,9 +221,16 @@ async def review_dead_letter(
 
 
 @router.post(
-    "/stream-dead-letters", summary="Have people look at a dead letter of a stream queue; approved, it goes back",
-    **describe(Review, body=StreamLetterIn, status=201, problems=[BadReviewSpec, ReplayLoop, StreamQueueClosed]),
-)  # fmt: skip
+    "/stream-dead-letters",
+    summary="Have people look at a dead letter of a stream queue; approved, it goes back",
+    **describe(
+        "review_stream_dead_letter",
+        Review,
+        body=StreamLetterIn,
+        status=201,
+        problems=[BadReviewSpec, ReplayLoop, StreamQueueClosed],
+    ),
+)
 async def review_stream_dead_letter(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug
 ) -> Response:
@@ -210,22 +239,27 @@ async def review_stream_dead_letter(
     return answer(opened, caller.request_id, 201)
 
 
-@router.get("/stream-watches", summary="Stream queues whose dead letters go to review", **describe(list[StreamWatch]))
+@router.get(
+    "/stream-watches",
+    summary="Stream queues whose dead letters go to review",
+    **describe("list_stream_watches", list[StreamWatch]),
+)
 async def list_watches(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.stream_letters.watches(caller, scope), caller.request_id)
 
 
 @router.post(
-    "/stream-watches", summary="Send the dead letters of a stream queue to review from now on",
-    **describe(StreamWatch, body=WatchIn, status=201, problems=[BadReviewSpec, StreamQueueClosed]),
-)  # fmt: skip
+    "/stream-watches",
+    summary="Send the dead letters of a stream queue to review from now on",
+    **describe("watch_stream", StreamWatch, body=WatchIn, status=201, problems=[BadReviewSpec, StreamQueueClosed]),
+)
 async def watch_stream(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _WATCH)
     made = await office.stream_letters.watch(caller, scope, body.stream_queue, body.review)
     return answer(made, caller.request_id, 201)
 
 
-@router.delete("/stream-watches/{stream_queue}", summary="No longer", **describe(None, status=204))
+@router.delete("/stream-watches/{stream_queue}", summary="No longer", **describe("unwatch_stream", None, status=204))
 async def unwatch_stream(
     caller: Authenticated,
     office: ThisOffice,

@@ -49,21 +49,28 @@ _RULE = msgspec.json.Decoder(Rule)
 _DRY_RUN = msgspec.json.Decoder(DryRunIn)
 
 
-@router.get("", summary="The rules of a scope, in the order in which they are asked", **describe(list[StoredRule]))
+@router.get(
+    "", summary="The rules of a scope, in the order in which they are asked", **describe("list_rules", list[StoredRule])
+)
 async def list_rules(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer([_shown(each) for each in await office.rules.list(caller, scope)], caller.request_id)
 
 
-@router.post("", summary="Make a rule", **describe(StoredRule, body=Rule, status=201, problems=[BadRule, SlugTaken]))
+@router.post(
+    "",
+    summary="Make a rule",
+    **describe("create_rule", StoredRule, body=Rule, status=201, problems=[BadRule, SlugTaken]),
+)
 async def create_rule(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     made = await office.rules.create(caller, scope, await body_of(request, _RULE))
     return answer(_shown(made), caller.request_id, 201)
 
 
 @router.post(
-    "/dry-run", summary="What a rule would do, with a sample or with the last messages of a queue",
-    **describe(list[Tried], body=DryRunIn, problems=[BadRule]),
-)  # fmt: skip
+    "/dry-run",
+    summary="What a rule would do, with a sample or with the last messages of a queue",
+    **describe("try_rule", list[Tried], body=DryRunIn, problems=[BadRule]),
+)
 async def dry_run(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _DRY_RUN)
     if (body.last is None) == (len(body.body) == 0):
@@ -72,18 +79,23 @@ async def dry_run(request: Request, caller: Authenticated, office: ThisOffice, s
         tried = await office.dry_runs.last(caller, scope, body.rule, queue=body.queue, limit=body.last)
     else:
         tried = await office.dry_runs.sample(
-            caller, scope, body.rule, queue=body.queue, body=body.body, labels=dict(body.labels),
+            caller,
+            scope,
+            body.rule,
+            queue=body.queue,
+            body=body.body,
+            labels=dict(body.labels),
             message_type=body.message_type,
-        )  # fmt: skip
+        )
     return answer(tried, caller.request_id)
 
 
-@router.get("/{rule}", summary="Read a rule", **describe(StoredRule))
+@router.get("/{rule}", summary="Read a rule", **describe("get_rule", StoredRule))
 async def get_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await office.rules.get(caller, scope, rule)), caller.request_id)
 
 
-@router.put("/{rule}", summary="Replace a rule", **describe(StoredRule, body=Rule, problems=[BadRule]))
+@router.put("/{rule}", summary="Replace a rule", **describe("replace_rule", StoredRule, body=Rule, problems=[BadRule]))
 async def change_rule(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName
 ) -> Response:
@@ -91,12 +103,12 @@ async def change_rule(
     return answer(_shown(changed), caller.request_id)
 
 
-@router.post("/{rule}/reset", summary="Close the breaker of a rule", **describe(StoredRule))
+@router.post("/{rule}/reset", summary="Close the breaker of a rule", **describe("reset_rule", StoredRule))
 async def reset_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await office.rules.reset(caller, scope, rule)), caller.request_id)
 
 
-@router.delete("/{rule}", summary="Delete a rule", **describe(None, status=204))
+@router.delete("/{rule}", summary="Delete a rule", **describe("delete_rule", None, status=204))
 async def delete_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
     await office.rules.delete(caller, scope, rule)
     return Response(status_code=204)
@@ -105,7 +117,13 @@ async def delete_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlu
 def _shown(stored: work.StoredRule) -> StoredRule:
     breaker = stored.breaker
     return StoredRule(
-        rule=stored.rule, breaker=stored.breaker_state, failures_lately=breaker.failures, last_error=breaker.last_error,
-        opened_at=breaker.opened_at, matched=stored.matched, failed=stored.failed, created_at=stored.created_at,
+        rule=stored.rule,
+        breaker=stored.breaker_state,
+        failures_lately=breaker.failures,
+        last_error=breaker.last_error,
+        opened_at=breaker.opened_at,
+        matched=stored.matched,
+        failed=stored.failed,
+        created_at=stored.created_at,
         updated_at=stored.updated_at,
-    )  # fmt: skip
+    )

@@ -37,10 +37,21 @@ class HttpServer:
         listening = listen(self._host, self._wanted, shared=self._shared)
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
-            self._app, http=HotProtocol, loop="none", lifespan="off", ws="none", access_log=False, log_config=None,
-            proxy_headers=False, server_header=False, date_header=False, backlog=_BACKLOG, timeout_keep_alive=75,
-            timeout_graceful_shutdown=int(self._grace_s), h11_max_incomplete_event_size=65_536,
-        )  # fmt: skip
+            self._app,
+            http=HotProtocol,
+            loop="none",
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=int(self._grace_s),
+            h11_max_incomplete_event_size=65_536,
+        )
         self._server = server = _Server(config)
         self._running = asyncio.create_task(server.serve(sockets=[listening]), name="relevo-http")
         begun = asyncio.ensure_future(server.begun.wait())

@@ -20,15 +20,20 @@ router = APIRouter(prefix="/v1/scopes/{scope}/queues/{queue}/subscriptions", tag
 _NEW = msgspec.json.Decoder(SubscriptionIn)
 
 
-@router.get("", summary="List subscriptions", **describe(list[Subscription], problems=[WrongConsumerMode]))
+@router.get(
+    "", summary="List subscriptions", **describe("list_subscriptions", list[Subscription], problems=[WrongConsumerMode])
+)
 async def list_subscriptions(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     return answer(await office.subscriptions.list(caller, scope, queue), caller.request_id)
 
 
 @router.post(
-    "", summary="Subscribe to a broadcast queue",
-    **describe(Subscription, body=SubscriptionIn, status=201, problems=[SlugTaken, WrongConsumerMode]),
-)  # fmt: skip
+    "",
+    summary="Subscribe to a broadcast queue",
+    **describe(
+        "create_subscription", Subscription, body=SubscriptionIn, status=201, problems=[SlugTaken, WrongConsumerMode]
+    ),
+)
 async def create_subscription(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
@@ -38,9 +43,10 @@ async def create_subscription(
 
 
 @router.delete(
-    "/{name}", summary="Unsubscribe: what is not settled counts as settled",
-    **describe(None, status=204, problems=[WrongConsumerMode]),
-)  # fmt: skip
+    "/{name}",
+    summary="Unsubscribe: what is not settled counts as settled",
+    **describe("delete_subscription", None, status=204, problems=[WrongConsumerMode]),
+)
 async def delete_subscription(
     caller: Authenticated,
     office: ThisOffice,

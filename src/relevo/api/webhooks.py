@@ -36,7 +36,7 @@ _CHANGE = msgspec.json.Decoder(WebhookChange)
 _ROTATION = msgspec.json.Decoder(RotationIn)
 
 
-@router.get("", summary="List webhooks, without their secrets", **describe(list[Webhook], paged=True))
+@router.get("", summary="List webhooks, without their secrets", **describe("list_webhooks", list[Webhook], paged=True))
 async def list_webhooks(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
@@ -44,44 +44,51 @@ async def list_webhooks(
 
 
 @router.post(
-    "", summary="Make a webhook; its secret is in this answer and nowhere else",
-    **describe(NewSecret, body=WebhookIn, status=201, problems=[BadWebhookUrl]),
-)  # fmt: skip
+    "",
+    summary="Make a webhook; its secret is in this answer and nowhere else",
+    **describe("create_webhook", NewSecret, body=WebhookIn, status=201, problems=[BadWebhookUrl]),
+)
 async def create_webhook(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     return answer(await office.webhooks.create(caller, scope, body.url, body.events), caller.request_id, 201)
 
 
-@router.get("/{webhook}", summary="Read a webhook", **describe(Webhook))
+@router.get("/{webhook}", summary="Read a webhook", **describe("get_webhook", Webhook))
 async def get_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey) -> Response:
     return answer(await office.webhooks.get(caller, scope, require_id(webhook, "webhook")), caller.request_id)
 
 
 @router.patch(
-    "/{webhook}", summary="Change a webhook, or switch it off and on",
-    **describe(Webhook, body=WebhookChange, problems=[BadWebhookUrl]),
-)  # fmt: skip
+    "/{webhook}",
+    summary="Change a webhook, or switch it off and on",
+    **describe("change_webhook", Webhook, body=WebhookChange, problems=[BadWebhookUrl]),
+)
 async def change_webhook(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey
 ) -> Response:
     body = await body_of(request, _CHANGE)
     changed = await office.webhooks.change(
-        caller, scope, require_id(webhook, "webhook"), url=None if body.url is UNSET else body.url,
-        events=None if body.events is UNSET else body.events, state=None if body.state is UNSET else body.state,
-    )  # fmt: skip
+        caller,
+        scope,
+        require_id(webhook, "webhook"),
+        url=None if body.url is UNSET else body.url,
+        events=None if body.events is UNSET else body.events,
+        state=None if body.state is UNSET else body.state,
+    )
     return answer(changed, caller.request_id)
 
 
-@router.delete("/{webhook}", summary="Delete a webhook and its log", **describe(None, status=204))
+@router.delete("/{webhook}", summary="Delete a webhook and its log", **describe("delete_webhook", None, status=204))
 async def delete_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey) -> Response:
     await office.webhooks.delete(caller, scope, require_id(webhook, "webhook"))
     return Response(status_code=204)
 
 
 @router.post(
-    "/{webhook}/rotate", summary="A new secret, beside the old one for a while",
-    **describe(NewSecret, body=RotationIn, body_optional=True),
-)  # fmt: skip
+    "/{webhook}/rotate",
+    summary="A new secret, beside the old one for a while",
+    **describe("rotate_webhook", NewSecret, body=RotationIn, body_optional=True),
+)
 async def rotate_webhook(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey
 ) -> Response:
@@ -90,7 +97,11 @@ async def rotate_webhook(
     return answer(turned, caller.request_id)
 
 
-@router.get("/{webhook}/deliveries", summary="What was told, and how it went", **describe(list[Delivery], paged=True))
+@router.get(
+    "/{webhook}/deliveries",
+    summary="What was told, and how it went",
+    **describe("list_webhook_deliveries", list[Delivery], paged=True),
+)
 async def list_deliveries(
     caller: Authenticated,
     office: ThisOffice,
@@ -103,16 +114,23 @@ async def list_deliveries(
     cursor: Cursor = None,
 ) -> Response:
     page = await office.webhook_deliveries.list(
-        caller, scope, require_id(webhook, "webhook"), state=state, event=event, message_id=message_id, limit=limit,
+        caller,
+        scope,
+        require_id(webhook, "webhook"),
+        state=state,
+        event=event,
+        message_id=message_id,
+        limit=limit,
         cursor=cursor,
-    )  # fmt: skip
+    )
     return page_answer(page, caller.request_id)
 
 
 @router.post(
-    "/{webhook}/deliveries/{delivery}/redeliver", summary="Send an event once more",
-    **describe(Delivery, status=202, problems=[WrongState]),
-)  # fmt: skip
+    "/{webhook}/deliveries/{delivery}/redeliver",
+    summary="Send an event once more",
+    **describe("redeliver_webhook_event", Delivery, status=202, problems=[WrongState]),
+)
 async def redeliver(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey, delivery: DeliveryKey
 ) -> Response:

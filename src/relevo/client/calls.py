@@ -202,9 +202,10 @@ def create_key(
     expires_at: int | datetime | None,
 ) -> Call[NewKey]:
     limits = _given(
-        scopes=None if scopes is None else list(scopes), queues=None if queues is None else list(queues),
+        scopes=None if scopes is None else list(scopes),
+        queues=None if queues is None else list(queues),
         expires_at=expires_at,
-    )  # fmt: skip
+    )
     return Call("POST", "/v1/keys", NewKey, {"name": name, "permissions": list(permissions), **limits}, safe=False)
 
 

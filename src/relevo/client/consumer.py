@@ -145,10 +145,15 @@ class Consumer:
         """One claim. A stop hangs up on a waiting one: the server then takes nothing for us, or gives it back."""
         claiming = asyncio.ensure_future(
             self._client.claim(
-                self._scope, self._queue, batch_size=count, wait_s=self._wait_s, consumer=self._consumer,
-                labels=self._labels, subscription=self._subscription,
+                self._scope,
+                self._queue,
+                batch_size=count,
+                wait_s=self._wait_s,
+                consumer=self._consumer,
+                labels=self._labels,
+                subscription=self._subscription,
             )
-        )  # fmt: skip
+        )
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait({claiming, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -51,9 +51,11 @@ class Access(Sender):
     ) -> KeyLimits:
         """Sets all limits of a key; what is left out is not limited."""
         wanted = {
-            "requests_per_s": requests_per_s, "burst": burst, "max_body_bytes": max_body_bytes,
+            "requests_per_s": requests_per_s,
+            "burst": burst,
+            "max_body_bytes": max_body_bytes,
             "acts_for_people": acts_for_people,
-        }  # fmt: skip
+        }
         return self.send(people_calls.limit_key(key_id, wanted))
 
     def grants(self, scope: str, *, key_id: str | None = None) -> list[Grant]:

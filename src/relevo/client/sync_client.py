@@ -110,12 +110,22 @@ class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
         """Publishes; when this returns, the message is on disk. The same `idempotency_key` publishes once. With a `hitl_spec`
         it waits for a person's decision."""
         options = {
-            "message_type": message_type, "priority_tier": priority_tier, "priority_score": priority_score,
-            "labels": labels, "ttl_seconds": ttl_seconds, "deadline": deadline, "delay_seconds": delay_seconds,
-            "visible_at": visible_at, "idempotency_key": idempotency_key, "correlation_id": correlation_id,
-            "causation_id": causation_id, "parent_id": parent_id, "source_type": source_type, "source_id": source_id,
+            "message_type": message_type,
+            "priority_tier": priority_tier,
+            "priority_score": priority_score,
+            "labels": labels,
+            "ttl_seconds": ttl_seconds,
+            "deadline": deadline,
+            "delay_seconds": delay_seconds,
+            "visible_at": visible_at,
+            "idempotency_key": idempotency_key,
+            "correlation_id": correlation_id,
+            "causation_id": causation_id,
+            "parent_id": parent_id,
+            "source_type": source_type,
+            "source_id": source_id,
             "hitl_spec": hitl_spec,
-        }  # fmt: skip
+        }
         return self.send(calls.publish(scope, queue, body, options))
 
     def publish_batch(self, scope: str, queue: str, messages: Iterable[Mapping[str, Any]]) -> list[BatchOutcome]:
@@ -202,10 +212,20 @@ class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
     ) -> Page[Message]:
         """Messages of a scope, newest first, those in the archive too."""
         question = {
-            "queue": queue, "state": state, "message_type": message_type, "correlation_id": correlation_id,
-            "parent_id": parent_id, "source_id": source_id, "idempotency_key": idempotency_key, "label": labels,
-            "since": since, "until": until, "archived": archived, "limit": limit, "cursor": cursor,
-        }  # fmt: skip
+            "queue": queue,
+            "state": state,
+            "message_type": message_type,
+            "correlation_id": correlation_id,
+            "parent_id": parent_id,
+            "source_id": source_id,
+            "idempotency_key": idempotency_key,
+            "label": labels,
+            "since": since,
+            "until": until,
+            "archived": archived,
+            "limit": limit,
+            "cursor": cursor,
+        }
         return self.send(calls.search(scope, question))
 
     def message(self, scope: str, message_id: str) -> Message:
@@ -239,9 +259,16 @@ class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
         cursor: str | None = None,
     ) -> Page[DeadLetter]:
         question = {
-            "queue": queue, "reason": reason, "message_type": message_type, "label": labels, "since": since,
-            "until": until, "text": text, "limit": limit, "cursor": cursor,
-        }  # fmt: skip
+            "queue": queue,
+            "reason": reason,
+            "message_type": message_type,
+            "label": labels,
+            "since": since,
+            "until": until,
+            "text": text,
+            "limit": limit,
+            "cursor": cursor,
+        }
         return self.send(calls.dead_letters(scope, question))
 
     def start_replay(
@@ -296,9 +323,17 @@ class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
         cursor: str | None = None,
     ) -> Page[AuditEntry]:
         question = {
-            "scope": scope, "queue": queue, "actor": actor, "action": action, "target": target,
-            "correlation_id": correlation_id, "since": since, "until": until, "limit": limit, "cursor": cursor,
-        }  # fmt: skip
+            "scope": scope,
+            "queue": queue,
+            "actor": actor,
+            "action": action,
+            "target": target,
+            "correlation_id": correlation_id,
+            "since": since,
+            "until": until,
+            "limit": limit,
+            "cursor": cursor,
+        }
         return self.send(calls.audit(question))
 
     def trace(self, correlation_id: str, *, scope: str | None = None) -> Trace:
@@ -331,8 +366,15 @@ class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
         async def work() -> None:
             async with AsyncClient(self.url, key=self._key, timeout_s=self._timeout_s, retry_s=self._retry_s) as client:
                 await client.consume(
-                    scope, queue, handler, concurrency=concurrency, wait_s=wait_s, labels=labels,
-                    subscription=subscription, consumer=consumer, drain_s=drain_s,
-                )  # fmt: skip
+                    scope,
+                    queue,
+                    handler,
+                    concurrency=concurrency,
+                    wait_s=wait_s,
+                    labels=labels,
+                    subscription=subscription,
+                    consumer=consumer,
+                    drain_s=drain_s,
+                )
 
         asyncio.run(work())

@@ -80,9 +80,12 @@ class Telling(Sender):
             call = people_calls.events(scope, question, lines.place)
             try:
                 with self._http.stream(
-                    call.method, call.path, params=call.params(), headers=call.headers,
+                    call.method,
+                    call.path,
+                    params=call.params(),
+                    headers=call.headers,
                     timeout=httpx.Timeout(self._timeout_s, read=_SILENCE_S),
-                ) as response:  # fmt: skip
+                ) as response:
                     if not response.is_success:
                         response.read()
                         raise problem_in(response)
