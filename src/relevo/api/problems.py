@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from math import ceil
 from typing import Any
 
 import msgspec
+from msgspec import structs
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.responses import Response
@@ -50,7 +52,9 @@ BY_CODE: dict[str, type[WorkError]] = {
 
 def problem_of(error: WorkError, request_id: str) -> Problem:
     detail = " ".join(str(error).split())
-    return problem(error.status, error.code, detail, request_id)
+    found = problem(error.status, error.code, detail, request_id)
+    wait_ms = error.fields.get("wait_ms")
+    return structs.replace(found, retry_after_ms=wait_ms) if isinstance(wait_ms, int) else found
 
 
 def problem(status: int, code: str, detail: str, request_id: str) -> Problem:
@@ -65,7 +69,7 @@ def packed_problem(found: Problem) -> tuple[int, bytes, list[tuple[bytes, bytes]
     if found.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="relevo"'))
     if found.status in (429, 503):
-        headers.append((b"retry-after", b"1"))
+        headers.append((b"retry-after", b"%d" % ceil((found.retry_after_ms or 1) / 1000)))
     return found.status, body, headers
 
 

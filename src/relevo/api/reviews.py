@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice, header
@@ -52,6 +52,13 @@ _DECISION, _HAND_OVER = msgspec.json.Decoder(DecisionIn), msgspec.json.Decoder(H
 _COMMENT = msgspec.json.Decoder(CommentIn)
 _WITHDRAW, _SEND = msgspec.json.Decoder(WithdrawIn), msgspec.json.Decoder(SendIn)
 _STREAM_LETTER, _WATCH = msgspec.json.Decoder(StreamLetterIn), msgspec.json.Decoder(WatchIn)
+
+
+Person = Annotated[
+    str | None,
+    Header(alias="Relevo-Person", description="for whom the request is made, if the key acts for people; UTF-8"),
+]
+"""For the document: `person_of` reads the header itself, because the framework takes its bytes for Latin-1."""
 
 
 def person_of(request: Request, caller: Caller) -> str:
@@ -129,7 +136,12 @@ class Act:
 
 
 async def act(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, review_id: ReviewKey
+    request: Request,
+    caller: Authenticated,
+    office: ThisOffice,
+    scope: ScopeSlug,
+    review_id: ReviewKey,
+    _: Person = None,
 ) -> Act:
     key = require_id(review_id, "review")
     return Act(request, office, caller, scope, key, person_of(request, caller))

@@ -17,4 +17,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: Annotated[str, about("A stable name of the error, such as `NOT_FOUND`.")]
     detail: Annotated[str, about("What was wrong with this request, and what to do about it.")]
     request_id: Annotated[str, about("The id of the request, as the log of the server has it.")]
+    retry_after_ms: Annotated[
+        int | None, about("After how many milliseconds to try again, where that is known; `Retry-After` in seconds.")
+    ] = None
     type: Annotated[str, about("Always `about:blank`: `code` tells errors apart.")] = ""

@@ -251,7 +251,7 @@ class Reviews:
         caller.require_sight(scope)
         for _ in range(_TRIES):
             changed = await transact(
-                self._office, lambda each: self._act(each, caller, _mine(caller, scope, review_id), verb, person, act)
+                self._office, lambda each: self._act(each, caller, scope, review_id, verb, person, act)
             )
             if changed is not None:
                 break
@@ -265,16 +265,17 @@ class Reviews:
         self,
         transaction: ColdTransaction,
         caller: Caller,
-        found: Select[Any],
+        scope: str,
+        review_id: str,
         verb: str,
         person: str,
         act: Callable[[Case, int], object],
     ) -> Review | None:
         """One change; None when somebody else was quicker."""
         transaction.begun("review")
-        row = (await transaction.connection.execute(found)).mappings().one_or_none()
+        row = (await transaction.connection.execute(_mine(caller, scope, review_id))).mappings().one_or_none()
         if row is None or (row["queue"] is not None and not caller.sees_queue(row["queue"])):
-            raise NotFound(what="review", name="?")
+            raise NotFound(what="review", name=review_id)
         case = _case(row)
         before = case.state
         act(case, transaction.now)
