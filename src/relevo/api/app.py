@@ -36,6 +36,7 @@ from relevo.api import (
 )
 from relevo.api.auth import header, request_id_of
 from relevo.api.document import TAGS, openapi_of
+from relevo.api.faults import parameter_fault
 from relevo.api.hot import Asgi, HotRoutes, Send
 from relevo.api.metrics import ApiMetrics
 from relevo.api.problems import known, nowhere, problem, problem_of, problem_response
@@ -139,11 +140,13 @@ async def _told(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
+    first, *_ = found = error.errors()
     where = ".".join(str(part) for part in first["loc"])
     given = first.get("input")
     reason = f"{given[:100]!r}: {first['msg']}" if isinstance(given, str) else first["msg"]
-    return problem_response(problem_of(InvalidInput(where=where, reason=reason), request.state.request_id))
+    faults = [parameter_fault(each["loc"], each["type"], each["msg"]) for each in found]
+    refusal = InvalidInput(where=where, reason=reason, faults=faults)
+    return problem_response(problem_of(refusal, request.state.request_id))
 
 
 def _methods_at(request: Request) -> list[str]:

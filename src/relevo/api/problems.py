@@ -53,8 +53,12 @@ BY_CODE: dict[str, type[WorkError]] = {
 def problem_of(error: WorkError, request_id: str) -> Problem:
     detail = " ".join(str(error).split())
     found = problem(error.status, error.code, detail, request_id)
-    wait_ms = error.fields.get("wait_ms")
-    return structs.replace(found, retry_after_ms=wait_ms) if isinstance(wait_ms, int) else found
+    more: dict[str, Any] = {}
+    if "wait_ms" in error.fields:
+        more["retry_after_ms"] = error.fields["wait_ms"]
+    if "faults" in error.fields:
+        more["errors"] = error.fields["faults"]
+    return structs.replace(found, **more) if more else found
 
 
 def problem(status: int, code: str, detail: str, request_id: str) -> Problem:

@@ -14,6 +14,7 @@ import msgspec
 
 from relevo import errors
 from relevo.contract.pages import Meta, Page
+from relevo.contract.problems import Fault
 from relevo.errors import ServiceUnreachable, WorkError
 
 T = TypeVar("T")
@@ -84,7 +85,17 @@ def problem_in(response: httpx.Response) -> WorkError:
         code, detail, request_id = str(told["code"]), str(told["detail"]), str(told.get("request_id", ""))
     except (ValueError, KeyError, TypeError):
         return unknown_answer(response, "it is no problem document")
-    return told_error(code, detail, request_id, response.status_code)
+    error = told_error(code, detail, request_id, response.status_code)
+    error.fields["errors"] = _faults_in(told.get("errors", ()))
+    error.fields["retry_after_ms"] = told.get("retry_after_ms")
+    return error
+
+
+def _faults_in(told: Any) -> list[Fault]:
+    try:
+        return msgspec.convert(told, list[Fault])
+    except msgspec.ValidationError:
+        return []
 
 
 def told_error(code: str, detail: str, request_id: str = "", status: int = 0) -> WorkError:
