@@ -175,6 +175,8 @@ class Seeds:
             self.message(made["queue"])
         if path.endswith("/grants") and isinstance(made.get("key_id"), str):
             made["key_id"] = self.key()
+        if path.endswith(("/rules", "/rules/{rule}")) and made.get("enabled", True) is True:
+            made["enabled"] = False  # a rule made by chance would take the messages of all that follows
         if path.endswith("/rules/{rule}") and isinstance(made.get("name"), str):
             made["name"] = found["rule"]
         if path.endswith("/queues/{queue}/schema") and isinstance(made.get("name"), str):

@@ -8,10 +8,9 @@ from typing import Any
 
 import httpx
 
-from relevo.client import people_calls
 from relevo.client.async_sender import AsyncSender
 from relevo.client.event_lines import EventLines
-from relevo.client.request import pause_s, problem_in, unreachable
+from relevo.client.request import Call, at, pause_s, problem_in, unreachable
 from relevo.contract.events import Event
 from relevo.contract.pages import Page
 from relevo.contract.webhooks import Delivery, NewSecret, Webhook
@@ -26,25 +25,36 @@ class AsyncTelling(AsyncSender):
     """Webhooks of a scope, their log, and the scope's events."""
 
     async def webhooks(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Webhook]:
-        return await self.send(people_calls.webhooks(scope, limit, cursor))
+        question = {"limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("scopes", scope, "webhooks"), Page[Webhook], question=question))
 
     async def webhook(self, scope: str, webhook_id: str) -> Webhook:
-        return await self.send(people_calls.webhook(scope, webhook_id))
+        return await self.send(Call("GET", at("scopes", scope, "webhooks", webhook_id), Webhook))
 
     async def create_webhook(self, scope: str, url: str, *, events: Iterable[str] = ()) -> NewSecret:
         """The secret is in this answer and nowhere else; no `events` means all."""
-        return await self.send(people_calls.create_webhook(scope, url, events))
+        return await self.send(
+            Call("POST", at("scopes", scope, "webhooks"), NewSecret, {"url": url, "events": list(events)}, safe=False)
+        )
 
     async def change_webhook(self, scope: str, webhook_id: str, **changes: Any) -> Webhook:
         """Changes what is named: url, events, state (`active` or `disabled`)."""
-        return await self.send(people_calls.change_webhook(scope, webhook_id, changes))
+        return await self.send(Call("PATCH", at("scopes", scope, "webhooks", webhook_id), Webhook, dict(changes)))
 
     async def delete_webhook(self, scope: str, webhook_id: str) -> None:
-        await self.send(people_calls.delete_webhook(scope, webhook_id))
+        await self.send(Call[None]("DELETE", at("scopes", scope, "webhooks", webhook_id), None, safe=False))
 
     async def rotate_webhook(self, scope: str, webhook_id: str, *, overlap_s: int = 86_400) -> NewSecret:
         """A new secret; the old one signs beside it for `overlap_s`."""
-        return await self.send(people_calls.rotate_webhook(scope, webhook_id, overlap_s))
+        return await self.send(
+            Call(
+                "POST",
+                at("scopes", scope, "webhooks", webhook_id, "rotate"),
+                NewSecret,
+                {"overlap_s": overlap_s},
+                safe=False,
+            )
+        )
 
     async def deliveries(
         self,
@@ -59,10 +69,12 @@ class AsyncTelling(AsyncSender):
     ) -> Page[Delivery]:
         """The log of a webhook, newest first."""
         question = {"state": state, "event": event, "message_id": message_id, "limit": limit, "cursor": cursor}
-        return await self.send(people_calls.deliveries(scope, webhook_id, question))
+        path = at("scopes", scope, "webhooks", webhook_id, "deliveries")
+        return await self.send(Call("GET", path, Page[Delivery], question=question))
 
     async def redeliver(self, scope: str, webhook_id: str, delivery_id: str) -> Delivery:
-        return await self.send(people_calls.redeliver(scope, webhook_id, delivery_id))
+        path = at("scopes", scope, "webhooks", webhook_id, "deliveries", delivery_id, "redeliver")
+        return await self.send(Call("POST", path, Delivery, safe=False))
 
     async def events(
         self,
@@ -77,7 +89,8 @@ class AsyncTelling(AsyncSender):
         question = {"queue": list(queues), "event": list(events)}
         lines, attempt = EventLines(after), 0
         while True:
-            call = people_calls.events(scope, question, lines.place)
+            headers = {"accept": "text/event-stream", **({} if lines.place is None else {"last-event-id": lines.place})}
+            call = Call[None]("GET", at("scopes", scope, "events"), None, question=question, headers=headers)
             try:
                 async with self._http.stream(
                     call.method,

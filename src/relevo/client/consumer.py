@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from relevo.client import calls
 from relevo.client.failures import own_frames, told
+from relevo.client.settling import settle_call
 from relevo.contract.claims import Claimed, Settled
 from relevo.errors import ClaimLost, KeyExpired, NotFound, PermissionDenied, RelevoError, Unauthenticated, WorkError
 
@@ -272,7 +272,7 @@ class Consumer:
     async def _send(self, verdict: str, message: Claimed, options: dict[str, Any]) -> Settled:
 
         told = {**options, "subscription": self._subscription}
-        return await self._client.send(calls.settle(self._scope, verdict, message.id, message.claim_token, told))
+        return await self._client.send(settle_call(self._scope, message, verdict, told))
 
     # --- ending -----------------------------------------------------------------------------------------------------
 
