@@ -171,7 +171,7 @@ class ReviewSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
         >>> ReviewSpec().answer({"decision": "maybe"})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        relevo.errors.people.BadDecision: The decision is not valid: decision='maybe' is not one of approve, reject...
+        relevo.errors.reviews.BadDecision: The decision is not valid: decision='maybe' is not one of approve, reject...
         """
         for fault in self.faults(given).values():
             raise BadDecision(reason=fault)
