@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "src" / "relevo" / "client"
-NOUNS = ("sender", "routing", "reviews", "bodies", "access", "telling", "client")
+NOUNS = ("sender", "routing", "reviews", "schemas", "chunks", "erasures", "access", "webhooks", "events", "client")
 
 _WORDS = [
     (r"async def ", "def "),
@@ -15,7 +15,7 @@ _WORDS = [
     (r"await ", ""),
     (r"httpx\.AsyncClient", "httpx.Client"),
     (r"httpx\.AsyncBaseTransport", "httpx.BaseTransport"),
-    (r"\bAsync(Sender|Routing|Reviews|Bodies|Access|Telling|Client|Generator)\b", r"\1"),
+    (r"\bAsync(Sender|Routing|Reviews|Schemas|ChunkStream|Erasures|Access|Webhooks|Events|Client|Generator)\b", r"\1"),
     (r"relevo\.client\.async_", "relevo.client.sync_"),
     (r"__aenter__", "__enter__"),
     (r"__aexit__", "__exit__"),

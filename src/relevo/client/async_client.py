@@ -8,11 +8,14 @@ from datetime import datetime
 from typing import Any, Literal
 
 from relevo.client.async_access import AsyncAccess
-from relevo.client.async_bodies import AsyncBodies
+from relevo.client.async_chunks import AsyncChunkStream
+from relevo.client.async_erasures import AsyncErasures
+from relevo.client.async_events import AsyncEvents
 from relevo.client.async_reviews import AsyncReviews
 from relevo.client.async_routing import AsyncRouting
+from relevo.client.async_schemas import AsyncSchemas
 from relevo.client.async_sender import AsyncSender
-from relevo.client.async_telling import AsyncTelling
+from relevo.client.async_webhooks import AsyncWebhooks
 from relevo.client.consumer import Consumer, Handler
 from relevo.client.failures import told, why_of
 from relevo.client.request import Call, at, given
@@ -29,7 +32,17 @@ from relevo.contract.subscriptions import Subscription
 from relevo.errors import SlugTaken
 
 
-class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTelling, AsyncSender):
+class AsyncClient(
+    AsyncRouting,
+    AsyncReviews,
+    AsyncSchemas,
+    AsyncChunkStream,
+    AsyncErasures,
+    AsyncAccess,
+    AsyncWebhooks,
+    AsyncEvents,
+    AsyncSender,
+):
     """Work queues over HTTP: scopes, queues and messages here; rules, reviews, schemas, keys and webhooks in the files beside.
 
     How calls are sent, and sent again: see `AsyncSender`. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.

@@ -14,11 +14,14 @@ from relevo.client.failures import told, why_of
 from relevo.client.request import Call, at, given
 from relevo.client.settling import settle_call
 from relevo.client.sync_access import Access
-from relevo.client.sync_bodies import Bodies
+from relevo.client.sync_chunks import ChunkStream
+from relevo.client.sync_erasures import Erasures
+from relevo.client.sync_events import Events
 from relevo.client.sync_reviews import Reviews
 from relevo.client.sync_routing import Routing
+from relevo.client.sync_schemas import Schemas
 from relevo.client.sync_sender import Sender
-from relevo.client.sync_telling import Telling
+from relevo.client.sync_webhooks import Webhooks
 from relevo.contract.agents import Agent
 from relevo.contract.audit import AuditEntry, Trace, UsageRow
 from relevo.contract.claims import Claimed, Settled
@@ -31,7 +34,17 @@ from relevo.contract.subscriptions import Subscription
 from relevo.errors import SlugTaken
 
 
-class Client(Routing, Reviews, Bodies, Access, Telling, Sender):
+class Client(
+    Routing,
+    Reviews,
+    Schemas,
+    ChunkStream,
+    Erasures,
+    Access,
+    Webhooks,
+    Events,
+    Sender,
+):
     """Work queues over HTTP: scopes, queues and messages here; rules, reviews, schemas, keys and webhooks in the files beside.
 
     How calls are sent, and sent again: see `Sender`. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
