@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from relevo.api.hot import Asgi
+from relevo.api.fast_routes import Asgi
 from relevo.api.service import ServiceSettings, WorkService
 from relevo.api.settings import ApiSettings
 from relevo.console.app import make_console

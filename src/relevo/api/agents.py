@@ -11,9 +11,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from relevo.agents.roster import Roster
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
+from relevo.api.openapi import describe
+from relevo.api.responses import answer
 from relevo.contract.agents import Agent
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact

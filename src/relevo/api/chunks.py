@@ -8,11 +8,11 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import MessageKey, ScopeSlug, require_id
-from relevo.api.reading import ClientGone, body_of
+from relevo.api.openapi import describe
+from relevo.api.params import MessageKey, ScopeSlug, require_id
+from relevo.api.request_body import ClientGone, body_of
+from relevo.api.responses import answer
 from relevo.contract.chunks import MOST_PARTS, Chunk, ChunkIn, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, WrongConsumerMode
 from relevo.work.chunks import MOST_IN_A_PAGE

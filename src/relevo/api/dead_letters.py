@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import (
+from relevo.api.openapi import describe
+from relevo.api.params import (
     Cursor,
     LabelFilter,
     Limit,
@@ -21,7 +20,8 @@ from relevo.api.questions import (
     moment_ms,
     require_id,
 )
-from relevo.api.reading import body_of
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
 from relevo.contract.dead_letters import DeadLetter, Replay, ReplayIn
 from relevo.contract.fields import ms_of
 from relevo.errors import WrongState

@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import Cursor, Limit, ScopeSlug, require_id
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
 from relevo.contract.erasures import Erasure, ErasureIn
 
 router = APIRouter(prefix="/v1/scopes/{scope}/erasures", tags=["erasures"])

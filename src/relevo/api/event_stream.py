@@ -12,8 +12,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from relevo.api.auth import Authenticated, ThisOffice, caller_of, header
-from relevo.api.document import describe
-from relevo.api.questions import ScopeSlug
+from relevo.api.openapi import describe
+from relevo.api.params import ScopeSlug
 from relevo.contract.events import EventName
 from relevo.errors import EventsNotKept, EventsUnavailable, RelevoError, TooManyRequests, WorkError
 from relevo.work.event_feed import EventFeed

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import insert, update
 
-from relevo.api.answers import encode
 from relevo.api.auth import ThisOffice, header
 from relevo.api.metrics import CONTENT_TYPE, ApiMetrics
 from relevo.api.problems import known, nowhere
+from relevo.api.responses import encode
 from relevo.api.settings import ApiSettings
 from relevo.errors import Unauthenticated
 from relevo.work.office import Office

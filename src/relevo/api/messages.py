@@ -7,10 +7,9 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import (
+from relevo.api.openapi import describe
+from relevo.api.params import (
     Cursor,
     LabelFilter,
     Limit,
@@ -23,7 +22,8 @@ from relevo.api.questions import (
     moment_ms,
     require_id,
 )
-from relevo.api.reading import body_of
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
 from relevo.contract.messages import CancelIn, Message, PriorityIn, State, Step
 from relevo.errors import WrongState
 from relevo.work.office import Office

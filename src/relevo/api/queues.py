@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import Cursor, Limit, QueueSlug, ScopeSlug
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
 from relevo.api.views import changes_in, queues_out
 from relevo.contract.queues import Queue, QueueChange, QueueIn
 from relevo.errors import QueueNotEmpty, SlugTaken, SystemQueue

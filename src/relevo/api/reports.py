@@ -9,10 +9,9 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from starlette.responses import StreamingResponse
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import (
+from relevo.api.openapi import describe
+from relevo.api.params import (
     PLAIN,
     Cursor,
     DayFilter,
@@ -23,6 +22,7 @@ from relevo.api.questions import (
     TextFilter,
     moment_ms,
 )
+from relevo.api.responses import answer, page_answer
 from relevo.contract.audit import AuditEntry, Trace, UsageRow
 from relevo.work.audit.entries import AuditFilter, ExportedEntry
 

@@ -8,11 +8,11 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice, header
-from relevo.api.document import describe
-from relevo.api.questions import Cursor, Limit, MessageKey, ScopeSlug, TextFilter, require_id
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import Cursor, Limit, MessageKey, ScopeSlug, TextFilter, require_id
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
 from relevo.contract.reviews import (
     CaseState,
     CommentIn,

@@ -8,11 +8,11 @@ import msgspec
 from fastapi import APIRouter, Path, Request, Response
 from msgspec import Meta, Raw
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import ScopeSlug
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import ScopeSlug
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer
 from relevo.contract import rules as contract
 from relevo.contract.fields import AnyQueue, Labels, RequestBody, Word, about
 from relevo.contract.rules import Tried

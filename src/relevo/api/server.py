@@ -10,8 +10,8 @@ from collections.abc import Generator
 
 import uvicorn
 
-from relevo.api.hot import HotRoutes
-from relevo.api.protocol import HotProtocol
+from relevo.api.fast_routes import FastRoutes
+from relevo.api.protocol import FastProtocol
 from relevo.errors import CannotListen
 
 log = logging.getLogger("relevo.api")
@@ -22,7 +22,7 @@ _BACKLOG = 2048
 class HttpServer:
     """Listens between `start` and `stop`. A stop answers waiting claims at once, lets others finish, then closes."""
 
-    def __init__(self, app: HotRoutes, *, host: str, port: int, shared: bool = False, grace_s: float = 20.0) -> None:
+    def __init__(self, app: FastRoutes, *, host: str, port: int, shared: bool = False, grace_s: float = 20.0) -> None:
         self._app = app
         self._host = host
         self._wanted = port
@@ -38,7 +38,7 @@ class HttpServer:
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
             self._app,
-            http=HotProtocol,
+            http=FastProtocol,
             loop="none",
             lifespan="off",
             ws="none",

@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import QueueSlug, ScopeSlug
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import QueueSlug, ScopeSlug
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer
 from relevo.contract.subscriptions import Subscription, SubscriptionIn
 from relevo.errors import SlugTaken, WrongConsumerMode
 

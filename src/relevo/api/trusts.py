@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import ScopeSlug
+from relevo.api.openapi import describe
+from relevo.api.params import ScopeSlug
+from relevo.api.responses import answer
 from relevo.contract.scopes import Trust
 
 router = APIRouter(prefix="/v1/scopes/{scope}/trusts", tags=["scopes"])

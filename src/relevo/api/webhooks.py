@@ -8,11 +8,11 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 from msgspec import UNSET
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import Cursor, Limit, ScopeSlug, require_id
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
 from relevo.contract.events import EventName
 from relevo.contract.webhooks import (
     Delivery,

@@ -10,8 +10,8 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from relevo.api.answers import JSON
 from relevo.api.problems import Internal, documented
+from relevo.api.responses import JSON
 from relevo.contract.pages import Meta
 from relevo.contract.problems import Problem
 from relevo.errors import (

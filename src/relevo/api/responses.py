@@ -1,4 +1,4 @@
-"""What goes back: `{"data": …, "meta": {"request_id": …}}`, written once for the hot routes and the others alike."""
+"""What goes back: `{"data": …, "meta": {"request_id": …}}`, written once for the fast routes and the others alike."""
 
 from __future__ import annotations
 
