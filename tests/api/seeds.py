@@ -124,22 +124,21 @@ class Seeds:
             "{message_id}": lambda: self._message_for(path, method, queue),
             "{review_id}": lambda: self.held_review(queue) if path.endswith(_HELD) else self.review(queue),
             "{key_id}": self.key,
-            "{key}": self.key,
-            "{grant}": self.grant,
-            "{webhook}": self.webhook,
+            "{grant_id}": self.grant,
+            "{webhook_id}": self.webhook,
             "{replay_id}": lambda: self.replay(queue),
             "{rule}": lambda: self.named("rules"),
-            "{erasure}": lambda: self.do("POST", self.at("erasures"), {"subject": self.fresh()})["id"],
+            "{erasure_id}": lambda: self.do("POST", self.at("erasures"), {"subject": self.fresh()})["id"],
             "{trusted}": lambda: self.trusted(is_trusted=method == "DELETE"),
             "{name}": lambda: self._name_for(path, queue),
         }
         for place, make in makers.items():
             if place in path:
                 found[place.strip("{}")] = make()
-        if "{delivery}" in path:
-            found["delivery"] = self.delivery(found["webhook"], queue)
+        if "{delivery_id}" in path:
+            found["delivery_id"] = self.delivery(found["webhook_id"], queue)
         if path.endswith("/deliveries"):
-            self.delivery(found["webhook"], queue)
+            self.delivery(found["webhook_id"], queue)
         if path.endswith("/queues/{queue}/claim"):
             self.message(queue)
         if path.endswith("/subscriptions") and method == "GET":

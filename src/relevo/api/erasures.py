@@ -41,11 +41,11 @@ async def list_erasures(
     return page_answer(await office.erasures.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
-@router.get("/{erasure}", summary="How far an erasure is", **describe("get_erasure", Erasure))
+@router.get("/{erasure_id}", summary="How far an erasure is", **describe("get_erasure", Erasure))
 async def get_erasure(
     caller: Authenticated,
     office: ThisOffice,
     scope: ScopeSlug,
-    erasure: Annotated[str, Path(description="id of the erasure", max_length=100)],
+    erasure_id: Annotated[str, Path(description="id of the erasure", max_length=100)],
 ) -> Response:
-    return answer(await office.erasures.get(caller, scope, require_id(erasure, "erasure")), caller.request_id)
+    return answer(await office.erasures.get(caller, scope, require_id(erasure_id, "erasure")), caller.request_id)

@@ -1,4 +1,4 @@
-"""`/v1/scopes/{scope}/grants`: what keys may do here beyond what they say themselves; `/v1/keys/{key}`: rotation and limits."""
+"""`/v1/scopes/{scope}/grants`: what keys may do here beyond what they say themselves; `/v1/keys/{key_id}`: rotation, limits."""
 
 from __future__ import annotations
 
@@ -48,37 +48,39 @@ async def create_grant(request: Request, caller: Authenticated, office: ThisOffi
 
 
 @router.delete(
-    "/v1/scopes/{scope}/grants/{grant}", summary="Take a grant back", **describe("revoke_grant", None, status=204)
+    "/v1/scopes/{scope}/grants/{grant_id}", summary="Take a grant back", **describe("revoke_grant", None, status=204)
 )
 async def revoke_grant(
     caller: Authenticated,
     office: ThisOffice,
     scope: ScopeSlug,
-    grant: Annotated[str, Path(description="id of the grant", max_length=100)],
+    grant_id: Annotated[str, Path(description="id of the grant", max_length=100)],
 ) -> Response:
-    await office.access.revoke(caller, scope, require_id(grant, "grant"))
+    await office.access.revoke(caller, scope, require_id(grant_id, "grant"))
     return Response(status_code=204)
 
 
 @router.post(
-    "/v1/keys/{key}/rotate",
+    "/v1/keys/{key_id}/rotate",
     summary="A new secret for a key; the old one works for a while longer",
     **describe("rotate_key", NewKey, body=KeyRotationIn, body_optional=True, problems=[WrongState]),
 )
-async def rotate_key(request: Request, caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
+async def rotate_key(request: Request, caller: Authenticated, office: ThisOffice, key_id: KeyId) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
-    return answer(await office.keys.rotate(caller, require_id(key, "key"), grace_s=body.grace_s), caller.request_id)
+    return answer(await office.keys.rotate(caller, require_id(key_id, "key"), grace_s=body.grace_s), caller.request_id)
 
 
-@router.get("/v1/keys/{key}/limits", summary="The limits of a key", **describe("get_key_limits", KeyLimits))
-async def get_limits(caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
-    return answer(await office.access.limits(caller, require_id(key, "key")), caller.request_id)
+@router.get("/v1/keys/{key_id}/limits", summary="The limits of a key", **describe("get_key_limits", KeyLimits))
+async def get_limits(caller: Authenticated, office: ThisOffice, key_id: KeyId) -> Response:
+    return answer(await office.access.limits(caller, require_id(key_id, "key")), caller.request_id)
 
 
 @router.put(
-    "/v1/keys/{key}/limits", summary="Set the limits of a key", **describe("set_key_limits", KeyLimits, body=LimitsIn)
+    "/v1/keys/{key_id}/limits",
+    summary="Set the limits of a key",
+    **describe("set_key_limits", KeyLimits, body=LimitsIn),
 )
-async def set_limits(request: Request, caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
+async def set_limits(request: Request, caller: Authenticated, office: ThisOffice, key_id: KeyId) -> Response:
     body = await body_of(request, _LIMITS)
     wanted = KeyLimits(**msgspec.structs.asdict(body))
-    return answer(await office.access.limit(caller, require_id(key, "key"), wanted), caller.request_id)
+    return answer(await office.access.limit(caller, require_id(key_id, "key"), wanted), caller.request_id)

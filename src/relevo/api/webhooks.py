@@ -53,24 +53,24 @@ async def create_webhook(request: Request, caller: Authenticated, office: ThisOf
     return answer(await office.webhooks.create(caller, scope, body.url, body.events), caller.request_id, 201)
 
 
-@router.get("/{webhook}", summary="Read a webhook", **describe("get_webhook", Webhook))
-async def get_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey) -> Response:
-    return answer(await office.webhooks.get(caller, scope, require_id(webhook, "webhook")), caller.request_id)
+@router.get("/{webhook_id}", summary="Read a webhook", **describe("get_webhook", Webhook))
+async def get_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey) -> Response:
+    return answer(await office.webhooks.get(caller, scope, require_id(webhook_id, "webhook")), caller.request_id)
 
 
 @router.patch(
-    "/{webhook}",
+    "/{webhook_id}",
     summary="Change a webhook, or switch it off and on",
     **describe("change_webhook", Webhook, body=WebhookChange, problems=[BadWebhookUrl]),
 )
 async def change_webhook(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     body = await body_of(request, _CHANGE)
     changed = await office.webhooks.change(
         caller,
         scope,
-        require_id(webhook, "webhook"),
+        require_id(webhook_id, "webhook"),
         url=None if body.url is UNSET else body.url,
         events=None if body.events is UNSET else body.events,
         state=None if body.state is UNSET else body.state,
@@ -78,27 +78,29 @@ async def change_webhook(
     return answer(changed, caller.request_id)
 
 
-@router.delete("/{webhook}", summary="Delete a webhook and its log", **describe("delete_webhook", None, status=204))
-async def delete_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey) -> Response:
-    await office.webhooks.delete(caller, scope, require_id(webhook, "webhook"))
+@router.delete("/{webhook_id}", summary="Delete a webhook and its log", **describe("delete_webhook", None, status=204))
+async def delete_webhook(
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+) -> Response:
+    await office.webhooks.delete(caller, scope, require_id(webhook_id, "webhook"))
     return Response(status_code=204)
 
 
 @router.post(
-    "/{webhook}/rotate",
+    "/{webhook_id}/rotate",
     summary="A new secret, beside the old one for a while",
     **describe("rotate_webhook", NewSecret, body=RotationIn, body_optional=True),
 )
 async def rotate_webhook(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
-    turned = await office.webhooks.rotate(caller, scope, require_id(webhook, "webhook"), overlap_s=body.overlap_s)
+    turned = await office.webhooks.rotate(caller, scope, require_id(webhook_id, "webhook"), overlap_s=body.overlap_s)
     return answer(turned, caller.request_id)
 
 
 @router.get(
-    "/{webhook}/deliveries",
+    "/{webhook_id}/deliveries",
     summary="What was told, and how it went",
     **describe("list_webhook_deliveries", list[Delivery], paged=True),
 )
@@ -106,7 +108,7 @@ async def list_deliveries(
     caller: Authenticated,
     office: ThisOffice,
     scope: ScopeSlug,
-    webhook: WebhookKey,
+    webhook_id: WebhookKey,
     state: Annotated[DeliveryState | None, Query()] = None,
     event: Annotated[EventName | None, Query()] = None,
     message_id: Annotated[str | None, Query(pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$")] = None,
@@ -116,7 +118,7 @@ async def list_deliveries(
     page = await office.webhook_deliveries.list(
         caller,
         scope,
-        require_id(webhook, "webhook"),
+        require_id(webhook_id, "webhook"),
         state=state,
         event=event,
         message_id=message_id,
@@ -127,14 +129,14 @@ async def list_deliveries(
 
 
 @router.post(
-    "/{webhook}/deliveries/{delivery}/redeliver",
+    "/{webhook_id}/deliveries/{delivery_id}/redeliver",
     summary="Send an event once more",
     **describe("redeliver_webhook_event", Delivery, status=202, problems=[WrongState]),
 )
 async def redeliver(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey, delivery: DeliveryKey
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey, delivery_id: DeliveryKey
 ) -> Response:
     again = await office.webhook_deliveries.redeliver(
-        caller, scope, require_id(webhook, "webhook"), require_id(delivery, "delivery")
+        caller, scope, require_id(webhook_id, "webhook"), require_id(delivery_id, "delivery")
     )
     return answer(again, caller.request_id, 202)

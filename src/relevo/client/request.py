@@ -88,10 +88,8 @@ def problem_in(response: httpx.Response) -> WorkError:
         code, detail, request_id = str(told["code"]), str(told["detail"]), str(told.get("request_id", ""))
     except (ValueError, KeyError, TypeError):
         return unknown_answer(response, "it is no problem document")
-    error = told_error(code, detail, request_id, response.status_code)
-    error.fields["errors"] = _faults_in(told.get("errors", ()))
-    error.fields["retry_after_ms"] = told.get("retry_after_ms")
-    return error
+    more = {"errors": _faults_in(told.get("errors", ())), "retry_after_ms": told.get("retry_after_ms")}
+    return told_error(code, detail, request_id, response.status_code, **more)
 
 
 def _faults_in(told: Any) -> list[Fault]:
@@ -101,11 +99,11 @@ def _faults_in(told: Any) -> list[Fault]:
         return []
 
 
-def told_error(code: str, detail: str, request_id: str = "", status: int = 0) -> WorkError:
+def told_error(code: str, detail: str, request_id: str = "", status: int = 0, **more: object) -> WorkError:
     kind = BY_CODE.get(code, WorkError)
     error = kind.__new__(kind)
     fields: dict[str, object] = {"detail": detail, "request_id": request_id, "http_status": status or kind.status}
-    error.fields = fields
+    error.fields = {"errors": (), "retry_after_ms": None, **fields, **more}
     RuntimeError.__init__(error, detail)
     return error
 
