@@ -22,8 +22,8 @@ import msgspec
 import uvloop
 from sqlalchemy import insert
 
+from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import PERMISSIONS, Caller
-from relevo.work.message import NewMessage, Published
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.queues import QueueSettings
 from relevo.work.scopes import Scopes

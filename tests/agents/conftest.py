@@ -7,9 +7,10 @@ import msgspec
 import pytest
 from sqlalchemy import func, select, text
 
+from relevo.contract.claims import Claimed, Settled
+from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import Caller
 from relevo.work.depths import TALLIES
-from relevo.work.message import ClaimedMessage, NewMessage, Published, Settled
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.queues import QueueSettings
 from relevo.work.settling import SettleItem, Verdict
@@ -41,10 +42,10 @@ class Desk:
         outcomes = await self.office.messages.publish(self.caller, SCOPE, queue, new)
         return [each.id for each in outcomes if isinstance(each, Published)]
 
-    async def claim(self, count: int = 1, queue: str = "jobs", **how: Any) -> list[ClaimedMessage]:
+    async def claim(self, count: int = 1, queue: str = "jobs", **how: Any) -> list[Claimed]:
         return await self.office.claims.claim(self.caller, SCOPE, queue, batch_size=count, **how)
 
-    async def settle(self, verdict: Verdict, claimed: list[ClaimedMessage], **fields: Any) -> list[Settled]:
+    async def settle(self, verdict: Verdict, claimed: list[Claimed], **fields: Any) -> list[Settled]:
         items = [SettleItem(id=each.id, claim_token=each.claim_token, **fields) for each in claimed]
         return await self.office.settling.settle(self.caller, SCOPE, verdict, items)
 

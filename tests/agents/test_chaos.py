@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import func, select
 
 from relevo.agents.index_auditor import IndexAuditor
+from relevo.contract.claims import Claimed
 from relevo.engine.events.queue_events import QueueEvents
-from relevo.work.message import ClaimedMessage
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.tables import outbox
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
@@ -67,7 +67,7 @@ class Story:
             for each in claimed:
                 await self.handle(each, subscription)
 
-    async def handle(self, each: ClaimedMessage, subscription: str | None) -> None:
+    async def handle(self, each: Claimed, subscription: str | None) -> None:
         fate = 1.0 if self.calm else self.random.random()
         if fate < 0.1:
             return  # vanishes with it

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from relevo.api.hot import Asgi
+from relevo.api.fast_routes import Asgi
 from relevo.api.service import ServiceSettings, WorkService
 from relevo.api.settings import ApiSettings
 from relevo.console.app import make_console
@@ -83,9 +83,12 @@ async def served(
 ) -> AsyncGenerator[Room]:
     """Starts everything and makes the scope `billing` with the queue `invoices`; `office` are further settings of it."""
     settings = ServiceSettings(
-        office=OfficeSettings(database_url=database_url, redis_url=redis_url, **office), api=api, port=0, agents=agents,
+        office=OfficeSettings(database_url=database_url, redis_url=redis_url, **office),
+        api=api,
+        port=0,
+        agents=agents,
         upgrade=True,
-    )  # fmt: skip
+    )
     service = WorkService(settings, console=console)
     try:
         await service.start()

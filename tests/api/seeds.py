@@ -123,17 +123,26 @@ class Seeds:
         makers: dict[str, Callable[[], str]] = {
             "{message_id}": lambda: self._message_for(path, method, queue),
             "{review_id}": lambda: self.held_review(queue) if path.endswith(_HELD) else self.review(queue),
-            "{key_id}": self.key, "{key}": self.key, "{grant}": self.grant, "{webhook}": self.webhook,
-            "{replay_id}": lambda: self.replay(queue), "{rule}": lambda: self.named("rules"),
-            "{erasure}": lambda: self.do("POST", self.at("erasures"), {"subject": self.fresh()})["id"],
+            "{key_id}": self.key,
+            "{grant_id}": self.grant,
+            "{webhook_id}": self.webhook,
+            "{replay_id}": lambda: self.replay(queue),
+            "{rule}": lambda: self.named("rules"),
+            "{erasure_id}": lambda: self.do("POST", self.at("erasures"), {"subject": self.fresh()})["id"],
             "{trusted}": lambda: self.trusted(is_trusted=method == "DELETE"),
             "{name}": lambda: self._name_for(path, queue),
-        }  # fmt: skip
+        }
         for place, make in makers.items():
             if place in path:
                 found[place.strip("{}")] = make()
-        if "{delivery}" in path:
-            found["delivery"] = self.delivery(found["webhook"], queue)
+        if "{delivery_id}" in path:
+            found["delivery_id"] = self.delivery(found["webhook_id"], queue)
+        if path.endswith("/deliveries"):
+            self.delivery(found["webhook_id"], queue)
+        if path.endswith("/queues/{queue}/claim"):
+            self.message(queue)
+        if path.endswith("/subscriptions") and method == "GET":
+            self.do("POST", self.at(f"queues/{queue}/subscriptions"), {"name": self.fresh()})
         if path.endswith("/schema") and method != "PUT":
             self.do("PUT", self.at(f"queues/{queue}/schema"), {"name": self.schema()})
         if path.endswith(("/complete", "/fail", "/release", "/extend")) and "{queue}" in path:
@@ -162,8 +171,11 @@ class Seeds:
             made["items"] = [{**items[0], "id": found["message_id"], "claim_token": self.token}, *items[1:]]
         if path.endswith("/dry-run") and isinstance(made.get("queue"), str):
             made["queue"] = self.queue()
+            self.message(made["queue"])
         if path.endswith("/grants") and isinstance(made.get("key_id"), str):
             made["key_id"] = self.key()
+        if path.endswith(("/rules", "/rules/{rule}")) and made.get("enabled", True) is True:
+            made["enabled"] = False  # a rule made by chance would take the messages of all that follows
         if path.endswith("/rules/{rule}") and isinstance(made.get("name"), str):
             made["name"] = found["rule"]
         if path.endswith("/queues/{queue}/schema") and isinstance(made.get("name"), str):

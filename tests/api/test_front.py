@@ -9,6 +9,7 @@ from tests.api.room import Room, served
 from tests.api.serve_process import sqlite_in
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+HTTP_API = Path(__file__).parents[2] / "docs" / "how-to" / "http-api.md"
 POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 
@@ -54,10 +55,28 @@ async def test_the_reference_shows_every_operation_and_every_type_of_the_documen
     assert {told["tags"][0] for told in operations} == {topic["name"] for topic in document["tags"]}
 
 
+async def test_operation_ids_are_plain_unique_and_listed(room: Room) -> None:
+    document = (await room.http.get("/openapi.json")).json()
+    ids = [told["operationId"] for path in document["paths"].values() for told in path.values()]
+    assert len(set(ids)) == len(ids)
+    assert [each for each in ids if not re.fullmatch(r"[a-z]+(_[a-z]+)+", each) or "_v1" in each] == []
+    page = (await room.http.get("/docs", headers=BROWSER)).text
+    assert [each for each in ids if f"Operation <code>{each}</code>" not in page] == []
+    listed = HTTP_API.read_text().partition("## Operation ids")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"`(\w+)`", listed)) == sorted(ids), "they are a promise: change one only with the page"
+
+
+async def test_ids_in_addresses_are_spelled_one_way(room: Room) -> None:
+    paths = (await room.http.get("/openapi.json")).json()["paths"]
+    named = {name for path in paths for name in re.findall(r"\{(\w+)\}", path)}
+    by_name = {"scope", "queue", "stream_queue", "trusted", "rule", "name", "agent"}
+    assert {each for each in named - by_name if not each.endswith("_id")} == set()
+
+
 async def test_a_failed_message_s_error_is_in_the_reference(room: Room) -> None:
     page = (await room.http.get("/docs", headers=BROWSER)).text
-    (fail,) = re.findall(r'id="message_fail">.*?</details>', page, re.DOTALL)
-    assert '<a href="#type-Failure">Failure</a> or null' in fail
+    (fail,) = re.findall(r'id="fail_message">.*?</details>', page, re.DOTALL)
+    assert '<a href="#type-FailureIn">FailureIn</a> or null' in fail
     assert "up to 10,000 characters" in fail
 
 

@@ -1,4 +1,4 @@
-"""The short way of hot requests is answered as the long way is, whatever a connection does."""
+"""The short way of fast requests is answered as the long way is, whatever a connection does."""
 
 import asyncio
 import json

@@ -10,15 +10,13 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from relevo import Job, Queue, Worker
 from relevo.api.settings import ApiSettings
 from tests.api.room import Room, served
-from tests.api.seeds import HOOK, RULE, Seeds
-from tests.pace import limit
+from tests.api.stream_jobs import dead_job
+from tests.api.walk import ONLY_WITH_REDIS, operations_of, walked
 from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.mariadb import MariaDbServer
@@ -38,39 +36,6 @@ CONFIG = """
 "path.queue" = ["invoices", "news"]
 """
 
-ONLY_WITH_REDIS = {
-    "GET /v1/scopes/{scope}/events",
-    "POST /v1/scopes/{scope}/stream-dead-letters",
-    "POST /v1/scopes/{scope}/stream-watches",
-    "DELETE /v1/scopes/{scope}/stream-watches/{stream_queue}",
-}
-
-BODIES: dict[str, Any] = {
-    "MessageIn": {"body": 1},
-    "BatchIn": {"messages": [{"body": 1}]},
-    "ScopeIn": {"slug": "walked"},
-    "QueueIn": {"slug": "walked"},
-    "SubscriptionIn": {"name": "walked"},
-    "KeyIn": {"name": "walked", "permissions": ["view"]},
-    "Rule": {"name": "walked", **RULE},
-    "DryRunIn": {"rule": {"name": "walked", **RULE}, "queue": "replaced", "last": 1},
-    "PatternIn": {"name": "walked", "spec": {"title": "look"}},
-    "SchemaIn": {"name": "walked", "definition": {}},
-    "BindingIn": {"name": "replaced"},
-    "DecisionIn": {"answer": {}},
-    "HandOverIn": {"to": "somebody"},
-    "CommentIn": {"text": "hello"},
-    "GrantIn": {"key_id": "replaced", "permissions": ["view"]},
-    "LimitsIn": {"requests_per_s": 500},
-    "WebhookIn": {"url": HOOK},
-    "ErasureIn": {"subject": "somebody"},
-    "PriorityIn": {"priority_score": 5},
-    "ChunkIn": {"claim_token": "replaced", "body": 1},
-    **{name: {"claim_token": "replaced"} for name in ("CompleteIn", "FailIn", "ReleaseIn", "ExtendIn")},
-    **{name: {"items": [{}]} for name in ("CompleteBatch", "FailBatch", "ReleaseBatch", "ExtendBatch")},
-}
-"""One good body for each kind; every other kind may be `{}`. Ids and tokens are those of things made just before."""
-
 
 async def _search(room: Room, folder: Path, *, phases: str, examples: int, seconds: int | None = None) -> None:
     """Runs the tool against the room, in a process of its own as a user would: so many requests for each operation, or with
@@ -85,23 +50,18 @@ async def _search(room: Room, folder: Path, *, phases: str, examples: int, secon
         *(() if seconds is None else ("--max-time", str(seconds))),
     ]
     environment = {
-        **os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(ROOT), "RELEVO_TEST_URL": room.service.url,
-        "RELEVO_TEST_KEY": room.key, "SCHEMATHESIS_HOOKS": "tests.api.schemathesis_hooks",
-    }  # fmt: skip
+        **os.environ,
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONPATH": str(ROOT),
+        "RELEVO_TEST_URL": room.service.url,
+        "RELEVO_TEST_KEY": room.key,
+        "SCHEMATHESIS_HOOKS": "tests.api.schemathesis_hooks",
+    }
     timeout = (seconds or 600) + 300
     done = await asyncio.to_thread(Child.run, *command, cwd=folder, env=environment, timeout=timeout)
     found = (done.out.partition("= FAILURES =")[2] or done.out.partition("= ERRORS =")[2] or done.out)[:4000]
     assert done.code == 0, found + done.err[-2000:]
     assert re.search(r"\d+ generated|No issues found", done.out), done.out[-2000:]
-
-
-async def _operations(room: Room) -> dict[str, Any]:
-    document = (await room.ask("GET", "/openapi.json")).json()
-    return {
-        f"{method.upper()} {path}": operation
-        for path, operations in document["paths"].items()
-        for method, operation in operations.items()
-    }
 
 
 async def _succeeded(room: Room) -> set[str]:
@@ -117,28 +77,10 @@ async def _furnished(room: Room) -> None:
     await room.do("POST", "/v1/scopes/billing/queues", {"slug": "news", "consumer_mode": "broadcast"})
 
 
-async def _walk(room: Room) -> None:
-    """One good request for each operation that needs no Redis."""
-    operations = await _operations(room)
-
-    def walk() -> None:
-        seeds = Seeds(room.service.url, room.key, "walk")
-        for name, operation in operations.items():
-            method, _, path = name.partition(" ")
-            if name not in ONLY_WITH_REDIS and path.startswith("/v1/"):
-                kind = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-                found = seeds.path_of(method, path)
-                body = BODIES.get(kind.get("$ref", "").rpartition("/")[2], {}) if kind else None
-                query = "?correlation_id=none" if path == "/v1/trace" else ""
-                seeds.do(method, path.format_map(found) + query, seeds.body_for(path, body, found))
-        seeds.close()
-
-    await asyncio.to_thread(walk)
-
-
 async def test_every_operation_succeeds_with_a_good_request(room: Room) -> None:
-    await _walk(room)
-    every = {name for name in await _operations(room) if name.partition(" ")[2].startswith("/v1/")}
+    operations = await operations_of(room)
+    await asyncio.to_thread(walked, room, operations)
+    every = {name for name in operations if name.partition(" ")[2].startswith("/v1/")}
     assert every - await _succeeded(room) == ONLY_WITH_REDIS
 
 
@@ -146,7 +88,7 @@ async def test_operations_that_need_redis_succeed_beside_one(
     database_url: str, valkey: Server, queue_name: str, key_leaks: KeyLeaks
 ) -> None:
     key_leaks.allow("rw:*")
-    entry = await _dead_job(valkey.url, queue_name)
+    entry = await dead_job(valkey.url, queue_name)
     async with served(database_url, redis_url=valkey.url, stream_queues=(queue_name,)) as room:
         place = "/v1/scopes/billing"
         async with room.http.stream("GET", f"{place}/events") as events:
@@ -156,19 +98,6 @@ async def test_operations_that_need_redis_succeed_beside_one(
         await room.do("POST", f"{place}/stream-watches", {"stream_queue": queue_name})
         await room.do("DELETE", f"{place}/stream-watches/{queue_name}")
         assert await _succeeded(room) >= ONLY_WITH_REDIS
-
-
-async def _dead_job(url: str, queue_name: str) -> str:
-    """The id of a dead letter of a stream queue."""
-
-    async def fail(_: Job) -> None:
-        raise ValueError("no use")
-
-    async with Queue(queue_name, redis_url=url) as queue, Worker(queue_name, fail, redis_url=url) as worker:
-        settled = asyncio.ensure_future(worker.settled.wait_for(timeout=limit(30)))
-        await queue.add("send", {}, attempts=1)
-        await settled
-        return (await queue.dead_letters.peek(1))[0].dlq_id
 
 
 IMPATIENT = ApiSettings(longest_wait_s=0.1, metrics_open=True)
@@ -195,7 +124,7 @@ async def test_no_500_and_no_undocumented_answer_at_the_edges_of_what_is_allowed
 
 async def _assert_deep(room: Room) -> None:
     """Of what can succeed without Redis, nine of ten operations did, by generated requests alone."""
-    possible = set(await _operations(room)) - ONLY_WITH_REDIS
+    possible = set(await operations_of(room)) - ONLY_WITH_REDIS
     missed = possible - await _succeeded(room)
     assert len(missed) <= len(possible) // 10, sorted(missed)
 

@@ -71,11 +71,23 @@ async def _furnish(room: Room) -> dict[str, str]:
     await room.do("POST", "/v1/scopes", {"slug": "letters"})
     await room.do("PUT", "/v1/scopes/billing/trusts/letters")
     return {
-        "scope": "billing", "queue": "invoices", "message_id": first, "token": tokens[first], "name": "readers",
-        "key_id": key["key"]["id"], "key": key["key"]["id"], "replay_id": replay["id"], "agent": "message_archiver",
-        "review_id": review["id"], "rule": "sorting", "webhook": hook["webhook"]["id"], "erasure": erasure["id"],
-        "grant": grant["id"], "trusted": "letters", "stream_queue": "letters",
-    }  # fmt: skip
+        "scope": "billing",
+        "queue": "invoices",
+        "message_id": first,
+        "token": tokens[first],
+        "name": "readers",
+        "key_id": key["key"]["id"],
+        "key": key["key"]["id"],
+        "replay_id": replay["id"],
+        "agent": "message_archiver",
+        "review_id": review["id"],
+        "rule": "sorting",
+        "webhook": hook["webhook"]["id"],
+        "erasure": erasure["id"],
+        "grant": grant["id"],
+        "trusted": "letters",
+        "stream_queue": "letters",
+    }
 
 
 async def _walk(room: Room, there: dict[str, str], key: str) -> dict[str, tuple[int, str]]:
@@ -105,9 +117,15 @@ async def _walk(room: Room, there: dict[str, str], key: str) -> dict[str, tuple[
 def _of_the_tenant_alone(operation: str) -> bool:
     """Operations that name nothing of somebody else: they answer about, or change, the caller's own tenant."""
     return operation in {
-        "GET /v1/scopes", "POST /v1/scopes", "GET /v1/usage", "GET /v1/audit", "GET /v1/keys", "POST /v1/keys",
-        "GET /v1/audit/export", "GET /v1/trace",
-    }  # fmt: skip
+        "GET /v1/scopes",
+        "POST /v1/scopes",
+        "GET /v1/usage",
+        "GET /v1/audit",
+        "GET /v1/keys",
+        "POST /v1/keys",
+        "GET /v1/audit/export",
+        "GET /v1/trace",
+    }
 
 
 _OF_THE_INSTALLATION = {"GET /v1/agents", "POST /v1/agents/{agent}/run"}
@@ -230,7 +248,11 @@ async def _picture(room: Room, there: dict[str, str]) -> Any:
     message = await room.do("GET", f"/v1/scopes/billing/messages/{there['message_id']}")
     keys = [{**key, "last_used_at": None} for key in await room.do("GET", "/v1/keys")]
     return (
-        message, keys, await room.do("GET", "/v1/scopes"), await room.do("GET", "/v1/scopes/billing/queues"),
+        message,
+        keys,
+        await room.do("GET", "/v1/scopes"),
+        await room.do("GET", "/v1/scopes/billing/queues"),
         await room.do("GET", "/v1/scopes/billing/replays"),
-        await room.do("GET", "/v1/scopes/billing/queues/news/subscriptions"), len(await room.do("GET", "/v1/audit")),
-    )  # fmt: skip
+        await room.do("GET", "/v1/scopes/billing/queues/news/subscriptions"),
+        len(await room.do("GET", "/v1/audit")),
+    )

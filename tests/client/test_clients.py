@@ -3,13 +3,12 @@
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 
-from relevo.client import AsyncClient, Client, Failure, calls, people_calls
-from relevo.client.request import BY_CODE, Call
+from relevo.client import AsyncClient, Client, Failure
+from relevo.client.request import BY_CODE
 from relevo.errors import (
     BadArgument,
     ClaimLost,
@@ -40,51 +39,6 @@ def test_both_clients_have_the_same_methods() -> None:
     assert methods(AsyncClient) == methods(Client)
 
 
-WITHOUT_A_METHOD = {
-    ("GET", "/v1/audit/export"): "a file of lines, which `relevo audit export` and every HTTP client write",
-}
-"""Operations that have no method, and why."""
-VERBS = ("claim", "release", "hand-over", "comment", "decide", "withdraw")
-VERDICTS = ("complete", "fail", "release", "extend")
-
-
-async def test_every_operation_of_the_document_has_a_call_and_every_call_is_an_operation(room: Room) -> None:
-    document = (await room.ask("GET", "/openapi.json")).json()
-    there = {
-        (method.upper(), re.sub(r"\{\w+\}", "{}", path))
-        for path, operations in document["paths"].items()
-        for method in operations
-        if path.startswith("/v1/")
-    }
-    made: set[tuple[str, str]] = set()
-    for module in (calls, people_calls):
-        for name, function in vars(module).items():
-            if inspect.isfunction(function) and not name.startswith("_") and function.__module__ == module.__name__:
-                for call in _made_by(function):
-                    made.add((call.method, re.sub("~", "{}", call.path)))
-    assert sorted(made - there) == []
-    assert there - made == set(WITHOUT_A_METHOD)
-
-
-def _made_by(function: Callable[..., Call[object]]) -> Iterator[Call[object]]:
-    parameters = inspect.signature(function).parameters
-    words = VERBS if "verb" in parameters else VERDICTS if "verdict" in parameters else ("",)
-    for word in words:
-        given = {name: word if name.startswith("ver") and word else _filler(each) for name, each in parameters.items()}
-        call = function(**given)
-        assert isinstance(call, Call)
-        yield call
-
-
-def _filler(parameter: inspect.Parameter) -> object:
-    """Something of the kind that the parameter takes; a name becomes `~` in the path."""
-    kind = str(parameter.annotation)
-    fillers: dict[str, object] = {"Mapping[str, Any]": {}, "bool": False, "int": 1, "float": 1.0, "Any": 1, "str": "~"}
-    if "None" in kind:
-        return None
-    return fillers.get(kind, ())
-
-
 async def test_a_message_goes_through_its_life(client: AsyncClient) -> None:
     published = await client.publish("billing", "invoices", {"n": 1}, labels={"subject": "42"}, priority_tier="high")
     (claimed,) = await client.claim("billing", "invoices", wait_s=5)
@@ -94,8 +48,11 @@ async def test_a_message_goes_through_its_life(client: AsyncClient) -> None:
     message = await client.message("billing", published.id)
     assert (message.state, message.result, message.priority_tier) == ("completed", {"paid": True}, "high")
     assert [step.event for step in await client.history("billing", published.id)] == [
-        "published", "claimed", "extended", "completed",
-    ]  # fmt: skip
+        "published",
+        "claimed",
+        "extended",
+        "completed",
+    ]
     found = await client.search("billing", labels={"subject": "42"}, archived=False)
     assert [each.id for each in found.items] == [published.id]
 

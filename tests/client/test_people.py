@@ -18,6 +18,7 @@ from relevo.errors import (
     SchemaInvalid,
 )
 from tests.api.room import Room, served
+from tests.api.stream_jobs import dead_job
 from tests.pace import limit
 from tests.patience import until
 from tests.servers.leaks import KeyLeaks
@@ -74,9 +75,7 @@ async def test_a_review_goes_from_hand_to_hand_and_its_result_to_who_waits(room:
         await desk.comment_review(SCOPE, review.id, "looks fine", person="grace")
         await desk.hand_over_review(SCOPE, review.id, "grace", person="ada")
         await desk.release_review(SCOPE, review.id, person="grace")
-        await desk.decide_review(
-            SCOPE, review.id, {"decision": "approve"}, corrected_body={"n": 2}, person="ada"
-        )  # fmt: skip
+        await desk.decide_review(SCOPE, review.id, {"decision": "approve"}, corrected_body={"n": 2}, person="ada")
     over = await waiting
     assert (over.state, over.outcome, over.votes[0].person) == ("decided", {"decision": "approve"}, "ada")
     assert [note.did for note in over.notes] == ["claimed", "commented", "handed over", "released", "decided"]
@@ -195,6 +194,25 @@ async def eventful(tmp_path: Path, valkey: Server, key_leaks: KeyLeaks) -> Async
     url = await sqlite_with_tables(tmp_path / "events.db")
     async with served(url, redis_url=valkey.url, agents=True) as room:
         yield room
+
+
+async def test_dead_letters_of_a_stream_queue_go_to_review_one_by_one_and_all(
+    tmp_path: Path, valkey: Server, queue_name: str, key_leaks: KeyLeaks
+) -> None:
+    key_leaks.allow("rw:*")
+    entry = await dead_job(valkey.url, queue_name)
+    url = await sqlite_with_tables(tmp_path / "streams.db")
+    async with (
+        served(url, redis_url=valkey.url, stream_queues=(queue_name,)) as room,
+        AsyncClient(room.service.url, key=room.key) as client,
+    ):
+        review = await client.review_stream_dead_letter(SCOPE, queue_name, entry, {"title": "Again?"})
+        assert (review.title, review.source) == ("Again?", "stream_dead_letter")
+        made = await client.watch_stream(SCOPE, queue_name, {"title": "Look"})
+        assert (made.stream_queue, made.review) == (queue_name, {"title": "Look"})
+        assert [each.stream_queue for each in await client.stream_watches(SCOPE)] == [queue_name]
+        await client.unwatch_stream(SCOPE, queue_name)
+        assert await client.stream_watches(SCOPE) == []
 
 
 async def test_events_are_followed_and_go_on_after_the_last_one(eventful: Room) -> None:

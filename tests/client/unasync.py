@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "src" / "relevo" / "client"
-NOUNS = ("sender", "routing", "reviews", "bodies", "access", "telling", "client")
+NOUNS = ("sender", "routing", "reviews", "schemas", "chunks", "erasures", "access", "webhooks", "events", "client")
 
 _WORDS = [
     (r"async def ", "def "),
@@ -15,7 +15,7 @@ _WORDS = [
     (r"await ", ""),
     (r"httpx\.AsyncClient", "httpx.Client"),
     (r"httpx\.AsyncBaseTransport", "httpx.BaseTransport"),
-    (r"\bAsync(Sender|Routing|Reviews|Bodies|Access|Telling|Client|Generator)\b", r"\1"),
+    (r"\bAsync(Sender|Routing|Reviews|Schemas|ChunkStream|Erasures|Access|Webhooks|Events|Client|Generator)\b", r"\1"),
     (r"relevo\.client\.async_", "relevo.client.sync_"),
     (r"__aenter__", "__enter__"),
     (r"__aexit__", "__exit__"),
@@ -39,7 +39,7 @@ _CONSUME = '''        """Runs `handler` for every message until SIGTERM or Ctrl-
                 await client.consume(
                     scope, queue, handler, concurrency=concurrency, wait_s=wait_s, labels=labels,
                     subscription=subscription, consumer=consumer, drain_s=drain_s,
-                )  # fmt: skip
+                )
 
         asyncio.run(work())
 '''

@@ -22,7 +22,7 @@ def test_the_pages_follow_the_reader_s_mode_and_are_readable_in_it(desk: Console
 
 def test_every_page_fits_a_phone(desk: ConsoleDesk) -> None:
     page = desk.visitor(viewport=PHONE)
-    for path in ("/", "/docs", "/docs#message_fail"):
+    for path in ("/", "/docs", "/docs#fail_message"):
         page.goto(desk.serve.url + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
 
@@ -32,9 +32,9 @@ def test_an_operation_is_opened_and_its_type_reached_without_a_mouse_and_without
     page.goto(desk.serve.url)
     page.get_by_role("link", name="API reference").focus()
     page.keyboard.press("Enter")
-    operation = page.locator("#message_fail")
+    operation = page.locator("#fail_message")
     operation.locator("summary").focus()
     page.keyboard.press("Enter")
-    operation.get_by_role("link", name="Failure").focus()
+    operation.get_by_role("link", name="FailureIn").focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#type-Failure")).to_be_in_viewport()
+    expect(page.locator("#type-FailureIn")).to_be_in_viewport()

@@ -11,8 +11,8 @@ import msgspec
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.stream_bridge import StreamBridge
 from relevo.agents.webhook_courier import WebhookCourier
+from relevo.contract.messages import NewMessage
 from relevo.work.caller import Caller
-from relevo.work.message import NewMessage
 from relevo.work.office import Office, OfficeSettings
 from tests.pace import limit
 from tests.patience import until

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from relevo.contract.keys import KeyLimits, Permission
 from relevo.errors import InvalidInput, NotFound, PermissionDenied, TooManyRequests, Unauthenticated
-from relevo.work.access import Granted, KeyLimits, narrowed
+from relevo.work.access import Granted, narrowed
 from relevo.work.audit.entries import AuditFilter
-from relevo.work.caller import Caller, Permission
+from relevo.work.caller import Caller
 from relevo.work.rate_limits import RateLimits
 from tests.agents.conftest import SCOPE, Desk
 from tests.api.room import QUEUE, Room

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import select
 
 from relevo.agents.message_archiver import MessageArchiver
+from relevo.contract.chunks import Chunk, Chunks
+from relevo.contract.claims import Claimed
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.work.caller import Caller
-from relevo.work.chunks import Chunk, Chunks
-from relevo.work.message import ClaimedMessage
 from relevo.work.store.people import chunks
 from tests.agents.conftest import SCOPE, Desk
 from tests.pace import limit
@@ -20,13 +20,13 @@ from tests.servers.stores import STORES
 pytestmark = pytest.mark.parametrize("store", STORES)
 
 
-async def one(desk: Desk) -> ClaimedMessage:
+async def one(desk: Desk) -> Claimed:
     await desk.publish()
     (claimed,) = await desk.claim()
     return claimed
 
 
-async def part(desk: Desk, claimed: ClaimedMessage, body: Any, **how: Any) -> Chunk:
+async def part(desk: Desk, claimed: Claimed, body: Any, **how: Any) -> Chunk:
     raw = msgspec.Raw(msgspec.json.encode(body))
     return await desk.office.chunk_streams.append(desk.caller, SCOPE, claimed.id, claimed.claim_token, raw, **how)
 

@@ -10,15 +10,16 @@ from relevo.agents.erasure_runner import ErasureRunner
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.replay_runner import ReplayRunner
 from relevo.agents.webhook_courier import WebhookCourier
+from relevo.contract.erasures import Erasure
+from relevo.contract.messages import NewMessage, Published, Refusal
 from relevo.errors import IdempotencyConflict, NotFound, WrongState
 from relevo.work import erasure
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.cold_transaction import transact
 from relevo.work.depths import Depth, depths_of
-from relevo.work.erasure import Erasure, digest_of
+from relevo.work.erasure import digest_of
 from relevo.work.failure import Failure
 from relevo.work.faults import arm
-from relevo.work.message import NewMessage, Published, Refusal
 from relevo.work.replays import ReplayFilter
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.reviews import Reviews

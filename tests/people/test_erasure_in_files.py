@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from relevo.agents.message_archiver import MessageArchiver
-from relevo.work.message import NewMessage
+from relevo.contract.messages import NewMessage
 from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay
 from tests.people.test_erasure import WORD, erase

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from relevo.agents.message_archiver import MessageArchiver
+from relevo.contract.messages import NewMessage, Published
 from relevo.pipeline.jobs.archive import Archive, Archived
 from relevo.pipeline.lake.lake import Lake
-from relevo.work.message import NewMessage, Published
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.people import reviews

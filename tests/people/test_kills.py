@@ -6,9 +6,9 @@ from sqlalchemy import select
 
 from relevo.agents.erasure_runner import ErasureRunner
 from relevo.agents.webhook_courier import WebhookCourier
+from relevo.contract.messages import NewMessage
 from relevo.work.depths import Depth, depths_of
 from relevo.work.erasure import digest_of
-from relevo.work.message import NewMessage
 from relevo.work.store.people import erasures, reviews
 from relevo.work.store.tables import messages
 from tests.agents.conftest import SCOPE, Desk

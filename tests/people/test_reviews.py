@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from relevo.contract.messages import NewMessage, Published
 from relevo.errors import BadDecision, NotYourReview, RelevoError, ReviewChanged, ReviewHeld, ReviewOver
 from relevo.work.caller import Caller
 from relevo.work.depths import Depth, depths_of
-from relevo.work.message import NewMessage, Published
 from relevo.work.office import Office
 from relevo.work.review.case import Case
 from relevo.work.review.reviews import Review

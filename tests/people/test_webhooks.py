@@ -9,14 +9,15 @@ import pytest
 from sqlalchemy import select
 
 from relevo.agents.webhook_courier import WebhookCourier
+from relevo.contract.webhooks import Delivery, NewSecret
 from relevo.errors import BadWebhookUrl, InvalidInput, NotFound, WrongState
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import transact
 from relevo.work.outbox import WorkEvent
 from relevo.work.store.people import webhook_deliveries, webhooks
-from relevo.work.webhooks.deliveries import RETRIES_MS, Delivery, Due
-from relevo.work.webhooks.hooks import MOST_FAILURES, NewSecret
+from relevo.work.webhooks.deliveries import RETRIES_MS, Due
+from relevo.work.webhooks.hooks import MOST_FAILURES
 from relevo.work.webhooks.signature import verify
 from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay

@@ -9,13 +9,15 @@ from sqlalchemy import select
 
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.outbox_relay import OutboxRelay
-from relevo.work.audit.entries import AuditEntry, AuditFilter
+from relevo.contract.audit import AuditEntry
+from relevo.contract.messages import Message, NewMessage, Published, Refusal
+from relevo.contract.rules import Trigger
+from relevo.work.audit.entries import AuditFilter
 from relevo.work.depths import Depth, depths_of
-from relevo.work.message import NewMessage, Published, Refusal
 from relevo.work.office import Office, OfficeSettings
-from relevo.work.routing.rule import Action, Rule, Trigger
+from relevo.work.routing.rule import Action, Rule
 from relevo.work.routing.rules import StoredRule
-from relevo.work.search import Message, MessageFilter
+from relevo.work.search import MessageFilter
 from relevo.work.store.tables import labels
 from tests.agents.conftest import SCOPE, a_desk, emptied
 from tests.agents.conftest import Desk as PlainDesk

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from relevo.agents.stream_bridge import StreamBridge
+from relevo.contract.messages import Published
 from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.errors import ReplayLoop, StreamQueueClosed, UnrecoverableError
 from relevo.work.failure import failure_of
 from relevo.work.faults import arm
-from relevo.work.message import Published
 from relevo.work.routing.rule import Escalate, Route
 from tests.agents.conftest import SCOPE
 from tests.clock import Clock

@@ -7,9 +7,9 @@ import pytest
 
 from relevo.agents.outbox_relay import OutboxRelay
 from relevo.agents.stream_bridge import StreamBridge
+from relevo.contract.erasures import Erasure
 from relevo.engine.job.job import Job
 from relevo.errors import UnrecoverableError
-from relevo.work.erasure import Erasure
 from relevo.work.routing.rule import Route
 from tests.agents.conftest import SCOPE
 from tests.patience import until

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from relevo.work.message import Published, Refusal
+from relevo.contract.messages import Published, Refusal
 from relevo.work.routing.rule import Drop, Escalate, Route, ToArchive, Transform
 from tests.routing.conftest import Desk
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from relevo.contract.messages import Published
 from relevo.errors import BadRule, NotFound, SlugTaken
-from relevo.work.message import Published
 from relevo.work.routing.journey import MAX_HOPS
 from relevo.work.routing.rule import Action, Drop, Escalate, Route, Rule, Transform
 from tests.agents.conftest import SCOPE

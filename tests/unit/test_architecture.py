@@ -15,14 +15,15 @@ PACKAGE = "relevo"
 # dotted entry opens only that part. "*" is for what stands outside the rooms. A new room needs a line, and a reason.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "contract": {"errors"},  # the types of HTTP: the server and the client speak of the same
     "wire": {"errors"},
     "broker": {"wire", "errors"},
     "engine": {"broker", "wire", "errors"},
-    "work": {"engine", "broker", "wire", "errors"},
-    "agents": {"work", "engine", "broker", "wire", "errors"},
-    "api": {"agents", "work", "engine", "broker", "wire", "errors"},
-    "client": {"errors"},  # talks HTTP: needs nothing of what it talks to
-    "console": {"work", "wire", "errors"},  # pages for people: beside the HTTP API, not on top of it
+    "work": {"contract", "engine", "broker", "wire", "errors"},
+    "agents": {"contract", "work", "engine", "broker", "wire", "errors"},
+    "api": {"contract", "agents", "work", "engine", "broker", "wire", "errors"},
+    "client": {"contract", "errors"},  # talks HTTP: needs nothing of what it talks to
+    "console": {"contract", "work", "wire", "errors"},  # pages for people: beside the HTTP API, not on top of it
     "pipeline": {"work.store", "broker.address", "wire", "errors"},  # the same URLs as the engine, sockets of its own
     "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra
     "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import Caller
-from relevo.work.message import NewMessage, Published
 from relevo.work.office import Office, OfficeSettings
 from relevo.work.settling import SettleItem
 from tests.pace import limit

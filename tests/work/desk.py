@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import func, select
 
+from relevo.contract.claims import Claimed, Settled
+from relevo.contract.messages import NewMessage, Published, Refusal
 from relevo.work.caller import Caller
 from relevo.work.depths import Depth, depths_of
-from relevo.work.message import ClaimedMessage, NewMessage, Published, Refusal, Settled
 from relevo.work.office import Office
 from relevo.work.queues import QueueRecord, QueueSettings
 from relevo.work.settling import SettleItem, Verdict
@@ -22,7 +23,7 @@ def new(n: int = 0, **fields: Any) -> NewMessage:
     return NewMessage(body=msgspec.Raw(b'{"n":%d}' % n), **fields)
 
 
-def number(message: ClaimedMessage) -> int:
+def number(message: Claimed) -> int:
     """Which of the messages of `new` this is."""
     return msgspec.json.decode(message.body)["n"]
 
@@ -49,11 +50,11 @@ class Desk:
         assert all(isinstance(each, Published) for each in outcomes), outcomes
         return [each.id for each in outcomes if isinstance(each, Published)]
 
-    async def claim(self, count: int = 1, queue: str = JOBS, **how: Any) -> list[ClaimedMessage]:
+    async def claim(self, count: int = 1, queue: str = JOBS, **how: Any) -> list[Claimed]:
         return await self.office.claims.claim(self.caller, SCOPE, queue, batch_size=count, **how)
 
     async def settle(
-        self, verdict: Verdict, *claimed: ClaimedMessage, queue: str | None = JOBS, **fields: Any
+        self, verdict: Verdict, *claimed: Claimed, queue: str | None = JOBS, **fields: Any
     ) -> list[Settled]:
         items = [SettleItem(id=each.id, claim_token=each.claim_token, **fields) for each in claimed]
         return await self.office.settling.settle(self.caller, SCOPE, verdict, items, queue=queue)
@@ -77,9 +78,9 @@ class Desk:
             query = select(messages.c.state, func.count()).where(messages.c.queue_id == record.id)
             return {row[0]: row[1] for row in await connection.execute(query.group_by(messages.c.state))}
 
-    async def drain(self, count: int = 50, queue: str = JOBS) -> list[ClaimedMessage]:
+    async def drain(self, count: int = 50, queue: str = JOBS) -> list[Claimed]:
         """Claims and completes until nothing is left; what was claimed, in that order."""
-        done: list[ClaimedMessage] = []
+        done: list[Claimed] = []
         while claimed := await self.claim(count, queue):
             settled = await self.settle("complete", *claimed, queue=queue)
             assert all(each.state == "completed" for each in settled), settled

@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import func, select
 
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
+from relevo.contract.messages import NewMessage
 from relevo.work.depths import Depth
 from relevo.work.faults import POINTS
-from relevo.work.message import NewMessage
 from relevo.work.office import OfficeSettings
 from relevo.work.store.tables import messages, tallies
 from relevo.work.trail import steps

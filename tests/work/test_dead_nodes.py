@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
+from relevo.contract.messages import Published
 from relevo.errors import StoreUnavailable
-from relevo.work.message import Published
 from relevo.work.office import Office
 from relevo.work.store import patience
 from relevo.work.store.tables import queues

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from relevo.work.message import NewMessage, Published, Refusal
+from relevo.contract.messages import NewMessage, Published, Refusal
 from tests.work.conftest import OpenOffice
 from tests.work.desk import Desk, new
 

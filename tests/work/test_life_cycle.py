@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from relevo.contract.messages import Published, Refusal
 from relevo.errors import InvalidInput, QueueArchived, QueueDraining, QueuePaused, ScopePaused
 from relevo.work.depths import Depth
-from relevo.work.message import Published, Refusal
 from tests.clock import Clock
 from tests.work.desk import JOBS, SCOPE, Desk, new, number
 
@@ -42,7 +42,7 @@ async def test_what_a_publisher_says_of_a_message_comes_with_it(desk: Desk) -> N
     assert {name: getattr(claimed, name) for name in fields if name != "labels"} == {
         name: value for name, value in fields.items() if name != "labels"
     }
-    assert msgspec.json.decode(claimed.labels) == {"a": "1", "ü": ""}
+    assert msgspec.json.decode(msgspec.json.encode(claimed.labels)) == {"a": "1", "ü": ""}
 
 
 async def test_a_message_without_a_correlation_id_begins_one(desk: Desk) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from relevo.contract.claims import Claimed
 from relevo.work import faults
-from relevo.work.message import ClaimedMessage
 from relevo.work.office import Office
 from tests.conftest import Launch
 from tests.patience import turn, until
@@ -162,7 +162,7 @@ async def work_off(desk: Desk, meddle: Meddle) -> None:
 
     async def worker() -> None:
         while len(done) < 300:
-            claimed: list[ClaimedMessage] = await desk.claim(7, wait_s=0.5)
+            claimed: list[Claimed] = await desk.claim(7, wait_s=0.5)
             await steps.take()
             places = [(-each.priority_score, each.id) for each in claimed]
             assert places == sorted(places)

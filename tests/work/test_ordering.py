@@ -5,14 +5,16 @@ import random
 
 import pytest
 
-from relevo.work.message import TIERS, ClaimedMessage, NewMessage
+from relevo.contract.claims import Claimed
+from relevo.contract.messages import NewMessage
+from relevo.work.message import TIERS
 from relevo.work.order import sort_key
 from tests.clock import Clock
 from tests.work.conftest import OpenOffice
 from tests.work.desk import SCOPE, Desk, new, number
 
 
-def place(ordering: str, message: ClaimedMessage) -> tuple[int, str]:
+def place(ordering: str, message: Claimed) -> tuple[int, str]:
     key = sort_key(
         ordering,
         created_at=message.created_at,
@@ -104,7 +106,7 @@ async def test_publishers_and_workers_at_once_lose_and_double_nothing(
             elif last_look:
                 return
 
-    async def settle(at: Desk, claimed: list[ClaimedMessage]) -> None:
+    async def settle(at: Desk, claimed: list[Claimed]) -> None:
         places = [place(ordering, each) for each in claimed]
         assert places == sorted(places)
         settled = await at.settle("complete", *claimed)

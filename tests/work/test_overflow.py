@@ -2,7 +2,7 @@
 
 import asyncio
 
-from relevo.work.message import Published, Refusal
+from relevo.contract.messages import Published, Refusal
 from tests.work.conftest import OpenOffice
 from tests.work.desk import Desk, new, number
 

@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
+from relevo.contract.claims import Claimed, Settled
 from relevo.errors import PermissionDenied
-from relevo.work.message import ClaimedMessage, Settled
 from relevo.work.settling import SettleItem, Verdict
 from tests.work.desk import JOBS, SCOPE, Desk, new
 
@@ -17,7 +17,7 @@ def code(settled: Settled) -> str | None:
     return None if settled.refusal is None else settled.refusal.code
 
 
-def with_token(claimed: ClaimedMessage, token: str) -> ClaimedMessage:
+def with_token(claimed: Claimed, token: str) -> Claimed:
     return msgspec.structs.replace(claimed, claim_token=token)
 
 

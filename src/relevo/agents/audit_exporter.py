@@ -19,11 +19,12 @@ from sqlalchemy import func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from relevo.agents.agent import Batch
-from relevo.work.audit.entries import AuditEntry, entry_of
+from relevo.contract.audit import AuditEntry
+from relevo.contract.messages import NewMessage
+from relevo.work.audit.entries import entry_of
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.internal_messages import post
-from relevo.work.message import NewMessage
 from relevo.work.office import Office
 from relevo.work.queues import AUDIT
 from relevo.work.store.tables import audit, idempotency, messages, queues, scopes, settings

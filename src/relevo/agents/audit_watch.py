@@ -10,12 +10,12 @@ import msgspec
 from sqlalchemy import select
 
 from relevo.agents.agent import Batch
+from relevo.contract.messages import NewMessage
 from relevo.work.audit.integrity import AuditWalk
 from relevo.work.audit.verifier import Finding
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.internal_messages import post
-from relevo.work.message import NewMessage
 from relevo.work.office import Office
 from relevo.work.store.tables import audit, idempotency, queues
 

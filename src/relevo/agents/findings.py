@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import select
 
+from relevo.contract.messages import NewMessage
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction
 from relevo.work.internal_messages import post
-from relevo.work.message import NewMessage
 from relevo.work.office import Office
 from relevo.work.queues import QueueRecord
 from relevo.work.store.tables import queues

@@ -20,12 +20,12 @@ from sqlalchemy import delete, select, update
 
 from relevo.agents.agent import Batch
 from relevo.agents.event_streams import EventStreams
+from relevo.contract.messages import NewMessage
 from relevo.errors import EventsOvertaken, NotFound, RelevoError
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.faults import fault
 from relevo.work.internal_messages import post
-from relevo.work.message import NewMessage
 from relevo.work.office import Office
 from relevo.work.outbox import WorkEvent, decode
 from relevo.work.queues import QueueRecord

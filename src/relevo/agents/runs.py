@@ -9,34 +9,15 @@ from __future__ import annotations
 import contextlib
 from typing import Any, NamedTuple
 
-import msgspec
 from sqlalchemy import insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.elements import ColumnElement
 
+from relevo.contract.agents import Agent as AgentRun
 from relevo.work.office import Office
 from relevo.work.store.tables import agent_runs
 
 ERROR_LENGTH = 2_000
-
-
-class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one agent. Times are milliseconds since 1970."""
-
-    agent: str
-    about: str
-    every_s: float
-    running: bool
-    """Whether somebody runs it at this moment."""
-    last_started_at: int | None
-    last_finished_at: int | None
-    last_duration_ms: int | None
-    last_items: int | None
-    last_error: str | None
-    last_node: str | None
-    next_run_at: int | None
-    runs: int
-    failures: int
 
 
 class Standing(NamedTuple):

@@ -11,24 +11,24 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from relevo.agents.roster import Roster
-from relevo.agents.runs import AgentRun
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
+from relevo.api.openapi import describe
+from relevo.api.responses import answer
+from relevo.contract.agents import Agent
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"])
 
 
-@router.get("", summary="Every agent with its last run", **describe(list[AgentRun]))
+@router.get("", summary="Every agent with its last run", **describe("list_agents", list[Agent]))
 async def list_agents(request: Request, caller: Authenticated) -> Response:
     caller.require_unlimited("operate")
     roster: Roster = request.app.state.roster
     return answer(await roster.list(), caller.request_id)
 
 
-@router.post("/{agent}/run", summary="Run an agent now", **describe(AgentRun))
+@router.post("/{agent}/run", summary="Run an agent now", **describe("run_agent", Agent))
 async def run_agent(
     request: Request,
     caller: Authenticated,

@@ -1,4 +1,4 @@
-"""The HTTP application: hot routes in front, FastAPI behind, problem documents for whatever goes wrong in either."""
+"""The HTTP application: fast routes in front, FastAPI behind, problem documents for whatever goes wrong in either."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from relevo.api import (
     agents,
     chunks,
     dead_letters,
-    declared,
     erasures,
     event_stream,
+    fast_operations,
     front,
     grants,
     health,
@@ -35,11 +35,12 @@ from relevo.api import (
     webhooks,
 )
 from relevo.api.auth import header, request_id_of
-from relevo.api.document import TAGS, openapi_of
-from relevo.api.hot import Asgi, HotRoutes, Send
+from relevo.api.fast_routes import Asgi, FastRoutes, Send
+from relevo.api.faults import parameter_fault
 from relevo.api.metrics import ApiMetrics
+from relevo.api.openapi import TAGS, openapi_of
 from relevo.api.problems import known, nowhere, problem, problem_of, problem_response
-from relevo.api.reading import ClientGone, Receive
+from relevo.api.request_body import ClientGone, Receive
 from relevo.api.settings import ApiSettings
 from relevo.errors import InvalidInput, MethodNotAllowed, WorkError
 from relevo.work.office import Office
@@ -57,19 +58,24 @@ def make_app(
     *,
     version: str = "0",
     console: Asgi | None = None,
-) -> HotRoutes:
+) -> FastRoutes:
     """The application as a server runs it; `console` are the pages below /console."""
     settings = settings or ApiSettings()
     app = FastAPI(
-        title="relevo work queues", version=version, description=ABOUT, docs_url=None, redoc_url=None,
-        openapi_url="/openapi.json", openapi_tags=TAGS,
-    )  # fmt: skip
+        title="relevo work queues",
+        version=version,
+        description=ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        openapi_tags=TAGS,
+    )
     app.state.office, app.state.roster, app.state.limits = office, roster, settings
     app.state.metrics = metrics = ApiMetrics()
     app.state.feeds = set()
     app.state.has_console, app.state.reference_page = console is not None, None
     for room in (
-        *(declared, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health),
+        *(fast_operations, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health),
         *(grants, webhooks, event_stream, chunks, erasures),
         *(rules, reviews, patterns, schemas, trusts, front),
     ):
@@ -81,9 +87,9 @@ def make_app(
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(WorkError, _told)
     app.add_exception_handler(Exception, _told)
-    hot = HotRoutes(_Guarded(app, metrics), office, settings, metrics)
-    app.state.stopping = hot.stopping
-    return hot
+    fast = FastRoutes(_Guarded(app, metrics), office, settings, metrics)
+    app.state.stopping = fast.stopping
+    return fast
 
 
 class _Guarded:
@@ -134,11 +140,13 @@ async def _told(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
+    first, *_ = found = error.errors()
     where = ".".join(str(part) for part in first["loc"])
     given = first.get("input")
     reason = f"{given[:100]!r}: {first['msg']}" if isinstance(given, str) else first["msg"]
-    return problem_response(problem_of(InvalidInput(where=where, reason=reason), request.state.request_id))
+    faults = [parameter_fault(each["loc"], each["type"], each["msg"]) for each in found]
+    refusal = InvalidInput(where=where, reason=reason, faults=faults)
+    return problem_response(problem_of(refusal, request.state.request_id))
 
 
 def _methods_at(request: Request) -> list[str]:

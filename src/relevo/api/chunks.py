@@ -7,38 +7,34 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
-from msgspec import Meta, Raw
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import Token
-from relevo.api.document import describe
-from relevo.api.questions import MessageKey, ScopeSlug, require_id
-from relevo.api.reading import ClientGone, body_of
+from relevo.api.openapi import describe
+from relevo.api.params import MessageKey, ScopeSlug, require_id
+from relevo.api.request_body import ClientGone, body_of
+from relevo.api.responses import answer
+from relevo.contract.chunks import MOST_PARTS, Chunk, ChunkIn, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, WrongConsumerMode
-from relevo.work.chunks import MOST_IN_A_PAGE, MOST_PARTS, Chunk, Chunks
+from relevo.work.chunks import MOST_IN_A_PAGE
 from relevo.work.wakeups import Patience
 
 router = APIRouter(prefix="/v1/scopes/{scope}/messages/{message_id}/chunks", tags=["chunks"])
-
-
-class ChunkIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One part. With a `number` it may be sent again after a lost answer; without one it is the next."""
-
-    claim_token: Token
-    body: Raw
-    number: Annotated[int, Meta(ge=1, le=MOST_PARTS)] | None = None
-    final: bool = False
-    """The last one: the whole becomes the result, if the message is completed without another."""
 
 
 _NEW = msgspec.json.Decoder(ChunkIn)
 
 
 @router.post(
-    "", summary="Append a part, by whoever holds the claim",
-    **describe(Chunk, body=ChunkIn, status=201, problems=[ClaimLost, ChunkConflict, WrongConsumerMode, BodyTooLarge]),
-)  # fmt: skip
+    "",
+    summary="Append a part, by whoever holds the claim",
+    **describe(
+        "append_chunk",
+        Chunk,
+        body=ChunkIn,
+        status=201,
+        problems=[ClaimLost, ChunkConflict, WrongConsumerMode, BodyTooLarge],
+    ),
+)
 async def append_chunk(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
@@ -49,7 +45,7 @@ async def append_chunk(
     return answer(added, caller.request_id, 201)
 
 
-@router.get("", summary="Read parts in order, as they arrive", **describe(Chunks))
+@router.get("", summary="Read parts in order, as they arrive", **describe("read_chunks", Chunks))
 async def read_chunks(
     request: Request,
     caller: Authenticated,
@@ -71,9 +67,15 @@ async def read_chunks(
     gone.add_done_callback(lambda done: None if done.cancelled() else patience.end())
     try:
         found = await office.chunk_streams.read(
-            caller, scope, require_id(message_id), after=after, stream=stream, wait_s=wait_s, limit=limit,
+            caller,
+            scope,
+            require_id(message_id),
+            after=after,
+            stream=stream,
+            wait_s=wait_s,
+            limit=limit,
             patience=patience,
-        )  # fmt: skip
+        )
         if gone.done():
             raise ClientGone
         return answer(found, caller.request_id)

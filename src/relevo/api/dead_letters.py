@@ -5,11 +5,9 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import ReplayIn, ms_of
-from relevo.api.document import describe
-from relevo.api.questions import (
+from relevo.api.openapi import describe
+from relevo.api.params import (
     Cursor,
     LabelFilter,
     Limit,
@@ -22,17 +20,24 @@ from relevo.api.questions import (
     moment_ms,
     require_id,
 )
-from relevo.api.reading import body_of
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
+from relevo.contract.dead_letters import DeadLetter, Replay, ReplayIn
+from relevo.contract.fields import ms_of
 from relevo.errors import WrongState
-from relevo.work.dead_letters import DeadLetter, DeadLetterFilter
-from relevo.work.replays import Replay, ReplayFilter
+from relevo.work.dead_letters import DeadLetterFilter
+from relevo.work.replays import ReplayFilter
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["dead letters"])
 
 _REPLAY = msgspec.json.Decoder(ReplayIn)
 
 
-@router.get("/dead-letters", summary="Dead letters of a scope, newest first", **describe(list[DeadLetter], paged=True))
+@router.get(
+    "/dead-letters",
+    summary="Dead letters of a scope, newest first",
+    **describe("list_dead_letters", list[DeadLetter], paged=True),
+)
 async def list_dead_letters(
     caller: Authenticated,
     office: ThisOffice,
@@ -49,41 +54,57 @@ async def list_dead_letters(
     cursor: Cursor = None,
 ) -> Response:
     wanted = DeadLetterFilter(
-        queue=queue, reason=reason, message_type=message_type, correlation_id=correlation_id, labels=labels_in(label),
-        since=moment_ms(since, "since"), until=moment_ms(until, "until"), text=text,
-    )  # fmt: skip
+        queue=queue,
+        reason=reason,
+        message_type=message_type,
+        correlation_id=correlation_id,
+        labels=labels_in(label),
+        since=moment_ms(since, "since"),
+        until=moment_ms(until, "until"),
+        text=text,
+    )
     page = await office.dead_letters.list(caller, scope, wanted, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
 @router.post(
-    "/replays", summary="Send dead letters back to their queues: filtered, throttled, in the background",
-    **describe(Replay, body=ReplayIn, body_optional=True, status=201),
-)  # fmt: skip
+    "/replays",
+    summary="Send dead letters back to their queues: filtered, throttled, in the background",
+    **describe("start_replay", Replay, body=ReplayIn, body_optional=True, status=201),
+)
 async def start_replay(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _REPLAY, optional=True)
     asked = body.filter
     wanted = ReplayFilter(
-        queue=asked.queue, reason=asked.reason, message_type=asked.message_type, correlation_id=asked.correlation_id,
-        labels=dict(asked.labels), since=ms_of(asked.since), until=ms_of(asked.until), text=asked.text, ids=asked.ids,
+        queue=asked.queue,
+        reason=asked.reason,
+        message_type=asked.message_type,
+        correlation_id=asked.correlation_id,
+        labels=dict(asked.labels),
+        since=ms_of(asked.since),
+        until=ms_of(asked.until),
+        text=asked.text,
+        ids=asked.ids,
         max_replays=body.max_replays,
-    )  # fmt: skip
+    )
     replay = await office.replays.start(caller, scope, wanted, rate_per_s=body.rate_per_s, dry_run=body.dry_run)
     return answer(replay, caller.request_id, 201)
 
 
-@router.get("/replays", summary="List replays, newest first", **describe(list[Replay], paged=True))
+@router.get("/replays", summary="List replays, newest first", **describe("list_replays", list[Replay], paged=True))
 async def list_replays(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(await office.replays.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
-@router.get("/replays/{replay_id}", summary="How far a replay is", **describe(Replay))
+@router.get("/replays/{replay_id}", summary="How far a replay is", **describe("get_replay", Replay))
 async def get_replay(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, replay_id: MessageKey) -> Response:
     return answer(await office.replays.get(caller, scope, require_id(replay_id, "replay")), caller.request_id)
 
 
-@router.post("/replays/{replay_id}/cancel", summary="Stop a replay", **describe(Replay, problems=[WrongState]))
+@router.post(
+    "/replays/{replay_id}/cancel", summary="Stop a replay", **describe("cancel_replay", Replay, problems=[WrongState])
+)
 async def cancel_replay(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, replay_id: MessageKey) -> Response:
     return answer(await office.replays.cancel(caller, scope, require_id(replay_id, "replay")), caller.request_id)

@@ -6,38 +6,34 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
-from msgspec import Meta
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import Cursor, Limit, ScopeSlug, require_id
-from relevo.api.reading import body_of
-from relevo.work.erasure import Erasure
+from relevo.api.openapi import describe
+from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
+from relevo.contract.erasures import Erasure, ErasureIn
 
 router = APIRouter(prefix="/v1/scopes/{scope}/erasures", tags=["erasures"])
-
-
-class ErasureIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Whom to forget: the value of the label `subject`."""
-
-    subject: Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 _NEW = msgspec.json.Decoder(ErasureIn)
 
 
 @router.post(
-    "", summary="Erase what messages labelled `subject=…` say; large ones go on in the background",
-    **describe(Erasure, body=ErasureIn, status=202),
-)  # fmt: skip
+    "",
+    summary="Erase what messages labelled `subject=…` say; large ones go on in the background",
+    **describe("start_erasure", Erasure, body=ErasureIn, status=202),
+)
 async def start_erasure(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     return answer(await office.erasures.start(caller, scope, body.subject), caller.request_id, 202)
 
 
 @router.get(
-    "", summary="List erasures; whom they were about is not known any more", **describe(list[Erasure], paged=True)
+    "",
+    summary="List erasures; whom they were about is not known any more",
+    **describe("list_erasures", list[Erasure], paged=True),
 )
 async def list_erasures(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
@@ -45,11 +41,11 @@ async def list_erasures(
     return page_answer(await office.erasures.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
-@router.get("/{erasure}", summary="How far an erasure is", **describe(Erasure))
+@router.get("/{erasure_id}", summary="How far an erasure is", **describe("get_erasure", Erasure))
 async def get_erasure(
     caller: Authenticated,
     office: ThisOffice,
     scope: ScopeSlug,
-    erasure: Annotated[str, Path(description="id of the erasure", max_length=100)],
+    erasure_id: Annotated[str, Path(description="id of the erasure", max_length=100)],
 ) -> Response:
-    return answer(await office.erasures.get(caller, scope, require_id(erasure, "erasure")), caller.request_id)
+    return answer(await office.erasures.get(caller, scope, require_id(erasure_id, "erasure")), caller.request_id)

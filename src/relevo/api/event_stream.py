@@ -12,11 +12,11 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from relevo.api.auth import Authenticated, ThisOffice, caller_of, header
-from relevo.api.document import describe
-from relevo.api.questions import ScopeSlug
+from relevo.api.openapi import describe
+from relevo.api.params import ScopeSlug
+from relevo.contract.events import EventName
 from relevo.errors import EventsNotKept, EventsUnavailable, RelevoError, TooManyRequests, WorkError
 from relevo.work.event_feed import EventFeed
-from relevo.work.outbox import EventName
 
 router = APIRouter(prefix="/v1/scopes/{scope}/events", tags=["events"])
 
@@ -26,7 +26,7 @@ MOST_READERS = 200
 """Of one process: each has a connection to Redis of its own."""
 _SLUG = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
 
-_about: dict[str, Any] = describe(None, problems=[EventsNotKept, EventsUnavailable, TooManyRequests])
+_about: dict[str, Any] = describe("follow_events", None, problems=[EventsNotKept, EventsUnavailable, TooManyRequests])
 _about["responses"][200] = {"description": "events, until one side ends it", "content": {"text/event-stream": {}}}
 
 

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from relevo.api.answers import encode
 from relevo.api.reference import reference_of
+from relevo.api.responses import encode
 
 router = APIRouter(include_in_schema=False)
 

@@ -1,4 +1,4 @@
-"""`/v1/scopes/{scope}/grants`: what keys may do here beyond what they say themselves; `/v1/keys/{key}`: rotation and limits."""
+"""`/v1/scopes/{scope}/grants`: what keys may do here beyond what they say themselves; `/v1/keys/{key_id}`: rotation, limits."""
 
 from __future__ import annotations
 
@@ -6,46 +6,19 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
-from msgspec import Meta
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import AnyQueue, MessageId
-from relevo.api.document import describe
-from relevo.api.questions import ScopeSlug, require_id
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import ScopeSlug, require_id
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer
+from relevo.contract.grants import Grant, GrantIn
+from relevo.contract.keys import KeyLimits, KeyRotationIn, LimitsIn, NewKey
 from relevo.errors import WrongState
-from relevo.work.access import Grant, KeyLimits
-from relevo.work.caller import TenantPermission
-from relevo.work.keys import NewKey
 
 router = APIRouter(tags=["access"])
 
 KeyId = Annotated[str, Path(description="id of the key", max_length=100)]
-_Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-
-
-class GrantIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Permissions for a key in this scope, or in one queue of it."""
-
-    key_id: MessageId
-    permissions: Annotated[list[TenantPermission], Meta(min_length=1, max_length=5)]
-    queue: AnyQueue | None = None
-
-
-class LimitsIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """All limits of a key; what is left out is not limited."""
-
-    requests_per_s: _Count | None = None
-    burst: _Count | None = None
-    max_body_bytes: _Count | None = None
-    acts_for_people: bool = False
-
-
-class KeyRotationIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """For how long the old secret works beside the new one."""
-
-    grace_s: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 86_400
 
 
 _GRANT = msgspec.json.Decoder(GrantIn)
@@ -53,7 +26,7 @@ _LIMITS = msgspec.json.Decoder(LimitsIn)
 _ROTATION = msgspec.json.Decoder(KeyRotationIn)
 
 
-@router.get("/v1/scopes/{scope}/grants", summary="List grants", **describe(list[Grant]))
+@router.get("/v1/scopes/{scope}/grants", summary="List grants", **describe("list_grants", list[Grant]))
 async def list_grants(
     caller: Authenticated,
     office: ThisOffice,
@@ -64,7 +37,9 @@ async def list_grants(
 
 
 @router.post(
-    "/v1/scopes/{scope}/grants", summary="Grant a key permissions here", **describe(Grant, body=GrantIn, status=201)
+    "/v1/scopes/{scope}/grants",
+    summary="Grant a key permissions here",
+    **describe("create_grant", Grant, body=GrantIn, status=201),
 )
 async def create_grant(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _GRANT)
@@ -72,33 +47,40 @@ async def create_grant(request: Request, caller: Authenticated, office: ThisOffi
     return answer(made, caller.request_id, 201)
 
 
-@router.delete("/v1/scopes/{scope}/grants/{grant}", summary="Take a grant back", **describe(None, status=204))
+@router.delete(
+    "/v1/scopes/{scope}/grants/{grant_id}", summary="Take a grant back", **describe("revoke_grant", None, status=204)
+)
 async def revoke_grant(
     caller: Authenticated,
     office: ThisOffice,
     scope: ScopeSlug,
-    grant: Annotated[str, Path(description="id of the grant", max_length=100)],
+    grant_id: Annotated[str, Path(description="id of the grant", max_length=100)],
 ) -> Response:
-    await office.access.revoke(caller, scope, require_id(grant, "grant"))
+    await office.access.revoke(caller, scope, require_id(grant_id, "grant"))
     return Response(status_code=204)
 
 
 @router.post(
-    "/v1/keys/{key}/rotate", summary="A new secret for a key; the old one works for a while longer",
-    **describe(NewKey, body=KeyRotationIn, body_optional=True, problems=[WrongState]),
-)  # fmt: skip
-async def rotate_key(request: Request, caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
+    "/v1/keys/{key_id}/rotate",
+    summary="A new secret for a key; the old one works for a while longer",
+    **describe("rotate_key", NewKey, body=KeyRotationIn, body_optional=True, problems=[WrongState]),
+)
+async def rotate_key(request: Request, caller: Authenticated, office: ThisOffice, key_id: KeyId) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
-    return answer(await office.keys.rotate(caller, require_id(key, "key"), grace_s=body.grace_s), caller.request_id)
+    return answer(await office.keys.rotate(caller, require_id(key_id, "key"), grace_s=body.grace_s), caller.request_id)
 
 
-@router.get("/v1/keys/{key}/limits", summary="The limits of a key", **describe(KeyLimits))
-async def get_limits(caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
-    return answer(await office.access.limits(caller, require_id(key, "key")), caller.request_id)
+@router.get("/v1/keys/{key_id}/limits", summary="The limits of a key", **describe("get_key_limits", KeyLimits))
+async def get_limits(caller: Authenticated, office: ThisOffice, key_id: KeyId) -> Response:
+    return answer(await office.access.limits(caller, require_id(key_id, "key")), caller.request_id)
 
 
-@router.put("/v1/keys/{key}/limits", summary="Set the limits of a key", **describe(KeyLimits, body=LimitsIn))
-async def set_limits(request: Request, caller: Authenticated, office: ThisOffice, key: KeyId) -> Response:
+@router.put(
+    "/v1/keys/{key_id}/limits",
+    summary="Set the limits of a key",
+    **describe("set_key_limits", KeyLimits, body=LimitsIn),
+)
+async def set_limits(request: Request, caller: Authenticated, office: ThisOffice, key_id: KeyId) -> Response:
     body = await body_of(request, _LIMITS)
     wanted = KeyLimits(**msgspec.structs.asdict(body))
-    return answer(await office.access.limit(caller, require_id(key, "key"), wanted), caller.request_id)
+    return answer(await office.access.limit(caller, require_id(key_id, "key"), wanted), caller.request_id)

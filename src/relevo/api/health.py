@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import insert, update
 
-from relevo.api.answers import encode
 from relevo.api.auth import ThisOffice, header
 from relevo.api.metrics import CONTENT_TYPE, ApiMetrics
 from relevo.api.problems import known, nowhere
+from relevo.api.responses import encode
 from relevo.api.settings import ApiSettings
 from relevo.errors import Unauthenticated
 from relevo.work.office import Office
@@ -22,15 +22,18 @@ router = APIRouter(tags=["probes"])
 _PLAIN: dict[str, Any] = {"response_model": None}
 
 
-@router.get("/healthz", summary="Whether the process is alive", **_PLAIN)
+@router.get("/healthz", operation_id="get_health", summary="Whether the process is alive", **_PLAIN)
 async def healthz() -> Response:
     return Response(encode({"status": "alive"}), media_type="application/json")
 
 
 @router.get(
-    "/readyz", summary="Whether messages can be taken: a row can be written",
-    responses={503: {"description": "not ready; `reason` says why"}}, **_PLAIN,
-)  # fmt: skip
+    "/readyz",
+    operation_id="get_readiness",
+    summary="Whether messages can be taken: a row can be written",
+    responses={503: {"description": "not ready; `reason` says why"}},
+    **_PLAIN,
+)
 async def readyz(request: Request, office: ThisOffice) -> Response:
     if request.app.state.stopping.is_set():
         return _not_ready("the process is ending")
@@ -42,14 +45,16 @@ async def readyz(request: Request, office: ThisOffice) -> Response:
 
 
 @router.get(
-    "/metrics", summary="Numbers for Prometheus",
+    "/metrics",
+    operation_id="get_metrics",
+    summary="Numbers for Prometheus",
     responses={
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
         401: {"description": "the token of the metrics is missing or wrong"},
         404: {"description": "not told on this host without a token"},
     },
     **_PLAIN,
-)  # fmt: skip
+)
 async def metrics(request: Request, office: ThisOffice) -> Response:
     wanted: ApiSettings = request.app.state.limits
     if wanted.metrics_token is not None:

@@ -5,36 +5,42 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import KeyIn, ms_of
-from relevo.api.document import describe
-from relevo.api.questions import Cursor, Limit, MessageKey, require_id
-from relevo.api.reading import body_of
-from relevo.work.keys import ApiKey, NewKey
+from relevo.api.openapi import describe
+from relevo.api.params import Cursor, Limit, MessageKey, require_id
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
+from relevo.contract.fields import ms_of
+from relevo.contract.keys import ApiKey, KeyIn, NewKey
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
 _NEW = msgspec.json.Decoder(KeyIn)
 
 
-@router.get("", summary="List keys, without their secrets", **describe(list[ApiKey], paged=True))
+@router.get("", summary="List keys, without their secrets", **describe("list_keys", list[ApiKey], paged=True))
 async def list_keys(caller: Authenticated, office: ThisOffice, limit: Limit = 100, cursor: Cursor = None) -> Response:
     return page_answer(await office.keys.list(caller, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.post(
-    "", summary="Make a key; the secret is in this answer and nowhere else", **describe(NewKey, body=KeyIn, status=201)
+    "",
+    summary="Make a key; the secret is in this answer and nowhere else",
+    **describe("create_key", NewKey, body=KeyIn, status=201),
 )
 async def create_key(request: Request, caller: Authenticated, office: ThisOffice) -> Response:
     body = await body_of(request, _NEW)
     made = await office.keys.create(
-        caller, body.name, permissions=body.permissions, scopes=body.scopes, queues=body.queues,
+        caller,
+        body.name,
+        permissions=body.permissions,
+        scopes=body.scopes,
+        queues=body.queues,
         expires_at=ms_of(body.expires_at),
-    )  # fmt: skip
+    )
     return answer(made, caller.request_id, 201)
 
 
-@router.delete("/{key_id}", summary="Revoke a key", **describe(ApiKey))
+@router.delete("/{key_id}", summary="Revoke a key", **describe("revoke_key", ApiKey))
 async def revoke_key(caller: Authenticated, office: ThisOffice, key_id: MessageKey) -> Response:
     return answer(await office.keys.revoke(caller, require_id(key_id, "key")), caller.request_id)

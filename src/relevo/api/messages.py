@@ -7,11 +7,9 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import CancelIn, PriorityIn
-from relevo.api.document import describe
-from relevo.api.questions import (
+from relevo.api.openapi import describe
+from relevo.api.params import (
     Cursor,
     LabelFilter,
     Limit,
@@ -24,11 +22,12 @@ from relevo.api.questions import (
     moment_ms,
     require_id,
 )
-from relevo.api.reading import body_of
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
+from relevo.contract.messages import CancelIn, Message, PriorityIn, State, Step
 from relevo.errors import WrongState
-from relevo.work.message import State
 from relevo.work.office import Office
-from relevo.work.search import Message, MessageFilter, Step
+from relevo.work.search import MessageFilter
 
 router = APIRouter(prefix="/v1/scopes/{scope}/messages", tags=["messages"])
 
@@ -36,7 +35,11 @@ _CANCEL = msgspec.json.Decoder(CancelIn)
 _PRIORITY = msgspec.json.Decoder(PriorityIn)
 
 
-@router.get("", summary="Look for messages, also archived ones; newest first", **describe(list[Message], paged=True))
+@router.get(
+    "",
+    summary="Look for messages, also archived ones; newest first",
+    **describe("search_messages", list[Message], paged=True),
+)
 async def search_messages(
     caller: Authenticated,
     office: ThisOffice,
@@ -56,28 +59,39 @@ async def search_messages(
     cursor: Cursor = None,
 ) -> Response:
     wanted = MessageFilter(
-        queue=queue, state=state, message_type=message_type, correlation_id=correlation_id, parent_id=parent_id,
-        source_id=source_id, idempotency_key=idempotency_key, labels=labels_in(label),
-        since=moment_ms(since, "since"), until=moment_ms(until, "until"), archived=archived,
-    )  # fmt: skip
+        queue=queue,
+        state=state,
+        message_type=message_type,
+        correlation_id=correlation_id,
+        parent_id=parent_id,
+        source_id=source_id,
+        idempotency_key=idempotency_key,
+        labels=labels_in(label),
+        since=moment_ms(since, "since"),
+        until=moment_ms(until, "until"),
+        archived=archived,
+    )
     page = await office.search.list(caller, scope, wanted, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
-@router.get("/{message_id}", summary="Read a message", **describe(Message))
+@router.get("/{message_id}", summary="Read a message", **describe("get_message", Message))
 async def get_message(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey) -> Response:
     return answer(await office.search.get(caller, scope, require_id(message_id)), caller.request_id)
 
 
-@router.get("/{message_id}/history", summary="What happened to a message", **describe(list[Step]))
+@router.get(
+    "/{message_id}/history", summary="What happened to a message", **describe("get_message_history", list[Step])
+)
 async def get_history(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey) -> Response:
     return answer(await office.search.history(caller, scope, require_id(message_id)), caller.request_id)
 
 
 @router.post(
-    "/{message_id}/cancel", summary="Cancel a message that nobody works on",
-    **describe(Message, body=CancelIn, body_optional=True, problems=[WrongState]),
-)  # fmt: skip
+    "/{message_id}/cancel",
+    summary="Cancel a message that nobody works on",
+    **describe("cancel_message", Message, body=CancelIn, body_optional=True, problems=[WrongState]),
+)
 async def cancel_message(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
@@ -87,9 +101,10 @@ async def cancel_message(
 
 
 @router.patch(
-    "/{message_id}", summary="Change the priority of a message that waits",
-    **describe(Message, body=PriorityIn, problems=[WrongState]),
-)  # fmt: skip
+    "/{message_id}",
+    summary="Change the priority of a message that waits",
+    **describe("reprioritise_message", Message, body=PriorityIn, problems=[WrongState]),
+)
 async def reprioritise_message(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:

@@ -28,9 +28,12 @@ class ApiMetrics:
             "relevo_http_requests", "Requests answered.", ("route", "method", "status"), registry=registry
         )
         self.seconds = Histogram(
-            "relevo_http_request_seconds", "Time to answer, long polls included.", ("route",), buckets=_SECONDS,
+            "relevo_http_request_seconds",
+            "Time to answer, long polls included.",
+            ("route",),
+            buckets=_SECONDS,
             registry=registry,
-        )  # fmt: skip
+        )
         self.published = Counter(
             "relevo_work_published", "Messages published, duplicates not counted.", registry=registry
         )
@@ -38,9 +41,11 @@ class ApiMetrics:
         self.settled = Counter("relevo_work_settled", "Claims settled.", ("verdict",), registry=registry)
         self.refused = Counter("relevo_work_refused", "Publishes and settles refused.", ("code",), registry=registry)
         self.long_polls = Gauge(
-            "relevo_work_long_polls", "Claims that wait for a message now.", multiprocess_mode="livesum",
+            "relevo_work_long_polls",
+            "Claims that wait for a message now.",
+            multiprocess_mode="livesum",
             registry=registry,
-        )  # fmt: skip
+        )
         self._children: dict[tuple[str, str, int], tuple[Any, Any]] = {}
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:

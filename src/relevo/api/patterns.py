@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
-from msgspec import Raw
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import Slug, VersionNumber
-from relevo.api.document import describe
-from relevo.api.questions import ScopeSlug, Version
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import ScopeSlug, Version
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer
+from relevo.contract.fields import RequestBody, Slug, about
+from relevo.contract.reviews import PreviewIn
 from relevo.errors import BadReviewSpec
 from relevo.work.review.patterns import Pattern, PatternUse
 from relevo.work.review.spec import ReviewSpec
@@ -23,25 +23,17 @@ router = APIRouter(prefix="/v1/scopes/{scope}/review-patterns", tags=["reviews"]
 PatternName = Annotated[str, Path(max_length=63, description="name of the pattern")]
 
 
-class PatternIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class PatternIn(RequestBody):
     """A pattern to make, or a new version of it."""
 
-    name: Slug
-    spec: ReviewSpec
-
-
-class PreviewIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to fill a pattern in with."""
-
-    version: VersionNumber | None = None
-    parameters: dict[str, Any] = {}
-    body: Raw = msgspec.field(default_factory=Raw)
+    name: Annotated[Slug, about("Its name. If there is one, this becomes its next version.")]
+    spec: Annotated[ReviewSpec, about("What people are asked, with `{{parameter}}` where something is filled in.")]
 
 
 _NEW, _PREVIEW = msgspec.json.Decoder(PatternIn), msgspec.json.Decoder(PreviewIn)
 
 
-@router.get("", summary="The latest version of each pattern", **describe(list[Pattern]))
+@router.get("", summary="The latest version of each pattern", **describe("list_review_patterns", list[Pattern]))
 async def list_patterns(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.patterns.list(caller, scope), caller.request_id)
 
@@ -49,14 +41,14 @@ async def list_patterns(caller: Authenticated, office: ThisOffice, scope: ScopeS
 @router.post(
     "",
     summary="Make a pattern, or a new version",
-    **describe(Pattern, body=PatternIn, status=201, problems=[BadReviewSpec]),
+    **describe("add_review_pattern", Pattern, body=PatternIn, status=201, problems=[BadReviewSpec]),
 )
 async def add_pattern(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     return answer(await office.patterns.add(caller, scope, body.name, body.spec), caller.request_id, 201)
 
 
-@router.get("/{name}", summary="Read a pattern", **describe(Pattern))
+@router.get("/{name}", summary="Read a pattern", **describe("get_review_pattern", Pattern))
 async def get_pattern(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: PatternName, version: Version = None
 ) -> Response:
@@ -64,9 +56,10 @@ async def get_pattern(
 
 
 @router.post(
-    "/{name}/preview", summary="What people would see",
-    **describe(ReviewSpec, body=PreviewIn, body_optional=True, problems=[BadReviewSpec]),
-)  # fmt: skip
+    "/{name}/preview",
+    summary="What people would see",
+    **describe("preview_review_pattern", ReviewSpec, body=PreviewIn, body_optional=True, problems=[BadReviewSpec]),
+)
 async def preview_pattern(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: PatternName
 ) -> Response:

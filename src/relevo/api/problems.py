@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from math import ceil
 from typing import Any
 
 import msgspec
+from msgspec import structs
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.responses import Response
 
 from relevo import errors
+from relevo.contract.problems import Problem
 from relevo.errors import NotFound, StoreUnavailable, WorkError
 
 log = logging.getLogger("relevo.api")
@@ -20,21 +23,19 @@ PROBLEM_JSON = "application/problem+json"
 ABOUT = "https://www.rfc-editor.org/rfc/rfc9110#status."
 
 TITLES = {
-    400: "Bad request", 401: "Not authenticated", 403: "Not permitted", 404: "Not found", 405: "Method not allowed",
-    409: "Conflict", 413: "Too large", 415: "Unsupported media type", 422: "Invalid input", 429: "Too many",
-    500: "Internal error", 503: "Unavailable",
-}  # fmt: skip
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What went wrong. Programs look at `code`, people read `detail`."""
-
-    title: str
-    status: int
-    code: str
-    detail: str
-    request_id: str
-    type: str = ""
+    400: "Bad request",
+    401: "Not authenticated",
+    403: "Not permitted",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: "Invalid input",
+    429: "Too many",
+    500: "Internal error",
+    503: "Unavailable",
+}
 
 
 class Internal(WorkError):
@@ -51,7 +52,13 @@ BY_CODE: dict[str, type[WorkError]] = {
 
 def problem_of(error: WorkError, request_id: str) -> Problem:
     detail = " ".join(str(error).split())
-    return problem(error.status, error.code, detail, request_id)
+    found = problem(error.status, error.code, detail, request_id)
+    more: dict[str, Any] = {}
+    if "wait_ms" in error.fields:
+        more["retry_after_ms"] = error.fields["wait_ms"]
+    if "faults" in error.fields:
+        more["errors"] = error.fields["faults"]
+    return structs.replace(found, **more) if more else found
 
 
 def problem(status: int, code: str, detail: str, request_id: str) -> Problem:
@@ -66,7 +73,7 @@ def packed_problem(found: Problem) -> tuple[int, bytes, list[tuple[bytes, bytes]
     if found.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="relevo"'))
     if found.status in (429, 503):
-        headers.append((b"retry-after", b"1"))
+        headers.append((b"retry-after", b"%d" % ceil((found.retry_after_ms or 1) / 1000)))
     return found.status, body, headers
 
 

@@ -1,9 +1,9 @@
-"""The short way of hot requests: from the parser to their route, and back onto the connection.
+"""The short way of fast requests: from the parser to their route, and back onto the connection.
 
 uvicorn's own way through ASGI costs a request a scope, a cycle, an event and two messages, each checked: a tenth of the time
 of a small publish. So its protocol is kept for everything it is good at (connections, keep-alive, pipelining, ends), and left
-out for the requests that nearly all are: a POST to a hot route, small, with nothing before it on the connection. Whatever is in
-any way special takes the long way, and is answered the same.
+out for the requests that nearly all are: a POST to a fast route, small, with nothing before it on the connection. Whatever is
+in any way special takes the long way, and is answered the same.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, cast
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from relevo.api.hot import Answered, HotRoutes, Work
-from relevo.api.reading import ClientGone
+from relevo.api.fast_routes import Answered, FastRoutes, Work
+from relevo.api.request_body import ClientGone
 
 _PREFIX = b"/v1/scopes/"
 
@@ -40,8 +40,8 @@ class _Gone:
             await self._waiting
 
 
-class HotCycle:
-    """A hot request and its answer; of uvicorn's cycle what its protocol looks at."""
+class FastCycle:
+    """A fast request and its answer; of uvicorn's cycle what its protocol looks at."""
 
     __slots__ = (
         *("_read", "body", "disconnected", "found", "headers", "keep_alive", "message_event", "parts", "path"),
@@ -68,7 +68,7 @@ class HotCycle:
         return {"type": "http.disconnect"}
 
 
-class HotProtocol(HttpToolsProtocol):
+class FastProtocol(HttpToolsProtocol):
     """One connection."""
 
     cycle: Any
@@ -78,8 +78,8 @@ class HotProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._hot = cast("HotRoutes", self.config.app)
-        self._now: HotCycle | None = None
+        self._fast = cast("FastRoutes", self.config.app)
+        self._now: FastCycle | None = None
 
     def on_message_begin(self) -> None:
         self.url = b""
@@ -115,10 +115,10 @@ class HotProtocol(HttpToolsProtocol):
             return False
         path = url.decode()
         parts = path.split("/")
-        found = self._hot.route(parts)
+        found = self._fast.route(parts)
         if found is None:
             return False
-        self.cycle = self._now = HotCycle(path, parts, found, self.headers, keep_alive=parser.should_keep_alive())
+        self.cycle = self._now = FastCycle(path, parts, found, self.headers, keep_alive=parser.should_keep_alive())
         return True
 
     def on_body(self, body: bytes) -> None:
@@ -136,9 +136,9 @@ class HotProtocol(HttpToolsProtocol):
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _answer(self, cycle: HotCycle) -> None:
+    async def _answer(self, cycle: FastCycle) -> None:
         try:
-            answered = await self._hot.answer(cycle.path, cycle.parts, cycle.found, cycle.headers, cycle.receive)
+            answered = await self._fast.answer(cycle.path, cycle.parts, cycle.found, cycle.headers, cycle.receive)
         except ClientGone:
             return
         if self.flow.write_paused and not cycle.disconnected:

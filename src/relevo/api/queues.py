@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import QueueChange, QueueIn, changes_in
-from relevo.api.document import describe
-from relevo.api.questions import Cursor, Limit, QueueSlug, ScopeSlug
-from relevo.api.reading import body_of
-from relevo.api.views import QueueOut, queues_out
+from relevo.api.openapi import describe
+from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
+from relevo.api.views import changes_in, queues_out
+from relevo.contract.queues import Queue, QueueChange, QueueIn
 from relevo.errors import QueueNotEmpty, SlugTaken, SystemQueue
 from relevo.work.office import Office
 from relevo.work.queues import QueueRecord, QueueSettings
@@ -22,7 +22,7 @@ _NEW = msgspec.json.Decoder(QueueIn)
 _CHANGE = msgspec.json.Decoder(QueueChange)
 
 
-@router.get("", summary="List queues", **describe(list[QueueOut], paged=True))
+@router.get("", summary="List queues", **describe("list_queues", list[Queue], paged=True))
 async def list_queues(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
@@ -30,7 +30,9 @@ async def list_queues(
     return page_answer(page, caller.request_id, await queues_out(office, page.items))
 
 
-@router.post("", summary="Make a queue", **describe(QueueOut, body=QueueIn, status=201, problems=[SlugTaken]))
+@router.post(
+    "", summary="Make a queue", **describe("create_queue", Queue, body=QueueIn, status=201, problems=[SlugTaken])
+)
 async def create_queue(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     settings = QueueSettings(**{name: getattr(body, name) for name in QueueSettings.__struct_fields__})
@@ -38,16 +40,17 @@ async def create_queue(request: Request, caller: Authenticated, office: ThisOffi
     return await _shown(office, record, caller.request_id, 201)
 
 
-@router.get("/{queue}", summary="Read a queue", **describe(QueueOut))
+@router.get("/{queue}", summary="Read a queue", **describe("get_queue", Queue))
 async def get_queue(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     caller.require("view")
     return await _shown(office, await office.queues.lookup(caller, scope, queue), caller.request_id)
 
 
 @router.patch(
-    "/{queue}", summary="Change, pause, drain or archive a queue",
-    **describe(QueueOut, body=QueueChange, problems=[SystemQueue]),
-)  # fmt: skip
+    "/{queue}",
+    summary="Change, pause, drain or archive a queue",
+    **describe("change_queue", Queue, body=QueueChange, problems=[SystemQueue]),
+)
 async def change_queue(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
@@ -56,7 +59,9 @@ async def change_queue(
 
 
 @router.delete(
-    "/{queue}", summary="Delete an empty queue", **describe(None, status=204, problems=[QueueNotEmpty, SystemQueue])
+    "/{queue}",
+    summary="Delete an empty queue",
+    **describe("delete_queue", None, status=204, problems=[QueueNotEmpty, SystemQueue]),
 )
 async def delete_queue(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     await office.queues.delete(caller, scope, queue)

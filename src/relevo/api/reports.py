@@ -9,10 +9,9 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from starlette.responses import StreamingResponse
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import (
+from relevo.api.openapi import describe
+from relevo.api.params import (
     PLAIN,
     Cursor,
     DayFilter,
@@ -23,14 +22,14 @@ from relevo.api.questions import (
     TextFilter,
     moment_ms,
 )
-from relevo.work.audit.entries import AuditEntry, AuditFilter, ExportedEntry
-from relevo.work.audit.trace import Trace
-from relevo.work.usage import UsageRow
+from relevo.api.responses import answer, page_answer
+from relevo.contract.audit import AuditEntry, Trace, UsageRow
+from relevo.work.audit.entries import AuditFilter, ExportedEntry
 
 router = APIRouter(prefix="/v1", tags=["reports"])
 
 
-@router.get("/usage", summary="What each queue did on each day", **describe(list[UsageRow]))
+@router.get("/usage", summary="What each queue did on each day", **describe("list_usage", list[UsageRow]))
 async def usage(
     caller: Authenticated,
     office: ThisOffice,
@@ -42,7 +41,9 @@ async def usage(
     return answer(rows, caller.request_id)
 
 
-@router.get("/audit", summary="Who changed what; newest first", **describe(list[AuditEntry], paged=True))
+@router.get(
+    "/audit", summary="Who changed what; newest first", **describe("list_audit_entries", list[AuditEntry], paged=True)
+)
 async def audit(
     caller: Authenticated,
     office: ThisOffice,
@@ -59,15 +60,22 @@ async def audit(
     cursor: Cursor = None,
 ) -> Response:
     wanted = AuditFilter(
-        scope=scope, queue=queue, actor=actor, action=action, target=target, request_id=request_id,
-        correlation_id=correlation_id, since=moment_ms(since, "since"), until=moment_ms(until, "until"),
-    )  # fmt: skip
+        scope=scope,
+        queue=queue,
+        actor=actor,
+        action=action,
+        target=target,
+        request_id=request_id,
+        correlation_id=correlation_id,
+        since=moment_ms(since, "since"),
+        until=moment_ms(until, "until"),
+    )
     page = await office.audit.list(caller, wanted, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
 LINES = "application/x-ndjson"
-_exporting: dict[str, Any] = describe(None)
+_exporting: dict[str, Any] = describe("export_audit", None)
 _exporting["responses"][200] = {"description": "one JSON object a line", "content": {LINES: {}}}
 
 
@@ -92,7 +100,9 @@ async def _lines(pages: AsyncGenerator[list[ExportedEntry]]) -> AsyncGenerator[b
         yield encoder.encode_lines(page)
 
 
-@router.get("/trace", summary="All that happened under one correlation id, oldest first", **describe(Trace))
+@router.get(
+    "/trace", summary="All that happened under one correlation id, oldest first", **describe("get_trace", Trace)
+)
 async def trace(
     caller: Authenticated,
     office: ThisOffice,

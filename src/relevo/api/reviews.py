@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from msgspec import Meta, Raw
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice, header
-from relevo.api.bodies import Prose, Word
-from relevo.api.document import describe
-from relevo.api.questions import Cursor, Limit, MessageKey, ScopeSlug, TextFilter, require_id
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import Cursor, Limit, MessageKey, ScopeSlug, TextFilter, require_id
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
+from relevo.contract.reviews import (
+    CaseState,
+    CommentIn,
+    DecisionIn,
+    HandOverIn,
+    SendIn,
+    StreamLetterIn,
+    StreamWatch,
+    WatchIn,
+    WithdrawIn,
+)
 from relevo.errors import (
     BadDecision,
     BadReviewSpec,
@@ -31,69 +40,25 @@ from relevo.errors import (
 )
 from relevo.work.caller import Caller
 from relevo.work.office import Office
-from relevo.work.review.case import CaseState
 from relevo.work.review.reviews import Review
-from relevo.work.review.stream_letters import StreamWatch
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["reviews"])
 
 ReviewKey = Annotated[str, Path(description="id of the review", max_length=100)]
-StreamName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7a|~]*$")]
 _CHANGES = (NotYourReview, ReviewChanged, ReviewHeld, ReviewOver)
-
-
-class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """An object whose fields are all known here."""
-
-
-class DecisionIn(_Body):
-    """An answer: the decision and the fields that go with it; the body as it should have been, if that may be changed."""
-
-    answer: dict[str, Any]
-    corrected_body: Raw = msgspec.field(default_factory=Raw)
-
-
-class HandOverIn(_Body):
-    """To whom."""
-
-    to: Word
-
-
-class CommentIn(_Body):
-    """What is to be said."""
-
-    text: Annotated[str, Meta(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$")]
-
-
-class WithdrawIn(_Body):
-    """Why nobody needs the answer any more."""
-
-    reason: Prose = "withdrawn"
-
-
-class SendIn(_Body):
-    """What people are asked: a specification, or a pattern's name, version and parameters; none for the usual questions."""
-
-    review: Raw = msgspec.field(default_factory=Raw)
-
-
-class StreamLetterIn(SendIn, kw_only=True):
-    """Which dead letter of which stream queue."""
-
-    stream_queue: StreamName
-    entry_id: Annotated[str, Meta(pattern=r"^[0-9]{1,20}-[0-9]{1,19}$")]
-
-
-class WatchIn(SendIn, kw_only=True):
-    """A stream queue whose dead letters go to review by themselves."""
-
-    stream_queue: StreamName
 
 
 _DECISION, _HAND_OVER = msgspec.json.Decoder(DecisionIn), msgspec.json.Decoder(HandOverIn)
 _COMMENT = msgspec.json.Decoder(CommentIn)
 _WITHDRAW, _SEND = msgspec.json.Decoder(WithdrawIn), msgspec.json.Decoder(SendIn)
 _STREAM_LETTER, _WATCH = msgspec.json.Decoder(StreamLetterIn), msgspec.json.Decoder(WatchIn)
+
+
+Person = Annotated[
+    str | None,
+    Header(alias="Relevo-Person", description="for whom the request is made, if the key acts for people; UTF-8"),
+]
+"""For the document: `person_of` reads the header itself, because the framework takes its bytes for Latin-1."""
 
 
 def person_of(request: Request, caller: Caller) -> str:
@@ -112,7 +77,9 @@ def person_of(request: Request, caller: Caller) -> str:
     return person
 
 
-@router.get("/reviews", summary="What waits for people, oldest first", **describe(list[Review], paged=True))
+@router.get(
+    "/reviews", summary="What waits for people, oldest first", **describe("list_reviews", list[Review], paged=True)
+)
 async def list_reviews(
     caller: Authenticated,
     office: ThisOffice,
@@ -129,12 +96,14 @@ async def list_reviews(
     return page_answer(page, caller.request_id)
 
 
-@router.get("/reviews/{review_id}", summary="Read a review", **describe(Review))
+@router.get("/reviews/{review_id}", summary="Read a review", **describe("get_review", Review))
 async def get_review(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, review_id: ReviewKey) -> Response:
     return answer(await office.reviews.get(caller, scope, require_id(review_id, "review")), caller.request_id)
 
 
-@router.get("/reviews/{review_id}/result", summary="Wait until a review is over", **describe(Review))
+@router.get(
+    "/reviews/{review_id}/result", summary="Wait until a review is over", **describe("get_review_result", Review)
+)
 async def get_result(
     caller: Authenticated,
     office: ThisOffice,
@@ -167,7 +136,12 @@ class Act:
 
 
 async def act(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, review_id: ReviewKey
+    request: Request,
+    caller: Authenticated,
+    office: ThisOffice,
+    scope: ScopeSlug,
+    review_id: ReviewKey,
+    _: Person = None,
 ) -> Act:
     key = require_id(review_id, "review")
     return Act(request, office, caller, scope, key, person_of(request, caller))
@@ -177,39 +151,48 @@ Acting = Annotated[Act, Depends(act)]
 
 
 @router.post(
-    "/reviews/{review_id}/claim", summary="Take a review into one's hands", **describe(Review, problems=_CHANGES)
+    "/reviews/{review_id}/claim",
+    summary="Take a review into one's hands",
+    **describe("claim_review", Review, problems=_CHANGES),
 )
 async def claim_review(act: Acting) -> Response:
     return act.answer(await act.office.reviews.claim(*act.who))
 
 
-@router.post("/reviews/{review_id}/release", summary="Give a review back", **describe(Review, problems=_CHANGES))
+@router.post(
+    "/reviews/{review_id}/release",
+    summary="Give a review back",
+    **describe("release_review", Review, problems=_CHANGES),
+)
 async def release_review(act: Acting) -> Response:
     return act.answer(await act.office.reviews.release(*act.who))
 
 
 @router.post(
-    "/reviews/{review_id}/hand-over", summary="Hand a review to somebody else",
-    **describe(Review, body=HandOverIn, problems=_CHANGES),
-)  # fmt: skip
+    "/reviews/{review_id}/hand-over",
+    summary="Hand a review to somebody else",
+    **describe("hand_over_review", Review, body=HandOverIn, problems=_CHANGES),
+)
 async def hand_over_review(act: Acting) -> Response:
     body = await body_of(act.request, _HAND_OVER)
     return act.answer(await act.office.reviews.hand_over(*act.who, body.to))
 
 
 @router.post(
-    "/reviews/{review_id}/comment", summary="Say something about a review",
-    **describe(Review, body=CommentIn, problems=(*_CHANGES, BadDecision)),
-)  # fmt: skip
+    "/reviews/{review_id}/comment",
+    summary="Say something about a review",
+    **describe("comment_review", Review, body=CommentIn, problems=(*_CHANGES, BadDecision)),
+)
 async def comment_review(act: Acting) -> Response:
     body = await body_of(act.request, _COMMENT)
     return act.answer(await act.office.reviews.comment(*act.who, body.text))
 
 
 @router.post(
-    "/reviews/{review_id}/decide", summary="Answer a review",
-    **describe(Review, body=DecisionIn, problems=(*_CHANGES, BadDecision, SchemaInvalid)),
-)  # fmt: skip
+    "/reviews/{review_id}/decide",
+    summary="Answer a review",
+    **describe("decide_review", Review, body=DecisionIn, problems=(*_CHANGES, BadDecision, SchemaInvalid)),
+)
 async def decide_review(act: Acting) -> Response:
     body = await body_of(act.request, _DECISION)
     corrected = msgspec.json.decode(body.corrected_body) if len(body.corrected_body) else None
@@ -217,9 +200,10 @@ async def decide_review(act: Acting) -> Response:
 
 
 @router.post(
-    "/reviews/{review_id}/withdraw", summary="End a review without an answer",
-    **describe(Review, body=WithdrawIn, body_optional=True, problems=_CHANGES),
-)  # fmt: skip
+    "/reviews/{review_id}/withdraw",
+    summary="End a review without an answer",
+    **describe("withdraw_review", Review, body=WithdrawIn, body_optional=True, problems=_CHANGES),
+)
 async def withdraw_review(act: Acting) -> Response:
     body = await body_of(act.request, _WITHDRAW, optional=True)
     return act.answer(await act.office.reviews.withdraw(*act.who, body.reason))
@@ -229,9 +213,17 @@ async def withdraw_review(act: Acting) -> Response:
 
 
 @router.post(
-    "/dead-letters/{message_id}/review", summary="Have people look at a dead letter; approved, it goes back",
-    **describe(Review, body=SendIn, body_optional=True, status=201, problems=[BadReviewSpec, ReplayLoop, WrongState]),
-)  # fmt: skip
+    "/dead-letters/{message_id}/review",
+    summary="Have people look at a dead letter; approved, it goes back",
+    **describe(
+        "review_dead_letter",
+        Review,
+        body=SendIn,
+        body_optional=True,
+        status=201,
+        problems=[BadReviewSpec, ReplayLoop, WrongState],
+    ),
+)
 async def review_dead_letter(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
@@ -241,9 +233,16 @@ async def review_dead_letter(
 
 
 @router.post(
-    "/stream-dead-letters", summary="Have people look at a dead letter of a stream queue; approved, it goes back",
-    **describe(Review, body=StreamLetterIn, status=201, problems=[BadReviewSpec, ReplayLoop, StreamQueueClosed]),
-)  # fmt: skip
+    "/stream-dead-letters",
+    summary="Have people look at a dead letter of a stream queue; approved, it goes back",
+    **describe(
+        "review_stream_dead_letter",
+        Review,
+        body=StreamLetterIn,
+        status=201,
+        problems=[BadReviewSpec, ReplayLoop, StreamQueueClosed],
+    ),
+)
 async def review_stream_dead_letter(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug
 ) -> Response:
@@ -252,22 +251,27 @@ async def review_stream_dead_letter(
     return answer(opened, caller.request_id, 201)
 
 
-@router.get("/stream-watches", summary="Stream queues whose dead letters go to review", **describe(list[StreamWatch]))
+@router.get(
+    "/stream-watches",
+    summary="Stream queues whose dead letters go to review",
+    **describe("list_stream_watches", list[StreamWatch]),
+)
 async def list_watches(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.stream_letters.watches(caller, scope), caller.request_id)
 
 
 @router.post(
-    "/stream-watches", summary="Send the dead letters of a stream queue to review from now on",
-    **describe(StreamWatch, body=WatchIn, status=201, problems=[BadReviewSpec, StreamQueueClosed]),
-)  # fmt: skip
+    "/stream-watches",
+    summary="Send the dead letters of a stream queue to review from now on",
+    **describe("watch_stream", StreamWatch, body=WatchIn, status=201, problems=[BadReviewSpec, StreamQueueClosed]),
+)
 async def watch_stream(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _WATCH)
     made = await office.stream_letters.watch(caller, scope, body.stream_queue, body.review)
     return answer(made, caller.request_id, 201)
 
 
-@router.delete("/stream-watches/{stream_queue}", summary="No longer", **describe(None, status=204))
+@router.delete("/stream-watches/{stream_queue}", summary="No longer", **describe("unwatch_stream", None, status=204))
 async def unwatch_stream(
     caller: Authenticated,
     office: ThisOffice,

@@ -8,67 +8,69 @@ import msgspec
 from fastapi import APIRouter, Path, Request, Response
 from msgspec import Meta, Raw
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import AnyQueue, Labels, Word
-from relevo.api.document import describe
-from relevo.api.questions import ScopeSlug
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import ScopeSlug
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer
+from relevo.contract import rules as contract
+from relevo.contract.fields import AnyQueue, Labels, RequestBody, Word, about
+from relevo.contract.rules import Tried
 from relevo.errors import BadRule, InvalidInput, SlugTaken
-from relevo.work.routing.breaker import BreakerState
-from relevo.work.routing.dry_run import Tried
+from relevo.work.routing import rules as work
 from relevo.work.routing.rule import Rule
-from relevo.work.routing.rules import StoredRule
 
 router = APIRouter(prefix="/v1/scopes/{scope}/rules", tags=["rules"])
 
 RuleName = Annotated[str, Path(max_length=63, description="name of the rule")]
 
 
-class RuleOut(msgspec.Struct, frozen=True, kw_only=True):
+class StoredRule(contract.StoredRule, frozen=True, kw_only=True):
     """A rule and how it does. While its breaker is `open` nobody asks it."""
 
-    rule: Rule
-    breaker: BreakerState
-    failures_lately: int
-    last_error: str | None
-    opened_at: int | None
-    matched: int
-    failed: int
-    created_at: int
-    updated_at: int
+    rule: Annotated[Rule, about("The rule as it was written.")]
 
 
-class DryRunIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class DryRunIn(RequestBody):
     """A rule to try out: on `body`, or on the `last` messages of the queue."""
 
-    rule: Rule
-    queue: AnyQueue
-    body: Raw = msgspec.field(default_factory=Raw)
-    labels: Labels = {}
-    message_type: Word = "message"
-    last: Annotated[int, Meta(ge=1, le=500)] | None = None
+    rule: Annotated[Rule, about("The rule.")]
+    queue: Annotated[AnyQueue, about("The queue that the message is in.")]
+    body: Annotated[Raw, about("The body of a message to try it on.")] = msgspec.field(default_factory=Raw)
+    labels: Annotated[Labels, about("The labels of that message.")] = msgspec.field(default_factory=dict[str, str])
+    message_type: Annotated[Word, about("The type of that message.")] = "message"
+    last: Annotated[
+        Annotated[int, Meta(ge=1, le=500)] | None,
+        about("Instead of a body: how many of the last messages to try it on."),
+    ] = None
 
 
 _RULE = msgspec.json.Decoder(Rule)
 _DRY_RUN = msgspec.json.Decoder(DryRunIn)
 
 
-@router.get("", summary="The rules of a scope, in the order in which they are asked", **describe(list[RuleOut]))
+@router.get(
+    "", summary="The rules of a scope, in the order in which they are asked", **describe("list_rules", list[StoredRule])
+)
 async def list_rules(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer([_shown(each) for each in await office.rules.list(caller, scope)], caller.request_id)
 
 
-@router.post("", summary="Make a rule", **describe(RuleOut, body=Rule, status=201, problems=[BadRule, SlugTaken]))
+@router.post(
+    "",
+    summary="Make a rule",
+    **describe("create_rule", StoredRule, body=Rule, status=201, problems=[BadRule, SlugTaken]),
+)
 async def create_rule(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     made = await office.rules.create(caller, scope, await body_of(request, _RULE))
     return answer(_shown(made), caller.request_id, 201)
 
 
 @router.post(
-    "/dry-run", summary="What a rule would do, with a sample or with the last messages of a queue",
-    **describe(list[Tried], body=DryRunIn, problems=[BadRule]),
-)  # fmt: skip
+    "/dry-run",
+    summary="What a rule would do, with a sample or with the last messages of a queue",
+    **describe("try_rule", list[Tried], body=DryRunIn, problems=[BadRule]),
+)
 async def dry_run(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _DRY_RUN)
     if (body.last is None) == (len(body.body) == 0):
@@ -77,18 +79,23 @@ async def dry_run(request: Request, caller: Authenticated, office: ThisOffice, s
         tried = await office.dry_runs.last(caller, scope, body.rule, queue=body.queue, limit=body.last)
     else:
         tried = await office.dry_runs.sample(
-            caller, scope, body.rule, queue=body.queue, body=body.body, labels=dict(body.labels),
+            caller,
+            scope,
+            body.rule,
+            queue=body.queue,
+            body=body.body,
+            labels=dict(body.labels),
             message_type=body.message_type,
-        )  # fmt: skip
+        )
     return answer(tried, caller.request_id)
 
 
-@router.get("/{rule}", summary="Read a rule", **describe(RuleOut))
+@router.get("/{rule}", summary="Read a rule", **describe("get_rule", StoredRule))
 async def get_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await office.rules.get(caller, scope, rule)), caller.request_id)
 
 
-@router.put("/{rule}", summary="Replace a rule", **describe(RuleOut, body=Rule, problems=[BadRule]))
+@router.put("/{rule}", summary="Replace a rule", **describe("replace_rule", StoredRule, body=Rule, problems=[BadRule]))
 async def change_rule(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName
 ) -> Response:
@@ -96,21 +103,27 @@ async def change_rule(
     return answer(_shown(changed), caller.request_id)
 
 
-@router.post("/{rule}/reset", summary="Close the breaker of a rule", **describe(RuleOut))
+@router.post("/{rule}/reset", summary="Close the breaker of a rule", **describe("reset_rule", StoredRule))
 async def reset_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await office.rules.reset(caller, scope, rule)), caller.request_id)
 
 
-@router.delete("/{rule}", summary="Delete a rule", **describe(None, status=204))
+@router.delete("/{rule}", summary="Delete a rule", **describe("delete_rule", None, status=204))
 async def delete_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
     await office.rules.delete(caller, scope, rule)
     return Response(status_code=204)
 
 
-def _shown(stored: StoredRule) -> RuleOut:
+def _shown(stored: work.StoredRule) -> StoredRule:
     breaker = stored.breaker
-    return RuleOut(
-        rule=stored.rule, breaker=stored.breaker_state, failures_lately=breaker.failures, last_error=breaker.last_error,
-        opened_at=breaker.opened_at, matched=stored.matched, failed=stored.failed, created_at=stored.created_at,
+    return StoredRule(
+        rule=stored.rule,
+        breaker=stored.breaker_state,
+        failures_lately=breaker.failures,
+        last_error=breaker.last_error,
+        opened_at=breaker.opened_at,
+        matched=stored.matched,
+        failed=stored.failed,
+        created_at=stored.created_at,
         updated_at=stored.updated_at,
-    )  # fmt: skip
+    )

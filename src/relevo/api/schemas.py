@@ -6,41 +6,24 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
-from msgspec import Raw
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import Slug, VersionNumber
-from relevo.api.document import describe
-from relevo.api.questions import QueueSlug, ScopeSlug, Version
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import QueueSlug, ScopeSlug, Version
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer
+from relevo.contract.schemas import Binding, BindingIn, Compatibility, Schema, SchemaIn
 from relevo.errors import BadSchema, SchemaIncompatible, SchemaInUse
-from relevo.work.schemas.registry import Binding, Compatibility, Schema
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["schemas"])
 
 SchemaName = Annotated[str, Path(max_length=63, description="name of the schema")]
 
 
-class SchemaIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A schema to make, or a new version of it."""
-
-    name: Slug
-    definition: Raw
-
-
-class BindingIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What bodies published to a queue must fit. `force`: also when messages that wait there do not."""
-
-    name: Slug
-    version: VersionNumber | None = None
-    force: bool = False
-
-
 _NEW, _BINDING = msgspec.json.Decoder(SchemaIn), msgspec.json.Decoder(BindingIn)
 
 
-@router.get("/schemas", summary="The latest version of each schema", **describe(list[Schema]))
+@router.get("/schemas", summary="The latest version of each schema", **describe("list_schemas", list[Schema]))
 async def list_schemas(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.schemas.list(caller, scope), caller.request_id)
 
@@ -48,7 +31,7 @@ async def list_schemas(caller: Authenticated, office: ThisOffice, scope: ScopeSl
 @router.post(
     "/schemas",
     summary="Make a schema, or a new version",
-    **describe(Schema, body=SchemaIn, status=201, problems=[BadSchema]),
+    **describe("add_schema", Schema, body=SchemaIn, status=201, problems=[BadSchema]),
 )
 async def add_schema(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
@@ -56,7 +39,7 @@ async def add_schema(request: Request, caller: Authenticated, office: ThisOffice
     return answer(made, caller.request_id, 201)
 
 
-@router.get("/schemas/{name}", summary="Read a schema", **describe(Schema))
+@router.get("/schemas/{name}", summary="Read a schema", **describe("get_schema", Schema))
 async def get_schema(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: SchemaName, version: Version = None
 ) -> Response:
@@ -64,7 +47,9 @@ async def get_schema(
 
 
 @router.delete(
-    "/schemas/{name}", summary="Delete all versions of a schema", **describe(None, status=204, problems=[SchemaInUse])
+    "/schemas/{name}",
+    summary="Delete all versions of a schema",
+    **describe("delete_schema", None, status=204, problems=[SchemaInUse]),
 )
 async def remove_schema(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: SchemaName) -> Response:
     await office.schemas.remove(caller, scope, name)
@@ -72,16 +57,19 @@ async def remove_schema(caller: Authenticated, office: ThisOffice, scope: ScopeS
 
 
 @router.get(
-    "/queues/{queue}/schema", summary="What bodies of a queue must fit; null for anything", **describe(Binding | None)
+    "/queues/{queue}/schema",
+    summary="What bodies of a queue must fit; null for anything",
+    **describe("get_bound_schema", Binding | None),
 )
 async def get_binding(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     return answer(await office.schemas.bound(caller, scope, queue), caller.request_id)
 
 
 @router.put(
-    "/queues/{queue}/schema", summary="Have bodies of a queue fit a schema",
-    **describe(Binding, body=BindingIn, problems=[SchemaIncompatible]),
-)  # fmt: skip
+    "/queues/{queue}/schema",
+    summary="Have bodies of a queue fit a schema",
+    **describe("bind_schema", Binding, body=BindingIn, problems=[SchemaIncompatible]),
+)
 async def bind_schema(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
@@ -90,7 +78,9 @@ async def bind_schema(
     return answer(bound, caller.request_id)
 
 
-@router.delete("/queues/{queue}/schema", summary="Take any body from now on", **describe(None, status=204))
+@router.delete(
+    "/queues/{queue}/schema", summary="Take any body from now on", **describe("unbind_schema", None, status=204)
+)
 async def unbind_schema(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     await office.schemas.unbind(caller, scope, queue)
     return Response(status_code=204)
@@ -99,7 +89,7 @@ async def unbind_schema(caller: Authenticated, office: ThisOffice, scope: ScopeS
 @router.get(
     "/schemas/{name}/compatibility/{queue}",
     summary="How what waits in a queue fits a schema",
-    **describe(Compatibility),
+    **describe("check_schema_compatibility", Compatibility),
 )
 async def get_compatibility(
     caller: Authenticated,

@@ -10,8 +10,8 @@ from collections.abc import Generator
 
 import uvicorn
 
-from relevo.api.hot import HotRoutes
-from relevo.api.protocol import HotProtocol
+from relevo.api.fast_routes import FastRoutes
+from relevo.api.protocol import FastProtocol
 from relevo.errors import CannotListen
 
 log = logging.getLogger("relevo.api")
@@ -22,7 +22,7 @@ _BACKLOG = 2048
 class HttpServer:
     """Listens between `start` and `stop`. A stop answers waiting claims at once, lets others finish, then closes."""
 
-    def __init__(self, app: HotRoutes, *, host: str, port: int, shared: bool = False, grace_s: float = 20.0) -> None:
+    def __init__(self, app: FastRoutes, *, host: str, port: int, shared: bool = False, grace_s: float = 20.0) -> None:
         self._app = app
         self._host = host
         self._wanted = port
@@ -37,10 +37,21 @@ class HttpServer:
         listening = listen(self._host, self._wanted, shared=self._shared)
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
-            self._app, http=HotProtocol, loop="none", lifespan="off", ws="none", access_log=False, log_config=None,
-            proxy_headers=False, server_header=False, date_header=False, backlog=_BACKLOG, timeout_keep_alive=75,
-            timeout_graceful_shutdown=int(self._grace_s), h11_max_incomplete_event_size=65_536,
-        )  # fmt: skip
+            self._app,
+            http=FastProtocol,
+            loop="none",
+            lifespan="off",
+            ws="none",
+            access_log=False,
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=int(self._grace_s),
+            h11_max_incomplete_event_size=65_536,
+        )
         self._server = server = _Server(config)
         self._running = asyncio.create_task(server.serve(sockets=[listening]), name="relevo-http")
         begun = asyncio.ensure_future(server.begun.wait())

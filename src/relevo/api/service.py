@@ -10,7 +10,7 @@ import msgspec
 
 from relevo.agents.roster import Roster
 from relevo.api.app import make_app
-from relevo.api.hot import Asgi
+from relevo.api.fast_routes import Asgi
 from relevo.api.key_uses import KeyUses
 from relevo.api.server import HttpServer
 from relevo.api.settings import ApiSettings

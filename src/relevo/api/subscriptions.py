@@ -7,29 +7,33 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.bodies import SubscriptionIn
-from relevo.api.document import describe
-from relevo.api.questions import QueueSlug, ScopeSlug
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import QueueSlug, ScopeSlug
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer
+from relevo.contract.subscriptions import Subscription, SubscriptionIn
 from relevo.errors import SlugTaken, WrongConsumerMode
-from relevo.work.subscriptions import Subscription
 
 router = APIRouter(prefix="/v1/scopes/{scope}/queues/{queue}/subscriptions", tags=["subscriptions"])
 
 _NEW = msgspec.json.Decoder(SubscriptionIn)
 
 
-@router.get("", summary="List subscriptions", **describe(list[Subscription], problems=[WrongConsumerMode]))
+@router.get(
+    "", summary="List subscriptions", **describe("list_subscriptions", list[Subscription], problems=[WrongConsumerMode])
+)
 async def list_subscriptions(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     return answer(await office.subscriptions.list(caller, scope, queue), caller.request_id)
 
 
 @router.post(
-    "", summary="Subscribe to a broadcast queue",
-    **describe(Subscription, body=SubscriptionIn, status=201, problems=[SlugTaken, WrongConsumerMode]),
-)  # fmt: skip
+    "",
+    summary="Subscribe to a broadcast queue",
+    **describe(
+        "create_subscription", Subscription, body=SubscriptionIn, status=201, problems=[SlugTaken, WrongConsumerMode]
+    ),
+)
 async def create_subscription(
     request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
@@ -39,9 +43,10 @@ async def create_subscription(
 
 
 @router.delete(
-    "/{name}", summary="Unsubscribe: what is not settled counts as settled",
-    **describe(None, status=204, problems=[WrongConsumerMode]),
-)  # fmt: skip
+    "/{name}",
+    summary="Unsubscribe: what is not settled counts as settled",
+    **describe("delete_subscription", None, status=204, problems=[WrongConsumerMode]),
+)
 async def delete_subscription(
     caller: Authenticated,
     office: ThisOffice,

@@ -6,28 +6,28 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from relevo.api.answers import answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import ScopeSlug
-from relevo.work.trusts import Trust
+from relevo.api.openapi import describe
+from relevo.api.params import ScopeSlug
+from relevo.api.responses import answer
+from relevo.contract.scopes import Trust
 
 router = APIRouter(prefix="/v1/scopes/{scope}/trusts", tags=["scopes"])
 
 Trusted = Annotated[str, Path(max_length=63, description="slug of the scope that is let in")]
 
 
-@router.get("", summary="Whom a scope lets in", **describe(list[Trust]))
+@router.get("", summary="Whom a scope lets in", **describe("list_trusts", list[Trust]))
 async def list_trusts(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     return answer(await office.trusts.list(caller, scope), caller.request_id)
 
 
-@router.put("/{trusted}", summary="Let messages of another scope in", **describe(Trust))
+@router.put("/{trusted}", summary="Let messages of another scope in", **describe("grant_trust", Trust))
 async def grant_trust(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
     return answer(await office.trusts.grant(caller, scope, trusted), caller.request_id)
 
 
-@router.delete("/{trusted}", summary="No longer let them in", **describe(None, status=204))
+@router.delete("/{trusted}", summary="No longer let them in", **describe("revoke_trust", None, status=204))
 async def revoke_trust(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
     await office.trusts.revoke(caller, scope, trusted)
     return Response(status_code=204)

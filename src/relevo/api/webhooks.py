@@ -6,46 +6,29 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
-from relevo.api.answers import answer, page_answer
 from relevo.api.auth import Authenticated, ThisOffice
-from relevo.api.document import describe
-from relevo.api.questions import Cursor, Limit, ScopeSlug, require_id
-from relevo.api.reading import body_of
+from relevo.api.openapi import describe
+from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
+from relevo.api.request_body import body_of
+from relevo.api.responses import answer, page_answer
+from relevo.contract.events import EventName
+from relevo.contract.webhooks import (
+    Delivery,
+    DeliveryState,
+    NewSecret,
+    RotationIn,
+    Webhook,
+    WebhookChange,
+    WebhookIn,
+)
 from relevo.errors import BadWebhookUrl, WrongState
-from relevo.work.outbox import EventName
-from relevo.work.webhooks.deliveries import Delivery, DeliveryState
-from relevo.work.webhooks.hooks import LONGEST_OVERLAP_S, NewSecret, Webhook, WebhookState
 
 router = APIRouter(prefix="/v1/scopes/{scope}/webhooks", tags=["webhooks"])
 
-Url = Annotated[str, Meta(min_length=8, max_length=2_000, pattern=r"^[^\x00-\x20\x7f]+$")]
-Events = Annotated[list[EventName], Meta(max_length=50)]
 WebhookKey = Annotated[str, Path(description="id of the webhook", max_length=100)]
 DeliveryKey = Annotated[str, Path(description="id of the delivery", max_length=100)]
-
-
-class WebhookIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A webhook to make."""
-
-    url: Url
-    events: Events = []
-    """Empty for all."""
-
-
-class WebhookChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to change of a webhook; what is left out stays."""
-
-    url: Url | UnsetType = UNSET
-    events: Events | UnsetType = UNSET
-    state: WebhookState | UnsetType = UNSET
-
-
-class RotationIn(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """For how long the old secret signs beside the new one."""
-
-    overlap_s: Annotated[int, Meta(ge=0, le=LONGEST_OVERLAP_S)] = 86_400
 
 
 _NEW = msgspec.json.Decoder(WebhookIn)
@@ -53,7 +36,7 @@ _CHANGE = msgspec.json.Decoder(WebhookChange)
 _ROTATION = msgspec.json.Decoder(RotationIn)
 
 
-@router.get("", summary="List webhooks, without their secrets", **describe(list[Webhook], paged=True))
+@router.get("", summary="List webhooks, without their secrets", **describe("list_webhooks", list[Webhook], paged=True))
 async def list_webhooks(
     caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
@@ -61,58 +44,71 @@ async def list_webhooks(
 
 
 @router.post(
-    "", summary="Make a webhook; its secret is in this answer and nowhere else",
-    **describe(NewSecret, body=WebhookIn, status=201, problems=[BadWebhookUrl]),
-)  # fmt: skip
+    "",
+    summary="Make a webhook; its secret is in this answer and nowhere else",
+    **describe("create_webhook", NewSecret, body=WebhookIn, status=201, problems=[BadWebhookUrl]),
+)
 async def create_webhook(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     return answer(await office.webhooks.create(caller, scope, body.url, body.events), caller.request_id, 201)
 
 
-@router.get("/{webhook}", summary="Read a webhook", **describe(Webhook))
-async def get_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey) -> Response:
-    return answer(await office.webhooks.get(caller, scope, require_id(webhook, "webhook")), caller.request_id)
+@router.get("/{webhook_id}", summary="Read a webhook", **describe("get_webhook", Webhook))
+async def get_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey) -> Response:
+    return answer(await office.webhooks.get(caller, scope, require_id(webhook_id, "webhook")), caller.request_id)
 
 
 @router.patch(
-    "/{webhook}", summary="Change a webhook, or switch it off and on",
-    **describe(Webhook, body=WebhookChange, problems=[BadWebhookUrl]),
-)  # fmt: skip
+    "/{webhook_id}",
+    summary="Change a webhook, or switch it off and on",
+    **describe("change_webhook", Webhook, body=WebhookChange, problems=[BadWebhookUrl]),
+)
 async def change_webhook(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     body = await body_of(request, _CHANGE)
     changed = await office.webhooks.change(
-        caller, scope, require_id(webhook, "webhook"), url=None if body.url is UNSET else body.url,
-        events=None if body.events is UNSET else body.events, state=None if body.state is UNSET else body.state,
-    )  # fmt: skip
+        caller,
+        scope,
+        require_id(webhook_id, "webhook"),
+        url=None if body.url is UNSET else body.url,
+        events=None if body.events is UNSET else body.events,
+        state=None if body.state is UNSET else body.state,
+    )
     return answer(changed, caller.request_id)
 
 
-@router.delete("/{webhook}", summary="Delete a webhook and its log", **describe(None, status=204))
-async def delete_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey) -> Response:
-    await office.webhooks.delete(caller, scope, require_id(webhook, "webhook"))
+@router.delete("/{webhook_id}", summary="Delete a webhook and its log", **describe("delete_webhook", None, status=204))
+async def delete_webhook(
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+) -> Response:
+    await office.webhooks.delete(caller, scope, require_id(webhook_id, "webhook"))
     return Response(status_code=204)
 
 
 @router.post(
-    "/{webhook}/rotate", summary="A new secret, beside the old one for a while",
-    **describe(NewSecret, body=RotationIn, body_optional=True),
-)  # fmt: skip
+    "/{webhook_id}/rotate",
+    summary="A new secret, beside the old one for a while",
+    **describe("rotate_webhook", NewSecret, body=RotationIn, body_optional=True),
+)
 async def rotate_webhook(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey
+    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
-    turned = await office.webhooks.rotate(caller, scope, require_id(webhook, "webhook"), overlap_s=body.overlap_s)
+    turned = await office.webhooks.rotate(caller, scope, require_id(webhook_id, "webhook"), overlap_s=body.overlap_s)
     return answer(turned, caller.request_id)
 
 
-@router.get("/{webhook}/deliveries", summary="What was told, and how it went", **describe(list[Delivery], paged=True))
+@router.get(
+    "/{webhook_id}/deliveries",
+    summary="What was told, and how it went",
+    **describe("list_webhook_deliveries", list[Delivery], paged=True),
+)
 async def list_deliveries(
     caller: Authenticated,
     office: ThisOffice,
     scope: ScopeSlug,
-    webhook: WebhookKey,
+    webhook_id: WebhookKey,
     state: Annotated[DeliveryState | None, Query()] = None,
     event: Annotated[EventName | None, Query()] = None,
     message_id: Annotated[str | None, Query(pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$")] = None,
@@ -120,20 +116,27 @@ async def list_deliveries(
     cursor: Cursor = None,
 ) -> Response:
     page = await office.webhook_deliveries.list(
-        caller, scope, require_id(webhook, "webhook"), state=state, event=event, message_id=message_id, limit=limit,
+        caller,
+        scope,
+        require_id(webhook_id, "webhook"),
+        state=state,
+        event=event,
+        message_id=message_id,
+        limit=limit,
         cursor=cursor,
-    )  # fmt: skip
+    )
     return page_answer(page, caller.request_id)
 
 
 @router.post(
-    "/{webhook}/deliveries/{delivery}/redeliver", summary="Send an event once more",
-    **describe(Delivery, status=202, problems=[WrongState]),
-)  # fmt: skip
+    "/{webhook_id}/deliveries/{delivery_id}/redeliver",
+    summary="Send an event once more",
+    **describe("redeliver_webhook_event", Delivery, status=202, problems=[WrongState]),
+)
 async def redeliver(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook: WebhookKey, delivery: DeliveryKey
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey, delivery_id: DeliveryKey
 ) -> Response:
     again = await office.webhook_deliveries.redeliver(
-        caller, scope, require_id(webhook, "webhook"), require_id(delivery, "delivery")
+        caller, scope, require_id(webhook_id, "webhook"), require_id(delivery_id, "delivery")
     )
     return answer(again, caller.request_id, 202)

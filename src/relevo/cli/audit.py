@@ -21,8 +21,8 @@ from relevo.errors import BadArgument
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from relevo.contract.audit import Trace
     from relevo.work.audit.integrity import AuditIntegrity, Verdict
-    from relevo.work.audit.trace import Trace
     from relevo.work.caller import Caller
     from relevo.work.store.database import Database
 
@@ -122,9 +122,15 @@ def trace(
     made = table("at", "", "scope", "queue", "about", "what", "who", "detail")
     for step in story.steps:
         made.add_row(
-            moment(step.at), step.source, step.scope or "-", step.queue or "-", step.id, step.what, step.actor or "-",
+            moment(step.at),
+            step.source,
+            step.scope or "-",
+            step.queue or "-",
+            step.id,
+            step.what,
+            step.actor or "-",
             "" if step.detail is None else short(step.detail),
-        )  # fmt: skip
+        )
     console().print(made)
     if not story.complete:
         say("there is more than this: name a scope, or use `relevo audit export`", "yellow")

@@ -44,9 +44,14 @@ async def _measure(server: Server) -> Measured:
 
 def _show(server: Server, measured: Measured) -> None:
     made = table(
-        "", "relevo", "the server itself", "share", "bounded by", numbers=("relevo", "the server itself", "share"),
+        "",
+        "relevo",
+        "the server itself",
+        "share",
+        "bounded by",
+        numbers=("relevo", "the server itself", "share"),
         title=f"{measured.server} at {server.address}, a second",
-    )  # fmt: skip
+    )
     for name, share in measured.shares.items():
         bound = measured.BOUNDS[name]
         made.add_row(

@@ -118,8 +118,11 @@ class Crew:
         place.crashes += 1
         log.error(
             "process %d of the crew %s; it is started again in %.1f s (crash %d)",
-            place.number, how_it_ended(code), pause, place.crashes,
-        )  # fmt: skip
+            place.number,
+            how_it_ended(code),
+            pause,
+            place.crashes,
+        )
         await self._first_of(changed, pause)
 
     async def _first_of(self, changed: asyncio.Event, seconds: float | None = None) -> None:

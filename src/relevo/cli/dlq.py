@@ -67,10 +67,15 @@ def peek(
         detail = " ".join((letter.detail or "-").split())
         detail = detail if len(detail) <= _DETAIL else detail[: _DETAIL - 1] + "…"
         made.add_row(
-            letter.dlq_id, letter.source_id or "-", envelope.id if envelope else "-", letter.name or "-",
-            "-" if letter.attempts_made is None else count(letter.attempts_made), letter.reason, detail,
+            letter.dlq_id,
+            letter.source_id or "-",
+            envelope.id if envelope else "-",
+            letter.name or "-",
+            "-" if letter.attempts_made is None else count(letter.attempts_made),
+            letter.reason,
+            detail,
             count(len(letter.payload)),
-        )  # fmt: skip
+        )
     console().print(made)
     _say_reasons(letters)
     _say_tracebacks(letters)

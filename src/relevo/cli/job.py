@@ -57,9 +57,12 @@ def list_(
     for job in page.jobs:
         text = json.dumps(readable(job.data), ensure_ascii=False)
         made.add_row(
-            job.id, job.name or "-", str(job.attempts_made), moment(job.created_at_ms) if job.created_at_ms else "-",
+            job.id,
+            job.name or "-",
+            str(job.attempts_made),
+            moment(job.created_at_ms) if job.created_at_ms else "-",
             text if len(text) <= _CUT else text[: _CUT - 1] + "…",
-        )  # fmt: skip
+        )
     console().print(made)
     if page.cursor is not None:
         say(f"more with --cursor '{page.cursor}'")

@@ -38,18 +38,20 @@ ClaimPath = Annotated[
 WebhookAllow = Annotated[
     list[str] | None,
     typer.Option(
-        "--webhook-allow", envvar="RELEVO_WEBHOOK_ALLOW",
+        "--webhook-allow",
+        envvar="RELEVO_WEBHOOK_ALLOW",
         help="A host or network that webhooks may go to although it is not of the public internet; may be repeated.",
     ),
-]  # fmt: skip
+]
 StreamQueue = Annotated[
     list[str] | None,
     typer.Option(
-        "--stream-queue", envvar="RELEVO_STREAM_QUEUES",
+        "--stream-queue",
+        envvar="RELEVO_STREAM_QUEUES",
         help="A stream queue that rules and reviews may use: a name or a pattern (`emails-*`), for one tenant as "
         "`acme=emails-*`; may be repeated.",
     ),
-]  # fmt: skip
+]
 Upgrade = Annotated[
     bool | None,
     typer.Option("--upgrade/--no-upgrade", help="Bring the tables up to date first. By default only for SQLite."),
@@ -106,15 +108,26 @@ def serve(
 
     settings = ServiceSettings(
         office=OfficeSettings(
-            database_url=database_url, redis_url=redis_url, claim_path=claim_path, max_body_bytes=max_message_bytes,
-            webhook_allow=tuple(webhook_allow or ()), stream_queues=tuple(stream_queue or ()),
+            database_url=database_url,
+            redis_url=redis_url,
+            claim_path=claim_path,
+            max_body_bytes=max_message_bytes,
+            webhook_allow=tuple(webhook_allow or ()),
+            stream_queues=tuple(stream_queue or ()),
         ),
         api=ApiSettings(
-            max_message_bytes=max_message_bytes, max_batch_bytes=max_batch_bytes, metrics_token=metrics_token,
+            max_message_bytes=max_message_bytes,
+            max_batch_bytes=max_batch_bytes,
+            metrics_token=metrics_token,
             metrics_open=is_loopback(host),
         ),
-        host=host, port=port, agents=agents, upgrade=upgrade, shared_port=member, version=version(),
-    )  # fmt: skip
+        host=host,
+        port=port,
+        agents=agents,
+        upgrade=upgrade,
+        shared_port=member,
+        version=version(),
+    )
     announce = None if member else _say_where
     raise typer.Exit(
         run_loop(_until_told(WorkService(settings, console=make_console), announce, ends_with_stdin=member))
@@ -140,9 +153,12 @@ def agents(
     if claim_path not in ("auto", "index", "sql"):
         raise typer.BadParameter(f"{claim_path!r} is not one of auto, index, sql", param_hint="--claim-path")
     office = OfficeSettings(
-        database_url=database_url, redis_url=redis_url, claim_path=claim_path,
-        webhook_allow=tuple(webhook_allow or ()), stream_queues=tuple(stream_queue or ()),
-    )  # fmt: skip
+        database_url=database_url,
+        redis_url=redis_url,
+        claim_path=claim_path,
+        webhook_allow=tuple(webhook_allow or ()),
+        stream_queues=tuple(stream_queue or ()),
+    )
     settings = ServiceSettings(office=office, http=False, upgrade=upgrade, version=version())
     raise typer.Exit(
         run_loop(_until_told(WorkService(settings), None, said="the agents are at work; Ctrl-C ends them"))

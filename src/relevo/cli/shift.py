@@ -90,14 +90,19 @@ class Shift:
         orders = self._orders
         self._workers = [
             Worker(
-                queue, self._handler, redis_url=orders.redis_url, concurrency=orders.concurrency,
-                max_attempts=orders.max_attempts, claim_min_idle_ms=orders.idle_ms, store_results=orders.store_results,
+                queue,
+                self._handler,
+                redis_url=orders.redis_url,
+                concurrency=orders.concurrency,
+                max_attempts=orders.max_attempts,
+                claim_min_idle_ms=orders.idle_ms,
+                store_results=orders.store_results,
                 on_bad_result=orders.on_bad_result,
                 unknown_task_wait_s=orders.unknown_task_wait_s,
                 shutdown_deadline_s=orders.shutdown_s,
             )
             for queue in orders.queues
-        ]  # fmt: skip
+        ]
         for worker in self._workers:
             worker.policy.outcomes.listen(self._counted)
         restore = catch_exit_signals(self._signalled)
@@ -111,14 +116,19 @@ class Shift:
                     stack.callback(duty.cancel)
                 self._running = [asyncio.ensure_future(self._run(worker)) for worker in self._workers]
                 log.info(
-                    "process %d works on %s for %s, %d at a time%s", os.getpid(), ", ".join(orders.queues),
-                    describe(self._handler), orders.concurrency, ", with uvloop" if _on_uvloop() else "",
-                )  # fmt: skip
+                    "process %d works on %s for %s, %d at a time%s",
+                    os.getpid(),
+                    ", ".join(orders.queues),
+                    describe(self._handler),
+                    orders.concurrency,
+                    ", with uvloop" if _on_uvloop() else "",
+                )
                 if isinstance(self._handler, Batch) and self._handler.size > orders.concurrency:
                     log.warning(
                         "a batch of %d never fills up with --concurrency %d: raise it to the size of the batch",
-                        self._handler.size, orders.concurrency,
-                    )  # fmt: skip
+                        self._handler.size,
+                        orders.concurrency,
+                    )
                 ends = await asyncio.gather(*self._running, return_exceptions=True)
         finally:
             restore()

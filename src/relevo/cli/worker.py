@@ -68,13 +68,23 @@ def worker(
     """Run your tasks until Ctrl-C: the first lets running jobs finish, the second stops now."""
     server = server_of(ctx)
     orders = Orders(
-        target, tuple(dict.fromkeys(checked_queue_name(queue) for queue in queues)), server.url,
-        concurrency=concurrency, max_attempts=max_attempts, idle_ms=idle_ms, store_results=store_results,
+        target,
+        tuple(dict.fromkeys(checked_queue_name(queue) for queue in queues)),
+        server.url,
+        concurrency=concurrency,
+        max_attempts=max_attempts,
+        idle_ms=idle_ms,
+        store_results=store_results,
         on_bad_result=on_bad_result,
         unknown_task_wait_s=unknown_task_wait_s,
-        shutdown_s=shutdown_s, max_jobs=max_jobs, max_rss_mb=max_rss, metrics_port=metrics_port,
-        metrics_host=metrics_host, log_level=log_level, json_logs=json_logs,
-    )  # fmt: skip
+        shutdown_s=shutdown_s,
+        max_jobs=max_jobs,
+        max_rss_mb=max_rss,
+        metrics_port=metrics_port,
+        metrics_host=metrics_host,
+        log_level=log_level,
+        json_logs=json_logs,
+    )
     logs.configure(json=json_logs, level=log_level)
     run(_answers(server, orders.queues[0]))
     if processes > 1 or reload or max_jobs is not None or max_rss is not None:

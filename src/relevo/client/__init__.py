@@ -16,53 +16,26 @@ except ModuleNotFoundError as error:
 
 from relevo.client.async_client import AsyncClient
 from relevo.client.consumer import Consumer, Fail, Release
-from relevo.client.people_types import (
-    Binding,
-    Chunk,
-    Chunks,
-    Compatibility,
-    Delivery,
-    Erasure,
-    Event,
-    Grant,
-    KeyLimits,
-    NewSecret,
-    Note,
-    Pattern,
-    Review,
-    Rule,
-    Schema,
-    StoredRule,
-    StreamWatch,
-    Tried,
-    Trust,
-    Vote,
-    Webhook,
-)
 from relevo.client.sync_client import Client
-from relevo.client.types import (
-    Agent,
-    ApiKey,
-    AuditEntry,
-    BatchOutcome,
-    Claimed,
-    DeadLetter,
-    Failure,
-    Message,
-    NewKey,
-    Page,
-    Published,
-    Queue,
-    Refusal,
-    Replay,
-    Scope,
-    Settled,
-    Step,
-    Subscription,
-    Trace,
-    TraceStep,
-    UsageRow,
-)
+from relevo.contract.agents import Agent
+from relevo.contract.audit import AuditEntry, Trace, TraceStep, UsageRow
+from relevo.contract.chunks import Chunk, Chunks
+from relevo.contract.claims import Claimed, Settled
+from relevo.contract.dead_letters import DeadLetter, Replay
+from relevo.contract.erasures import Erasure
+from relevo.contract.events import Event
+from relevo.contract.failures import Failure
+from relevo.contract.grants import Grant
+from relevo.contract.keys import ApiKey, KeyLimits, NewKey
+from relevo.contract.messages import BatchOutcome, Message, Published, Refusal, Step
+from relevo.contract.pages import Page
+from relevo.contract.queues import Queue
+from relevo.contract.reviews import Note, Pattern, Review, StreamWatch, Vote
+from relevo.contract.rules import Rule, StoredRule, Tried
+from relevo.contract.schemas import Binding, Compatibility, Schema
+from relevo.contract.scopes import Scope, Trust
+from relevo.contract.subscriptions import Subscription
+from relevo.contract.webhooks import Delivery, NewSecret, Webhook
 
 __all__ = [
     "Agent",

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from relevo.client import calls, people_calls
 from relevo.client.async_sender import AsyncSender
-from relevo.client.people_types import Grant, KeyLimits
-from relevo.client.types import ApiKey, NewKey, Page
+from relevo.client.request import Call, at, given
+from relevo.contract.grants import Grant
+from relevo.contract.keys import ApiKey, KeyLimits, NewKey
+from relevo.contract.pages import Page
 
 
 class AsyncAccess(AsyncSender):
     """API keys of the tenant, and what they were granted in scopes and queues."""
 
     async def keys(self, *, limit: int = 100, cursor: str | None = None) -> Page[ApiKey]:
-        return await self.send(calls.keys(limit, cursor))
+        return await self.send(Call("GET", at("keys"), Page[ApiKey], question={"limit": limit, "cursor": cursor}))
 
     async def create_key(
         self,
@@ -27,17 +28,24 @@ class AsyncAccess(AsyncSender):
         expires_at: int | datetime | None = None,
     ) -> NewKey:
         """The secret is in this answer and nowhere else."""
-        return await self.send(calls.create_key(name, permissions, scopes, queues, expires_at))
+        limits = given(
+            scopes=None if scopes is None else list(scopes),
+            queues=None if queues is None else list(queues),
+            expires_at=expires_at,
+        )
+        return await self.send(
+            Call("POST", at("keys"), NewKey, {"name": name, "permissions": list(permissions), **limits}, safe=False)
+        )
 
     async def revoke_key(self, key_id: str) -> ApiKey:
-        return await self.send(calls.revoke_key(key_id))
+        return await self.send(Call("DELETE", at("keys", key_id), ApiKey))
 
     async def rotate_key(self, key_id: str, *, grace_s: int = 86_400) -> NewKey:
         """A new secret; the old one works for `grace_s` more."""
-        return await self.send(people_calls.rotate_key(key_id, grace_s))
+        return await self.send(Call("POST", at("keys", key_id, "rotate"), NewKey, {"grace_s": grace_s}, safe=False))
 
     async def key_limits(self, key_id: str) -> KeyLimits:
-        return await self.send(people_calls.key_limits(key_id))
+        return await self.send(Call("GET", at("keys", key_id, "limits"), KeyLimits))
 
     async def limit_key(
         self,
@@ -50,17 +58,20 @@ class AsyncAccess(AsyncSender):
     ) -> KeyLimits:
         """Sets all limits of a key; what is left out is not limited."""
         wanted = {
-            "requests_per_s": requests_per_s, "burst": burst, "max_body_bytes": max_body_bytes,
+            "requests_per_s": requests_per_s,
+            "burst": burst,
+            "max_body_bytes": max_body_bytes,
             "acts_for_people": acts_for_people,
-        }  # fmt: skip
-        return await self.send(people_calls.limit_key(key_id, wanted))
+        }
+        return await self.send(Call("PUT", at("keys", key_id, "limits"), KeyLimits, given(**wanted)))
 
     async def grants(self, scope: str, *, key_id: str | None = None) -> list[Grant]:
-        return await self.send(people_calls.grants(scope, key_id))
+        return await self.send(Call("GET", at("scopes", scope, "grants"), list[Grant], question={"key_id": key_id}))
 
     async def grant(self, scope: str, key_id: str, permissions: Iterable[str], *, queue: str | None = None) -> Grant:
         """Gives a key permissions in a scope, or in one queue of it."""
-        return await self.send(people_calls.grant(scope, key_id, permissions, queue))
+        body = {"key_id": key_id, "permissions": list(permissions), **given(queue=queue)}
+        return await self.send(Call("POST", at("scopes", scope, "grants"), Grant, body, safe=False))
 
     async def revoke_grant(self, scope: str, grant_id: str) -> None:
-        await self.send(people_calls.revoke_grant(scope, grant_id))
+        await self.send(Call[None]("DELETE", at("scopes", scope, "grants", grant_id), None, safe=False))

@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from relevo.client import calls
 from relevo.client.async_access import AsyncAccess
-from relevo.client.async_bodies import AsyncBodies
+from relevo.client.async_chunks import AsyncChunkStream
+from relevo.client.async_erasures import AsyncErasures
+from relevo.client.async_events import AsyncEvents
 from relevo.client.async_reviews import AsyncReviews
 from relevo.client.async_routing import AsyncRouting
+from relevo.client.async_schemas import AsyncSchemas
 from relevo.client.async_sender import AsyncSender
-from relevo.client.async_telling import AsyncTelling
+from relevo.client.async_webhooks import AsyncWebhooks
 from relevo.client.consumer import Consumer, Handler
-from relevo.client.failures import why_of
-from relevo.client.types import (
-    Agent,
-    AuditEntry,
-    BatchOutcome,
-    Claimed,
-    DeadLetter,
-    Message,
-    Page,
-    Published,
-    Queue,
-    Replay,
-    Scope,
-    Settled,
-    Step,
-    Subscription,
-    Trace,
-    UsageRow,
-)
+from relevo.client.failures import told, why_of
+from relevo.client.request import Call, at, given
+from relevo.client.settling import settle_call
+from relevo.contract.agents import Agent
+from relevo.contract.audit import AuditEntry, Trace, UsageRow
+from relevo.contract.claims import Claimed, Settled
+from relevo.contract.dead_letters import DeadLetter, Replay
+from relevo.contract.messages import BatchOutcome, Message, Published, Step, Tier
+from relevo.contract.pages import Page
+from relevo.contract.queues import Queue
+from relevo.contract.scopes import Scope
+from relevo.contract.subscriptions import Subscription
 from relevo.errors import SlugTaken
 
-Tier = Literal["background", "low", "normal", "high", "critical"]
 
-
-class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTelling, AsyncSender):
+class AsyncClient(
+    AsyncRouting,
+    AsyncReviews,
+    AsyncSchemas,
+    AsyncChunkStream,
+    AsyncErasures,
+    AsyncAccess,
+    AsyncWebhooks,
+    AsyncEvents,
+    AsyncSender,
+):
     """Work queues over HTTP: scopes, queues and messages here; rules, reviews, schemas, keys and webhooks in the files beside.
 
     How calls are sent, and sent again: see `AsyncSender`. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
@@ -47,16 +51,16 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
     # --- scopes and queues ------------------------------------------------------------------------------------------
 
     async def scopes(self, *, limit: int = 100, cursor: str | None = None) -> Page[Scope]:
-        return await self.send(calls.scopes(limit, cursor))
+        return await self.send(Call("GET", at("scopes"), Page[Scope], question={"limit": limit, "cursor": cursor}))
 
     async def scope(self, scope: str) -> Scope:
-        return await self.send(calls.scope(scope))
+        return await self.send(Call("GET", at("scopes", scope), Scope))
 
     async def create_scope(self, scope: str, *, exist_ok: bool = False, **settings: Any) -> Scope:
         """Makes a scope; settings: display_name, description, events_to_queue, audit_to_queue. With `exist_ok` one that is
         there already is given back as it is."""
         try:
-            return await self.send(calls.create_scope(scope, settings))
+            return await self.send(Call("POST", at("scopes"), Scope, {"slug": scope, **settings}, safe=False))
         except SlugTaken:
             if not exist_ok:
                 raise
@@ -64,22 +68,25 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
 
     async def change_scope(self, scope: str, **changes: Any) -> Scope:
         """Changes what is named; `state` pauses, drains, archives or reopens it."""
-        return await self.send(calls.change_scope(scope, changes))
+        return await self.send(Call("PATCH", at("scopes", scope), Scope, dict(changes)))
 
     async def delete_scope(self, scope: str) -> None:
-        await self.send(calls.delete_scope(scope))
+        await self.send(Call[None]("DELETE", at("scopes", scope), None, safe=False))
 
     async def queues(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Queue]:
-        return await self.send(calls.queues(scope, limit, cursor))
+        question = {"limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("scopes", scope, "queues"), Page[Queue], question=question))
 
     async def queue(self, scope: str, queue: str) -> Queue:
-        return await self.send(calls.queue(scope, queue))
+        return await self.send(Call("GET", at("scopes", scope, "queues", queue), Queue))
 
     async def create_queue(self, scope: str, queue: str, *, exist_ok: bool = False, **settings: Any) -> Queue:
         """Makes a queue; settings are the fields of `Queue`, such as ordering, max_retries, visibility_timeout_s. With
         `exist_ok` one that is there already is given back as it is."""
         try:
-            return await self.send(calls.create_queue(scope, queue, settings))
+            return await self.send(
+                Call("POST", at("scopes", scope, "queues"), Queue, {"slug": queue, **settings}, safe=False)
+            )
         except SlugTaken:
             if not exist_ok:
                 raise
@@ -87,10 +94,10 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
 
     async def change_queue(self, scope: str, queue: str, **changes: Any) -> Queue:
         """Changes what is named; `state` pauses, drains, archives or reopens it."""
-        return await self.send(calls.change_queue(scope, queue, changes))
+        return await self.send(Call("PATCH", at("scopes", scope, "queues", queue), Queue, dict(changes)))
 
     async def delete_queue(self, scope: str, queue: str) -> None:
-        await self.send(calls.delete_queue(scope, queue))
+        await self.send(Call[None]("DELETE", at("scopes", scope, "queues", queue), None, safe=False))
 
     # --- publish, claim, settle -------------------------------------------------------------------------------------
 
@@ -119,17 +126,38 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
         """Publishes; when this returns, the message is on disk. The same `idempotency_key` publishes once. With a `hitl_spec`
         it waits for a person's decision."""
         options = {
-            "message_type": message_type, "priority_tier": priority_tier, "priority_score": priority_score,
-            "labels": labels, "ttl_seconds": ttl_seconds, "deadline": deadline, "delay_seconds": delay_seconds,
-            "visible_at": visible_at, "idempotency_key": idempotency_key, "correlation_id": correlation_id,
-            "causation_id": causation_id, "parent_id": parent_id, "source_type": source_type, "source_id": source_id,
+            "message_type": message_type,
+            "priority_tier": priority_tier,
+            "priority_score": priority_score,
+            "labels": labels,
+            "ttl_seconds": ttl_seconds,
+            "deadline": deadline,
+            "delay_seconds": delay_seconds,
+            "visible_at": visible_at,
+            "idempotency_key": idempotency_key,
+            "correlation_id": correlation_id,
+            "causation_id": causation_id,
+            "parent_id": parent_id,
+            "source_type": source_type,
+            "source_id": source_id,
             "hitl_spec": hitl_spec,
-        }  # fmt: skip
-        return await self.send(calls.publish(scope, queue, body, options))
+        }
+        # Always with an idempotency key, so that it can be sent again when the answer was lost.
+        message = {"body": body, **given(**options)}
+        message.setdefault("idempotency_key", uuid.uuid4().hex)
+        return await self.send(Call("POST", at("scopes", scope, "queues", queue, "messages"), Published, message))
 
     async def publish_batch(self, scope: str, queue: str, messages: Iterable[Mapping[str, Any]]) -> list[BatchOutcome]:
         """Publishes up to 1000 in one transaction: mappings with `body` and the options of `publish`."""
-        return await self.send(calls.publish_batch(scope, queue, messages))
+        keyed = [{"idempotency_key": uuid.uuid4().hex, **message} for message in messages]
+        return await self.send(
+            Call(
+                "POST",
+                at("scopes", scope, "queues", queue, "messages", "batch"),
+                list[BatchOutcome],
+                {"messages": keyed},
+            )
+        )
 
     async def claim(
         self,
@@ -143,14 +171,18 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
         subscription: str | None = None,
     ) -> list[Claimed]:
         """The next messages in the queue's order, yours until their claim ends."""
-        return await self.send(calls.claim(scope, queue, batch_size, wait_s, consumer, labels, subscription))
+        # Not sent again: a lost answer's messages come back when their claim ends.
+        body = given(batch_size=batch_size, wait_s=wait_s, consumer=consumer, labels=labels, subscription=subscription)
+        return await self.send(
+            Call("POST", at("scopes", scope, "queues", queue, "claim"), list[Claimed], body, safe=False, waits_s=wait_s)
+        )
 
     async def complete(
         self, scope: str, message: Claimed, result: Any = None, *, subscription: str | None = None
     ) -> Settled:
         """Finishes a message. `ClaimLost`: it is not yours any more; drop the result."""
         options = {"result": result, "subscription": subscription}
-        return await self.send(calls.settle(scope, "complete", message.id, message.claim_token, options))
+        return await self.send(settle_call(scope, message, "complete", options))
 
     async def fail(
         self,
@@ -167,19 +199,19 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
         `error` says why: an exception, or a mapping with `type`, `message` and `stack`. `reason` says it in your own words.
         """
         options = {**why_of(reason, error), "dead": dead, "subscription": subscription}
-        return await self.send(calls.settle(scope, "fail", message.id, message.claim_token, options))
+        return await self.send(settle_call(scope, message, "fail", options))
 
     async def release(self, scope: str, message: Claimed, *, subscription: str | None = None) -> Settled:
         """Gives a message back untouched; the attempt does not count."""
         options = {"subscription": subscription}
-        return await self.send(calls.settle(scope, "release", message.id, message.claim_token, options))
+        return await self.send(settle_call(scope, message, "release", options))
 
     async def extend(
         self, scope: str, message: Claimed, seconds: float | None = None, *, subscription: str | None = None
     ) -> Settled:
         """Keeps a message for `seconds` from now; without them for the queue's visibility timeout."""
         options = {"seconds": seconds, "subscription": subscription}
-        return await self.send(calls.settle(scope, "extend", message.id, message.claim_token, options))
+        return await self.send(settle_call(scope, message, "extend", options))
 
     async def settle_batch(
         self,
@@ -188,8 +220,16 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
         verdict: Literal["complete", "fail", "release", "extend"],
         items: Iterable[Mapping[str, Any]],
     ) -> list[Settled]:
-        """Settles up to 1000: mappings with `id`, `claim_token` and what the verdict takes. Each has its own outcome."""
-        return await self.send(calls.settle_batch(scope, queue, verdict, items))
+        """Settles up to 1000: mappings with `id`, `claim_token` and what the verdict takes; an item that fails may bring the
+        exception itself as `error`. Each has its own outcome."""
+        body = {
+            "items": [
+                {**item, "error": told(error)} if (error := item.get("error")) is not None else item for item in items
+            ]
+        }
+        return await self.send(
+            Call("POST", at("scopes", scope, "queues", queue, verdict), list[Settled], body, safe=verdict != "release")
+        )
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -213,25 +253,44 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
     ) -> Page[Message]:
         """Messages of a scope, newest first, those in the archive too."""
         question = {
-            "queue": queue, "state": state, "message_type": message_type, "correlation_id": correlation_id,
-            "parent_id": parent_id, "source_id": source_id, "idempotency_key": idempotency_key, "label": labels,
-            "since": since, "until": until, "archived": archived, "limit": limit, "cursor": cursor,
-        }  # fmt: skip
-        return await self.send(calls.search(scope, question))
+            "queue": queue,
+            "state": state,
+            "message_type": message_type,
+            "correlation_id": correlation_id,
+            "parent_id": parent_id,
+            "source_id": source_id,
+            "idempotency_key": idempotency_key,
+            "label": labels,
+            "since": since,
+            "until": until,
+            "archived": archived,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self.send(Call("GET", at("scopes", scope, "messages"), Page[Message], question=question))
 
     async def message(self, scope: str, message_id: str) -> Message:
-        return await self.send(calls.message(scope, message_id))
+        return await self.send(Call("GET", at("scopes", scope, "messages", message_id), Message))
 
     async def history(self, scope: str, message_id: str) -> list[Step]:
-        return await self.send(calls.history(scope, message_id))
+        return await self.send(Call("GET", at("scopes", scope, "messages", message_id, "history"), list[Step]))
 
     async def cancel(self, scope: str, message_id: str, *, reason: str | None = None) -> Message:
-        return await self.send(calls.cancel(scope, message_id, reason))
+        return await self.send(
+            Call("POST", at("scopes", scope, "messages", message_id, "cancel"), Message, given(reason=reason))
+        )
 
     async def reprioritise(
         self, scope: str, message_id: str, *, tier: Tier | None = None, score: int | None = None
     ) -> Message:
-        return await self.send(calls.reprioritise(scope, message_id, tier, score))
+        return await self.send(
+            Call(
+                "PATCH",
+                at("scopes", scope, "messages", message_id),
+                Message,
+                given(priority_tier=tier, priority_score=score),
+            )
+        )
 
     # --- dead letters, subscriptions --------------------------------------------------------------------------------
 
@@ -250,10 +309,17 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
         cursor: str | None = None,
     ) -> Page[DeadLetter]:
         question = {
-            "queue": queue, "reason": reason, "message_type": message_type, "label": labels, "since": since,
-            "until": until, "text": text, "limit": limit, "cursor": cursor,
-        }  # fmt: skip
-        return await self.send(calls.dead_letters(scope, question))
+            "queue": queue,
+            "reason": reason,
+            "message_type": message_type,
+            "label": labels,
+            "since": since,
+            "until": until,
+            "text": text,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self.send(Call("GET", at("scopes", scope, "dead-letters"), Page[DeadLetter], question=question))
 
     async def start_replay(
         self,
@@ -265,26 +331,37 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
         dry_run: bool = False,
     ) -> Replay:
         """Sends dead letters back. `wanted`: queue, reason, message_type, correlation_id, labels, since, until, text, ids."""
-        return await self.send(calls.start_replay(scope, wanted or {}, rate_per_s, max_replays, dry_run=dry_run))
+        body = {
+            "filter": dict(wanted or {}),
+            "dry_run": dry_run,
+            **given(rate_per_s=rate_per_s, max_replays=max_replays),
+        }
+        return await self.send(Call("POST", at("scopes", scope, "replays"), Replay, body, safe=dry_run))
 
     async def replays(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Replay]:
-        return await self.send(calls.replays(scope, limit, cursor))
+        question = {"limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("scopes", scope, "replays"), Page[Replay], question=question))
 
     async def replay(self, scope: str, replay_id: str) -> Replay:
-        return await self.send(calls.replay(scope, replay_id))
+        return await self.send(Call("GET", at("scopes", scope, "replays", replay_id), Replay))
 
     async def cancel_replay(self, scope: str, replay_id: str) -> Replay:
-        return await self.send(calls.cancel_replay(scope, replay_id))
+        return await self.send(Call("POST", at("scopes", scope, "replays", replay_id, "cancel"), Replay, safe=False))
 
     async def subscriptions(self, scope: str, queue: str) -> list[Subscription]:
-        return await self.send(calls.subscriptions(scope, queue))
+        return await self.send(Call("GET", at("scopes", scope, "queues", queue, "subscriptions"), list[Subscription]))
 
     async def subscribe(self, scope: str, queue: str, name: str, *, after: str | int | None = None) -> Subscription:
         """Every message after a message's id, or after a moment in milliseconds; None: from now on."""
-        return await self.send(calls.subscribe(scope, queue, name, after))
+        body = {"name": name, **given(after=after)}
+        return await self.send(
+            Call("POST", at("scopes", scope, "queues", queue, "subscriptions"), Subscription, body, safe=False)
+        )
 
     async def unsubscribe(self, scope: str, queue: str, name: str) -> None:
-        await self.send(calls.unsubscribe(scope, queue, name))
+        await self.send(
+            Call[None]("DELETE", at("scopes", scope, "queues", queue, "subscriptions", name), None, safe=False)
+        )
 
     # --- the installation -------------------------------------------------------------------------------------------
 
@@ -292,7 +369,9 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
         self, *, since: str | None = None, until: str | None = None, scope: str | None = None
     ) -> list[UsageRow]:
         """What each queue did on each day; days as in "2026-11-15"."""
-        return await self.send(calls.usage({"since": since, "until": until, "scope": scope}))
+        return await self.send(
+            Call("GET", at("usage"), list[UsageRow], question={"since": since, "until": until, "scope": scope})
+        )
 
     async def audit(
         self,
@@ -309,20 +388,30 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
         cursor: str | None = None,
     ) -> Page[AuditEntry]:
         question = {
-            "scope": scope, "queue": queue, "actor": actor, "action": action, "target": target,
-            "correlation_id": correlation_id, "since": since, "until": until, "limit": limit, "cursor": cursor,
-        }  # fmt: skip
-        return await self.send(calls.audit(question))
+            "scope": scope,
+            "queue": queue,
+            "actor": actor,
+            "action": action,
+            "target": target,
+            "correlation_id": correlation_id,
+            "since": since,
+            "until": until,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self.send(Call("GET", at("audit"), Page[AuditEntry], question=question))
 
     async def trace(self, correlation_id: str, *, scope: str | None = None) -> Trace:
         """The story of one correlation id: messages, reviews, webhooks and audit, in order."""
-        return await self.send(calls.trace(correlation_id, scope))
+        return await self.send(
+            Call("GET", at("trace"), Trace, question={"correlation_id": correlation_id, "scope": scope})
+        )
 
     async def agents(self) -> list[Agent]:
-        return await self.send(calls.agents())
+        return await self.send(Call("GET", at("agents"), list[Agent]))
 
     async def run_agent(self, agent: str) -> Agent:
-        return await self.send(calls.run_agent(agent))
+        return await self.send(Call("POST", at("agents", agent, "run"), Agent, waits_s=60))
 
     # --- consuming --------------------------------------------------------------------------------------------------
 
@@ -341,6 +430,14 @@ class AsyncClient(AsyncRouting, AsyncReviews, AsyncBodies, AsyncAccess, AsyncTel
     ) -> None:
         """Runs `handler` for every message until SIGTERM or Ctrl-C; see `Consumer`."""
         await Consumer(
-            self, scope, queue, handler, concurrency=concurrency, wait_s=wait_s, labels=labels,
-            subscription=subscription, consumer=consumer, drain_s=drain_s,
-        ).run()  # fmt: skip
+            self,
+            scope,
+            queue,
+            handler,
+            concurrency=concurrency,
+            wait_s=wait_s,
+            labels=labels,
+            subscription=subscription,
+            consumer=consumer,
+            drain_s=drain_s,
+        ).run()

@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from relevo.client import people_calls
 from relevo.client.async_sender import AsyncSender
-from relevo.client.people_types import StoredRule, Tried, Trust
+from relevo.client.request import Call, at
+from relevo.contract.rules import StoredRule, Tried
+from relevo.contract.scopes import Trust
 
 
 class AsyncRouting(AsyncSender):
@@ -17,24 +18,24 @@ class AsyncRouting(AsyncSender):
 
     async def rules(self, scope: str) -> list[StoredRule]:
         """In the order in which they are asked."""
-        return await self.send(people_calls.rules(scope))
+        return await self.send(Call("GET", at("scopes", scope, "rules"), list[StoredRule]))
 
     async def rule(self, scope: str, rule: str) -> StoredRule:
-        return await self.send(people_calls.rule(scope, rule))
+        return await self.send(Call("GET", at("scopes", scope, "rules", rule), StoredRule))
 
     async def create_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
-        return await self.send(people_calls.create_rule(scope, rule))
+        return await self.send(Call("POST", at("scopes", scope, "rules"), StoredRule, dict(rule), safe=False))
 
     async def change_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
         """Replaces the rule of the same name."""
-        return await self.send(people_calls.change_rule(scope, str(rule["name"]), rule))
+        return await self.send(Call("PUT", at("scopes", scope, "rules", str(rule["name"])), StoredRule, dict(rule)))
 
     async def reset_rule(self, scope: str, rule: str) -> StoredRule:
         """Closes its breaker."""
-        return await self.send(people_calls.reset_rule(scope, rule))
+        return await self.send(Call("POST", at("scopes", scope, "rules", rule, "reset"), StoredRule))
 
     async def delete_rule(self, scope: str, rule: str) -> None:
-        await self.send(people_calls.delete_rule(scope, rule))
+        await self.send(Call[None]("DELETE", at("scopes", scope, "rules", rule), None, safe=False))
 
     async def try_rule(
         self,
@@ -51,14 +52,15 @@ class AsyncRouting(AsyncSender):
         options: dict[str, Any] = {} if body is UNSET else {"body": body}
         asked = {"labels": labels, "message_type": message_type, "last": last}
         options |= {name: value for name, value in asked.items() if value is not None}
-        return await self.send(people_calls.try_rule(scope, rule, queue, options))
+        body = {"rule": dict(rule), "queue": queue, **options}
+        return await self.send(Call("POST", at("scopes", scope, "rules", "dry-run"), list[Tried], body))
 
     async def trusts(self, scope: str) -> list[Trust]:
         """The scopes whose messages may be routed into this one."""
-        return await self.send(people_calls.trusts(scope))
+        return await self.send(Call("GET", at("scopes", scope, "trusts"), list[Trust]))
 
     async def trust(self, scope: str, trusted: str) -> Trust:
-        return await self.send(people_calls.trust(scope, trusted))
+        return await self.send(Call("PUT", at("scopes", scope, "trusts", trusted), Trust))
 
     async def distrust(self, scope: str, trusted: str) -> None:
-        await self.send(people_calls.distrust(scope, trusted))
+        await self.send(Call[None]("DELETE", at("scopes", scope, "trusts", trusted), None, safe=False))

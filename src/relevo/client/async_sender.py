@@ -43,9 +43,13 @@ class AsyncSender:
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
         self._http = httpx.AsyncClient(
-            base_url=self.url, headers=headers, limits=limits, timeout=timeout_s, transport=transport,
+            base_url=self.url,
+            headers=headers,
+            limits=limits,
+            timeout=timeout_s,
+            transport=transport,
             verify=trusted_at(self.url),
-        )  # fmt: skip
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"  # never the key
@@ -67,9 +71,13 @@ class AsyncSender:
             response: httpx.Response | None = None
             try:
                 response = await self._http.request(
-                    call.method, call.path, content=call.content(), params=call.params(), headers=call.headers,
+                    call.method,
+                    call.path,
+                    content=call.content(),
+                    params=call.params(),
+                    headers=call.headers,
                     timeout=self._timeout_s + call.waits_s,
-                )  # fmt: skip
+                )
             except httpx.TransportError as broken:
                 error = broken
             pause = pause_s(attempt)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from relevo.client import calls
 from relevo.client.failures import own_frames, told
-from relevo.client.types import Claimed, Settled
+from relevo.client.settling import settle_call
+from relevo.contract.claims import Claimed, Settled
 from relevo.errors import ClaimLost, KeyExpired, NotFound, PermissionDenied, RelevoError, Unauthenticated, WorkError
 
 if TYPE_CHECKING:
@@ -145,10 +145,15 @@ class Consumer:
         """One claim. A stop hangs up on a waiting one: the server then takes nothing for us, or gives it back."""
         claiming = asyncio.ensure_future(
             self._client.claim(
-                self._scope, self._queue, batch_size=count, wait_s=self._wait_s, consumer=self._consumer,
-                labels=self._labels, subscription=self._subscription,
+                self._scope,
+                self._queue,
+                batch_size=count,
+                wait_s=self._wait_s,
+                consumer=self._consumer,
+                labels=self._labels,
+                subscription=self._subscription,
             )
-        )  # fmt: skip
+        )
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait({claiming, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -267,7 +272,7 @@ class Consumer:
     async def _send(self, verdict: str, message: Claimed, options: dict[str, Any]) -> Settled:
 
         told = {**options, "subscription": self._subscription}
-        return await self._client.send(calls.settle(self._scope, verdict, message.id, message.claim_token, told))
+        return await self._client.send(settle_call(self._scope, message, verdict, told))
 
     # --- ending -----------------------------------------------------------------------------------------------------
 

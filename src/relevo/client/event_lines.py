@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from relevo.client.people_types import Event
+from relevo.contract.events import Event
 
 
 class EventLines:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from relevo.contract.failures import LONGEST_MESSAGE, LONGEST_STACK
 from relevo.errors import BadArgument
 
 _OURS = tuple(
@@ -25,8 +26,6 @@ _OURS = tuple(
 """What calls a handler: this package, asyncio, and the threads of plain functions."""
 _FRAMES = 30
 _LONGEST_LINE = 1_000
-_LONGEST_STACK = 8_000
-_LONGEST_MESSAGE = 2_000
 _PASSWORD = re.compile(r"(?<=://)([^\s:/@]*):[^\s@/]+(?=@)")
 _HEAD = "Traceback (most recent call last):\n"
 
@@ -77,7 +76,7 @@ def own_frames(error: BaseException) -> TracebackType | None:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)[:_LONGEST_MESSAGE]
+        return str(error)[:LONGEST_MESSAGE]
     except Exception:  # noqa: BLE001 - Python prints the same
         return f"<exception {type(error).__name__} cannot be printed>"
 
@@ -88,9 +87,9 @@ def _stack(error: BaseException) -> str | None:
         return None
     lines = traceback.TracebackException(type(error), error, frames, limit=-_FRAMES, compact=True).format()
     stack = "".join(line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…\n" for line in lines)
-    if len(stack) <= _LONGEST_STACK:
+    if len(stack) <= LONGEST_STACK:
         return stack
-    return f"{_HEAD}  …\n" + stack[len(_HEAD) + 4 - _LONGEST_STACK :].partition("\n")[2]
+    return f"{_HEAD}  …\n" + stack[len(_HEAD) + 4 - LONGEST_STACK :].partition("\n")[2]
 
 
 def _sendable(text: str) -> str:

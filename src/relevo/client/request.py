@@ -6,14 +6,16 @@ import random
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from types import UnionType
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from relevo import errors
-from relevo.client.types import Page
+from relevo.contract.pages import Meta, Page
+from relevo.contract.problems import Fault
 from relevo.errors import ServiceUnreachable, WorkError
 
 T = TypeVar("T")
@@ -30,11 +32,11 @@ class Call(Generic[T]):
 
     method: str
     path: str
-    returns: Any
+    returns: type[T] | UnionType | None
+    """What the data of the answer is; of a listing a `Page` of it."""
     body: Any = None
     question: Mapping[str, Any] = field(default_factory=dict[str, Any])
     safe: bool = True
-    paged: bool = False
     waits_s: float = 0.0
     """How long the server may take on purpose (a long poll)."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -60,18 +62,13 @@ class Call(Generic[T]):
             raise problem_in(response)
         if self.returns is None:
             return None  # pyright: ignore[reportReturnType] - a Call[None]
+        paged = get_origin(self.returns) is Page
+        kind = list[get_args(self.returns)[0]] if paged else self.returns
         try:
-            data = msgspec.json.decode(response.content, type=_envelope(self.returns))
+            answer = msgspec.json.decode(response.content, type=_envelope(kind))
         except msgspec.MsgspecError as error:
             raise unknown_answer(response, str(error)) from None
-        return Page(data.data, data.meta.next_cursor) if self.paged else data.data  # pyright: ignore[reportReturnType]
-
-
-class Meta(msgspec.Struct, frozen=True):
-    """What goes with every answer."""
-
-    request_id: str = ""
-    next_cursor: str | None = None
+        return Page(answer.data, answer.meta.next_cursor) if paged else answer.data  # pyright: ignore[reportReturnType]
 
 
 _envelopes: dict[Any, Any] = {}
@@ -91,14 +88,22 @@ def problem_in(response: httpx.Response) -> WorkError:
         code, detail, request_id = str(told["code"]), str(told["detail"]), str(told.get("request_id", ""))
     except (ValueError, KeyError, TypeError):
         return unknown_answer(response, "it is no problem document")
-    return told_error(code, detail, request_id, response.status_code)
+    more = {"errors": _faults_in(told.get("errors", ())), "retry_after_ms": told.get("retry_after_ms")}
+    return told_error(code, detail, request_id, response.status_code, **more)
 
 
-def told_error(code: str, detail: str, request_id: str = "", status: int = 0) -> WorkError:
+def _faults_in(told: Any) -> list[Fault]:
+    try:
+        return msgspec.convert(told, list[Fault])
+    except msgspec.ValidationError:
+        return []
+
+
+def told_error(code: str, detail: str, request_id: str = "", status: int = 0, **more: object) -> WorkError:
     kind = BY_CODE.get(code, WorkError)
     error = kind.__new__(kind)
     fields: dict[str, object] = {"detail": detail, "request_id": request_id, "http_status": status or kind.status}
-    error.fields = fields
+    error.fields = {"errors": (), "retry_after_ms": None, **fields, **more}
     RuntimeError.__init__(error, detail)
     return error
 
@@ -136,5 +141,19 @@ def pause_s(attempt: int) -> float:
     return min(0.1 * 2**attempt, 5.0) * random.uniform(0.5, 1.0)
 
 
-def slug(text: str) -> str:
-    return quote(text, safe="")
+def at(*parts: str) -> str:
+    """The path of a resource.
+
+    >>> at("scopes", "billing", "queues", "a/b")
+    '/v1/scopes/billing/queues/a%2Fb'
+    """
+    return "/".join(("/v1", *(quote(part, safe="") for part in parts)))
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields that have a value.
+
+    >>> given(reason="late", error=None)
+    {'reason': 'late'}
+    """
+    return {name: value for name, value in fields.items() if value is not None}

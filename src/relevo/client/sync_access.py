@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from relevo.client import calls, people_calls
-from relevo.client.people_types import Grant, KeyLimits
+from relevo.client.request import Call, at, given
 from relevo.client.sync_sender import Sender
-from relevo.client.types import ApiKey, NewKey, Page
+from relevo.contract.grants import Grant
+from relevo.contract.keys import ApiKey, KeyLimits, NewKey
+from relevo.contract.pages import Page
 
 
 class Access(Sender):
     """API keys of the tenant, and what they were granted in scopes and queues."""
 
     def keys(self, *, limit: int = 100, cursor: str | None = None) -> Page[ApiKey]:
-        return self.send(calls.keys(limit, cursor))
+        return self.send(Call("GET", at("keys"), Page[ApiKey], question={"limit": limit, "cursor": cursor}))
 
     def create_key(
         self,
@@ -27,17 +28,24 @@ class Access(Sender):
         expires_at: int | datetime | None = None,
     ) -> NewKey:
         """The secret is in this answer and nowhere else."""
-        return self.send(calls.create_key(name, permissions, scopes, queues, expires_at))
+        limits = given(
+            scopes=None if scopes is None else list(scopes),
+            queues=None if queues is None else list(queues),
+            expires_at=expires_at,
+        )
+        return self.send(
+            Call("POST", at("keys"), NewKey, {"name": name, "permissions": list(permissions), **limits}, safe=False)
+        )
 
     def revoke_key(self, key_id: str) -> ApiKey:
-        return self.send(calls.revoke_key(key_id))
+        return self.send(Call("DELETE", at("keys", key_id), ApiKey))
 
     def rotate_key(self, key_id: str, *, grace_s: int = 86_400) -> NewKey:
         """A new secret; the old one works for `grace_s` more."""
-        return self.send(people_calls.rotate_key(key_id, grace_s))
+        return self.send(Call("POST", at("keys", key_id, "rotate"), NewKey, {"grace_s": grace_s}, safe=False))
 
     def key_limits(self, key_id: str) -> KeyLimits:
-        return self.send(people_calls.key_limits(key_id))
+        return self.send(Call("GET", at("keys", key_id, "limits"), KeyLimits))
 
     def limit_key(
         self,
@@ -50,17 +58,20 @@ class Access(Sender):
     ) -> KeyLimits:
         """Sets all limits of a key; what is left out is not limited."""
         wanted = {
-            "requests_per_s": requests_per_s, "burst": burst, "max_body_bytes": max_body_bytes,
+            "requests_per_s": requests_per_s,
+            "burst": burst,
+            "max_body_bytes": max_body_bytes,
             "acts_for_people": acts_for_people,
-        }  # fmt: skip
-        return self.send(people_calls.limit_key(key_id, wanted))
+        }
+        return self.send(Call("PUT", at("keys", key_id, "limits"), KeyLimits, given(**wanted)))
 
     def grants(self, scope: str, *, key_id: str | None = None) -> list[Grant]:
-        return self.send(people_calls.grants(scope, key_id))
+        return self.send(Call("GET", at("scopes", scope, "grants"), list[Grant], question={"key_id": key_id}))
 
     def grant(self, scope: str, key_id: str, permissions: Iterable[str], *, queue: str | None = None) -> Grant:
         """Gives a key permissions in a scope, or in one queue of it."""
-        return self.send(people_calls.grant(scope, key_id, permissions, queue))
+        body = {"key_id": key_id, "permissions": list(permissions), **given(queue=queue)}
+        return self.send(Call("POST", at("scopes", scope, "grants"), Grant, body, safe=False))
 
     def revoke_grant(self, scope: str, grant_id: str) -> None:
-        self.send(people_calls.revoke_grant(scope, grant_id))
+        self.send(Call[None]("DELETE", at("scopes", scope, "grants", grant_id), None, safe=False))

@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from relevo.client import people_calls
-from relevo.client.people_types import Pattern, Review, StreamWatch
+from relevo.client.request import Call, at, given
 from relevo.client.sync_sender import Sender
-from relevo.client.types import Page
+from relevo.contract.pages import Page
+from relevo.contract.reviews import Pattern, Review, StreamWatch
 
 
 class Reviews(Sender):
@@ -28,27 +28,41 @@ class Reviews(Sender):
     ) -> Page[Review]:
         """What waits for people, oldest first; with `person`, only what they may decide or hold."""
         question = {"state": state, "holder": holder, "person": person, "limit": limit, "cursor": cursor}
-        return self.send(people_calls.reviews(scope, question))
+        return self.send(Call("GET", at("scopes", scope, "reviews"), Page[Review], question=question))
 
     def review(self, scope: str, review_id: str) -> Review:
-        return self.send(people_calls.review(scope, review_id))
+        return self.send(Call("GET", at("scopes", scope, "reviews", review_id), Review))
 
     def review_result(self, scope: str, review_id: str, *, wait_s: float = 0.0) -> Review:
         """The review, once it is over or the time is (60 s at most)."""
-        return self.send(people_calls.review_result(scope, review_id, wait_s))
+        return self.send(
+            Call(
+                "GET",
+                at("scopes", scope, "reviews", review_id, "result"),
+                Review,
+                question={"wait_s": wait_s},
+                waits_s=wait_s,
+            )
+        )
+
+    def _act(self, scope: str, review_id: str, verb: str, body: Mapping[str, Any] | None, person: str | None) -> Review:
+        headers = {} if person is None else {"relevo-person": person}
+        path = at("scopes", scope, "reviews", review_id, verb)
+        # Claiming twice is holding longer; everything else is done once.
+        return self.send(Call("POST", path, Review, body, safe=verb == "claim", headers=headers))
 
     def claim_review(self, scope: str, review_id: str, *, person: str | None = None) -> Review:
         """Takes it; again it is held for longer. `ReviewHeld`: somebody else has it."""
-        return self.send(people_calls.act_on_review(scope, review_id, "claim", None, person))
+        return self._act(scope, review_id, "claim", None, person)
 
     def release_review(self, scope: str, review_id: str, *, person: str | None = None) -> Review:
-        return self.send(people_calls.act_on_review(scope, review_id, "release", None, person))
+        return self._act(scope, review_id, "release", None, person)
 
     def hand_over_review(self, scope: str, review_id: str, to: str, *, person: str | None = None) -> Review:
-        return self.send(people_calls.act_on_review(scope, review_id, "hand-over", {"to": to}, person))
+        return self._act(scope, review_id, "hand-over", {"to": to}, person)
 
     def comment_review(self, scope: str, review_id: str, text: str, *, person: str | None = None) -> Review:
-        return self.send(people_calls.act_on_review(scope, review_id, "comment", {"text": text}, person))
+        return self._act(scope, review_id, "comment", {"text": text}, person)
 
     def decide_review(
         self,
@@ -63,49 +77,64 @@ class Reviews(Sender):
         body: dict[str, Any] = {"answer": dict(answer)}
         if corrected_body is not UNSET:
             body["corrected_body"] = corrected_body
-        return self.send(people_calls.act_on_review(scope, review_id, "decide", body, person))
+        return self._act(scope, review_id, "decide", body, person)
 
     def withdraw_review(
         self, scope: str, review_id: str, reason: str = "withdrawn", *, person: str | None = None
     ) -> Review:
         """Nobody needs the answer any more."""
-        return self.send(people_calls.act_on_review(scope, review_id, "withdraw", {"reason": reason}, person))
+        return self._act(scope, review_id, "withdraw", {"reason": reason}, person)
 
     # --- how dead letters get there ---------------------------------------------------------------------------------
 
     def review_dead_letter(self, scope: str, message_id: str, review: Mapping[str, Any] | None = None) -> Review:
         """Has people look at a dead letter; approved, it goes back. `review`: a specification, or a pattern and its
         parameters; none for the usual questions."""
-        return self.send(people_calls.review_dead_letter(scope, message_id, review))
+        body = given(review=review)
+        return self.send(
+            Call("POST", at("scopes", scope, "dead-letters", message_id, "review"), Review, body, safe=False)
+        )
 
     def review_stream_dead_letter(
         self, scope: str, stream_queue: str, entry_id: str, review: Mapping[str, Any] | None = None
     ) -> Review:
         """The same for a dead letter of a stream queue."""
-        return self.send(people_calls.review_stream_dead_letter(scope, stream_queue, entry_id, review))
+        body = {"stream_queue": stream_queue, "entry_id": entry_id, **given(review=review)}
+        return self.send(Call("POST", at("scopes", scope, "stream-dead-letters"), Review, body))
 
     def stream_watches(self, scope: str) -> list[StreamWatch]:
-        return self.send(people_calls.stream_watches(scope))
+        return self.send(Call("GET", at("scopes", scope, "stream-watches"), list[StreamWatch]))
 
     def watch_stream(self, scope: str, stream_queue: str, review: Mapping[str, Any] | None = None) -> StreamWatch:
         """From now on dead letters of this stream queue go to review by themselves."""
-        return self.send(people_calls.watch_stream(scope, stream_queue, review))
+        body = {"stream_queue": stream_queue, **given(review=review)}
+        return self.send(Call("POST", at("scopes", scope, "stream-watches"), StreamWatch, body))
 
     def unwatch_stream(self, scope: str, stream_queue: str) -> None:
-        self.send(people_calls.unwatch_stream(scope, stream_queue))
+        self.send(Call[None]("DELETE", at("scopes", scope, "stream-watches", stream_queue), None, safe=False))
 
     # --- patterns ---------------------------------------------------------------------------------------------------
 
     def review_patterns(self, scope: str) -> list[Pattern]:
         """The latest version of each."""
-        return self.send(people_calls.patterns(scope))
+        return self.send(Call("GET", at("scopes", scope, "review-patterns"), list[Pattern]))
 
     def review_pattern(self, scope: str, pattern: str, *, version: int | None = None) -> Pattern:
-        return self.send(people_calls.pattern(scope, pattern, version))
+        return self.send(
+            Call("GET", at("scopes", scope, "review-patterns", pattern), Pattern, question={"version": version})
+        )
 
     def add_review_pattern(self, scope: str, pattern: str, spec: Mapping[str, Any]) -> Pattern:
         """A pattern, or a new version of it."""
-        return self.send(people_calls.add_pattern(scope, pattern, spec))
+        return self.send(
+            Call(
+                "POST",
+                at("scopes", scope, "review-patterns"),
+                Pattern,
+                {"name": pattern, "spec": dict(spec)},
+                safe=False,
+            )
+        )
 
     def preview_review(
         self,
@@ -118,4 +147,5 @@ class Reviews(Sender):
     ) -> dict[str, Any]:
         """What people would see."""
         options: dict[str, Any] = {} if body is UNSET else {"body": body}
-        return self.send(people_calls.preview_pattern(scope, pattern, version, parameters or {}, options))
+        body = {"parameters": dict(parameters or {}), **given(version=version), **options}
+        return self.send(Call("POST", at("scopes", scope, "review-patterns", pattern, "preview"), dict[str, Any], body))

@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from relevo.client import people_calls
-from relevo.client.people_types import StoredRule, Tried, Trust
+from relevo.client.request import Call, at
 from relevo.client.sync_sender import Sender
+from relevo.contract.rules import StoredRule, Tried
+from relevo.contract.scopes import Trust
 
 
 class Routing(Sender):
@@ -17,24 +18,24 @@ class Routing(Sender):
 
     def rules(self, scope: str) -> list[StoredRule]:
         """In the order in which they are asked."""
-        return self.send(people_calls.rules(scope))
+        return self.send(Call("GET", at("scopes", scope, "rules"), list[StoredRule]))
 
     def rule(self, scope: str, rule: str) -> StoredRule:
-        return self.send(people_calls.rule(scope, rule))
+        return self.send(Call("GET", at("scopes", scope, "rules", rule), StoredRule))
 
     def create_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
-        return self.send(people_calls.create_rule(scope, rule))
+        return self.send(Call("POST", at("scopes", scope, "rules"), StoredRule, dict(rule), safe=False))
 
     def change_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
         """Replaces the rule of the same name."""
-        return self.send(people_calls.change_rule(scope, str(rule["name"]), rule))
+        return self.send(Call("PUT", at("scopes", scope, "rules", str(rule["name"])), StoredRule, dict(rule)))
 
     def reset_rule(self, scope: str, rule: str) -> StoredRule:
         """Closes its breaker."""
-        return self.send(people_calls.reset_rule(scope, rule))
+        return self.send(Call("POST", at("scopes", scope, "rules", rule, "reset"), StoredRule))
 
     def delete_rule(self, scope: str, rule: str) -> None:
-        self.send(people_calls.delete_rule(scope, rule))
+        self.send(Call[None]("DELETE", at("scopes", scope, "rules", rule), None, safe=False))
 
     def try_rule(
         self,
@@ -51,14 +52,15 @@ class Routing(Sender):
         options: dict[str, Any] = {} if body is UNSET else {"body": body}
         asked = {"labels": labels, "message_type": message_type, "last": last}
         options |= {name: value for name, value in asked.items() if value is not None}
-        return self.send(people_calls.try_rule(scope, rule, queue, options))
+        body = {"rule": dict(rule), "queue": queue, **options}
+        return self.send(Call("POST", at("scopes", scope, "rules", "dry-run"), list[Tried], body))
 
     def trusts(self, scope: str) -> list[Trust]:
         """The scopes whose messages may be routed into this one."""
-        return self.send(people_calls.trusts(scope))
+        return self.send(Call("GET", at("scopes", scope, "trusts"), list[Trust]))
 
     def trust(self, scope: str, trusted: str) -> Trust:
-        return self.send(people_calls.trust(scope, trusted))
+        return self.send(Call("PUT", at("scopes", scope, "trusts", trusted), Trust))
 
     def distrust(self, scope: str, trusted: str) -> None:
-        self.send(people_calls.distrust(scope, trusted))
+        self.send(Call[None]("DELETE", at("scopes", scope, "trusts", trusted), None, safe=False))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast, get_args
 from starlette.responses import Response
 
 from relevo.console.login import Visit
+from relevo.contract.reviews import CaseState
 from relevo.errors import PermissionDenied
-from relevo.work.review.case import CaseState
 
 if TYPE_CHECKING:
     from relevo.console.console import Console

@@ -4,29 +4,13 @@ Raise with the fields the message names: ``QueueFull(queue="emails", length=10, 
 an error is raised, so a message reads the same wherever it comes from. One file for each room; all are imported from here.
 """
 
-from relevo.errors.people import (
-    BadDecision,
-    BadExpression,
-    BadReviewSpec,
-    BadRule,
-    BadSchema,
+from relevo.errors.http import (
     BadSignature,
     BadWebhookUrl,
     ChunkConflict,
     EventsNotKept,
     EventsUnavailable,
-    ExpressionFailed,
     ForeignForm,
-    NotTrusted,
-    NotYourReview,
-    ReplayLoop,
-    ReviewChanged,
-    ReviewHeld,
-    ReviewOver,
-    SchemaIncompatible,
-    SchemaInUse,
-    SchemaInvalid,
-    StreamQueueClosed,
     TooManyRequests,
     WebhookTargetRefused,
 )
@@ -46,6 +30,24 @@ from relevo.errors.pipeline import (
     SparkNotStarted,
     TableBroken,
     WorkersFailed,
+)
+from relevo.errors.reviews import (
+    BadDecision,
+    BadExpression,
+    BadReviewSpec,
+    BadRule,
+    BadSchema,
+    ExpressionFailed,
+    NotTrusted,
+    NotYourReview,
+    ReplayLoop,
+    ReviewChanged,
+    ReviewHeld,
+    ReviewOver,
+    SchemaIncompatible,
+    SchemaInUse,
+    SchemaInvalid,
+    StreamQueueClosed,
 )
 from relevo.errors.stream_queues import (
     AddUncertain,

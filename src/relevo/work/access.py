@@ -14,8 +14,10 @@ import msgspec
 from sqlalchemy import and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from relevo.contract.grants import Grant
+from relevo.contract.keys import KeyLimits, Permission
 from relevo.errors import InvalidInput, NotFound, PermissionDenied
-from relevo.work.caller import PERMISSIONS, Caller, Permission
+from relevo.work.caller import PERMISSIONS, Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.queues import require_scope
 from relevo.work.store.people import grants, key_limits
@@ -26,30 +28,6 @@ if TYPE_CHECKING:
 
 MOST_GRANTS = 200
 """Of one key: more of them are a key of its own kind."""
-
-
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """Permissions of one key in a scope, or in one queue of it."""
-
-    id: str
-    key_id: str
-    scope: str
-    queue: str | None
-    permissions: list[Permission]
-    created_by: str
-    created_at: int
-
-
-class KeyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a key may ask for; None for no limit beside the installation's own."""
-
-    requests_per_s: int | None = None
-    burst: int | None = None
-    """Requests at once; by default those of one second."""
-    max_body_bytes: int | None = None
-    """The largest body of a request."""
-    acts_for_people: bool = False
-    """Whether its requests may name the person they are made for."""
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -171,7 +149,7 @@ class Access:
                 key_id=key_id,
                 scope=scope,
                 queue=queue,
-                permissions=ordered,
+                permissions=[*ordered],
                 created_by=caller.actor,
                 created_at=now,
             )
@@ -317,7 +295,7 @@ def _grant(row: Any, scope: str) -> Grant:
         key_id=row["key_id"],
         scope=scope,
         queue=row["queue"],
-        permissions=_permissions(row["permissions"]),
+        permissions=[*_permissions(row["permissions"])],
         created_by=row["created_by"],
         created_at=row["created_at"],
     )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from relevo.contract.messages import NewMessage, Refusal
 from relevo.errors import InvalidInput, WorkError
 from relevo.work.caller import Caller
 from relevo.work.intake import COLUMNS, NewRow
-from relevo.work.message import NewMessage, Refusal
 from relevo.work.queues import QueueRecord
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.routing.journey import Journey

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import msgspec
 
+from relevo.contract.keys import Permission, TenantPermission
 from relevo.errors import NotFound, PermissionDenied
 
-TenantPermission = Literal["view", "publish", "consume", "review", "manage"]
-Permission = Literal[TenantPermission, "operate"]
 PERMISSIONS: tuple[Permission, ...] = get_args(TenantPermission)
 """What may be done in a tenant. `operate` is not among them: it reaches the installation, which all tenants share."""
 

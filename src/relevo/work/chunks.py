@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlalchemy import and_, delete, insert, select
 
+from relevo.contract.chunks import MOST_PARTS, Chunk, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
@@ -27,31 +28,9 @@ if TYPE_CHECKING:
     from relevo.work.office import Office
 
 MOST_IN_A_PAGE = 500
-MOST_PARTS = 100_000
 LONGEST_WAIT_S = 60.0
 _WHOLE = 0
 _EVERYONE = 1_000_000
-
-
-class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """One part."""
-
-    number: int
-    body: msgspec.Raw
-    final: bool
-    created_at: int
-
-
-class Chunks(msgspec.Struct, frozen=True, kw_only=True):
-    """Parts in their order. `stream` names the claim that sent them: when it changes, the message was claimed anew, and what
-    was read before is void."""
-
-    stream: str | None
-    state: str
-    """The message's state."""
-    complete: bool
-    """Whether the final part is among these: nothing follows."""
-    chunks: list[Chunk]
 
 
 class ChunkStreams:

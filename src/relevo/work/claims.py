@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from relevo.contract.claims import Claimed
 from relevo.errors import InvalidInput, QueueArchived, QueuePaused, ScopePaused, WrongConsumerMode
 from relevo.work.caller import Caller
 from relevo.work.faults import fault
 from relevo.work.joining import Step
-from relevo.work.message import TIERS, ClaimedMessage
+from relevo.work.message import AS_WRITTEN, TIERS
 from relevo.work.order import Taken
 from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
@@ -48,7 +49,7 @@ class Claims:
 
     def __init__(self, office: Office) -> None:
         self._office = office
-        self._claiming: Step[_Asking, list[ClaimedMessage]] = Step("claim", self._claim)
+        self._claiming: Step[_Asking, list[Claimed]] = Step("claim", self._claim)
 
     async def claim(
         self,
@@ -62,7 +63,7 @@ class Claims:
         labels: Mapping[str, str] | None = None,
         subscription: str | None = None,
         patience: Patience | None = None,
-    ) -> list[ClaimedMessage]:
+    ) -> list[Claimed]:
         """Up to `batch_size` messages (at most 1000) in the queue's order, all with one token. With `wait_s` (at most 60) waits
         that long for the first one, or until `patience` ends. `subscription` is for broadcast queues and only for these.
 
@@ -93,7 +94,7 @@ class Claims:
         consumer: str,
         labels: Mapping[str, str] | None,
         subscription: str | None,
-    ) -> list[ClaimedMessage]:
+    ) -> list[Claimed]:
         office = self._office
         if subscription is not None:
             return await office.deliveries.claim(
@@ -111,7 +112,7 @@ class Claims:
 
     # --- in the transaction ----------------------------------------------------------------------------------------------
 
-    async def _claim(self, transaction: Transaction, askings: Sequence[_Asking]) -> list[list[ClaimedMessage]]:
+    async def _claim(self, transaction: Transaction, askings: Sequence[_Asking]) -> list[list[Claimed]]:
         transaction.begun("claim")
         lines: dict[tuple[str, str], str] = {}
         looks: list[_Look] = []
@@ -218,8 +219,8 @@ def _note(transaction: Transaction, asking: _Asking, rows: Sequence[TakenRow]) -
     transaction.audit_messages(asking.caller, "message.claim", queue, [row.id for row in rows])
 
 
-def _claimed(look: _Look, row: TakenRow) -> ClaimedMessage:
-    return ClaimedMessage(
+def _claimed(look: _Look, row: TakenRow) -> Claimed:
+    return Claimed(
         id=row.id,
         queue=look.asking.queue.slug,
         claim_token=look.claim.token,
@@ -229,7 +230,7 @@ def _claimed(look: _Look, row: TakenRow) -> ClaimedMessage:
         message_type=row.message_type,
         priority_tier=TIERS[row.priority_tier],
         priority_score=row.priority_score,
-        labels=_NO_LABELS if row.labels == "{}" else msgspec.Raw(row.labels.encode()),
+        labels=_NO_LABELS if row.labels == "{}" else AS_WRITTEN(row.labels.encode()),
         content_type=row.content_type,
         body=_NOTHING if row.body is None else msgspec.Raw(row.body.encode()),
         correlation_id=row.correlation_id,
@@ -240,5 +241,5 @@ def _claimed(look: _Look, row: TakenRow) -> ClaimedMessage:
     )
 
 
-_NO_LABELS = msgspec.Raw(b"{}")
+_NO_LABELS = AS_WRITTEN(b"{}")
 _NOTHING = msgspec.Raw(b"null")

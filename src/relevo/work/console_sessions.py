@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlalchemy import delete, insert, select
 
+from relevo.contract.keys import Permission
 from relevo.errors import InvalidInput, PermissionDenied, Unauthenticated
 from relevo.work.access import Granted, narrowed
-from relevo.work.caller import Caller, Permission
+from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.store.people import console_sessions
 

@@ -13,13 +13,16 @@ import msgspec
 from sqlalchemy import and_, exists, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
+from relevo.contract.dead_letters import DeadLetter
+from relevo.contract.pages import Page
 from relevo.errors import InvalidInput, NotFound
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction
 from relevo.work.deliveries import SUBSCRIPTION
 from relevo.work.failure import Failure, failure_of
+from relevo.work.message import AS_WRITTEN
 from relevo.work.outbox import WorkEvent
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.page import cursor_at, text_of
 from relevo.work.queues import QueueRecord
 from relevo.work.store.tables import STANDING, labels, messages, queues
 from relevo.work.trail import trail_line
@@ -47,28 +50,6 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     text: str | None = None
     """Part of the body, as it was sent. Looks at every dead letter that the rest of the filter leaves."""
     ids: list[str] | None = None
-
-
-class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them. `subscription` is set for a copy that a subscription of a broadcast queue could not deliver."""
-
-    id: str
-    queue: str | None
-    message_type: str
-    reason: str | None
-    error: Failure | None
-    """Its last failure, without the stack: the message shows it."""
-    attempts: int
-    reclaims: int
-    replays: int
-    labels: msgspec.Raw
-    content_type: str
-    body: msgspec.Raw
-    correlation_id: str
-    parent_id: str | None
-    subscription: str | None
-    created_at: int
-    died_at: int | None
 
 
 class DeadLetters:
@@ -218,7 +199,7 @@ def _dead_letter(row: Any) -> DeadLetter:
         attempts=row["attempts"],
         reclaims=row["reclaims"],
         replays=row["replays"],
-        labels=msgspec.Raw(row["labels"].encode()),
+        labels=AS_WRITTEN(row["labels"].encode()),
         content_type=row["content_type"],
         body=msgspec.Raw((row["body"] or "null").encode()),
         correlation_id=row["correlation_id"],

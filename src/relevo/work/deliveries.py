@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlalchemy import Row, RowMapping, and_, exists, insert, select, update
 
+from relevo.contract.claims import Claimed, Settled
+from relevo.contract.events import EventName
+from relevo.contract.messages import Refusal
 from relevo.errors import ClaimLost, NotFound
 from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.failure import Failure
-from relevo.work.message import TIERS, ClaimedMessage, Refusal, Settled
-from relevo.work.outbox import EventName, WorkEvent
+from relevo.work.message import AS_WRITTEN, TIERS
+from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
 from relevo.work.settling import SettleItem, Verdict
 from relevo.work.store.tables import deliveries, labels, messages, subscriptions
@@ -90,11 +93,11 @@ class Deliveries:
         batch_size: int,
         consumer: str | None = None,
         wanted: Mapping[str, str] | None = None,
-    ) -> list[ClaimedMessage]:
+    ) -> list[Claimed]:
         """Up to `batch_size` messages for this subscription, in the queue's order, all with one token. Does not wait."""
         token = secrets.token_hex(13)
 
-        async def take(transaction: ColdTransaction) -> list[ClaimedMessage]:
+        async def take(transaction: ColdTransaction) -> list[Claimed]:
             number = await _number_of(transaction, queue, subscription)
             rows: dict[str, RowMapping] = {}
             live: list[Row[*tuple[Any, ...]]] = []
@@ -405,11 +408,9 @@ def _is_pending(message: RowMapping | None) -> bool:
     return message is not None and message["state"] == "pending"
 
 
-def _claimed(
-    row: RowMapping, queue: QueueRecord, token: str, until: int, delivery: Row[*tuple[Any, ...]]
-) -> ClaimedMessage:
+def _claimed(row: RowMapping, queue: QueueRecord, token: str, until: int, delivery: Row[*tuple[Any, ...]]) -> Claimed:
     tier: int = row["priority_tier"]
-    return ClaimedMessage(
+    return Claimed(
         id=row["id"],
         queue=queue.slug,
         claim_token=token,
@@ -419,7 +420,7 @@ def _claimed(
         message_type=row["message_type"],
         priority_tier=TIERS[tier],
         priority_score=row["priority_score"],
-        labels=msgspec.Raw(row["labels"].encode()),
+        labels=AS_WRITTEN(row["labels"].encode()),
         content_type=row["content_type"],
         body=msgspec.Raw((row["body"] or "null").encode()),
         correlation_id=row["correlation_id"],

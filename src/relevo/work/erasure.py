@@ -18,11 +18,14 @@ import contextlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sqlalchemy import Table, and_, bindparam, delete, func, insert, literal, select, update
 
+from relevo.contract.erasures import Erasure
+from relevo.contract.pages import Page
+from relevo.contract.reviews import Note
 from relevo.errors import InvalidInput, NotFound, RelevoError, StoreUnavailable
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
@@ -30,10 +33,10 @@ from relevo.work.erasure_streams import forget_in_streams
 from relevo.work.faults import fault
 from relevo.work.message import TERMINAL
 from relevo.work.outbox import WorkEvent, decode, encode
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.page import cursor_at, text_of
 from relevo.work.queues import require_scope
 from relevo.work.replays import forget_words
-from relevo.work.review.case import Case, Note
+from relevo.work.review.case import Case
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.store.database import BUSY_TIMEOUT_MS, sqlite_path
 from relevo.work.store.people import chunks, erased, erasures, reviews, webhook_deliveries
@@ -49,18 +52,6 @@ BATCH = 200
 NO_DIGEST = "0" * 64
 """In the place of a body's digest: short bodies could be guessed from theirs. The same idempotency key stays refused."""
 _LAST_ID = "7" + "Z" * 25
-
-
-class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """An erasure: how many messages it is about, and whether it is over. Whom it was about is known by a digest only."""
-
-    id: str
-    subject_digest: str
-    state: Literal["running", "done"]
-    messages: int
-    created_by: str
-    created_at: int
-    finished_at: int | None
 
 
 class Erasures:

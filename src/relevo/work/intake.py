@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from relevo.contract.messages import NewMessage, Refusal
 from relevo.errors import InvalidInput
 from relevo.wire.ids import IdMint, minted_ms
 from relevo.work.caller import Caller
-from relevo.work.message import TIERS, NewMessage, Refusal
+from relevo.work.message import TIERS
 from relevo.work.order import sort_key
 from relevo.work.queues import QueueRecord
 from relevo.work.store.port import Row

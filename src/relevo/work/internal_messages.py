@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import insert
 
+from relevo.contract.messages import NewMessage
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction
 from relevo.work.intake import COLUMNS, NewRow, take_in
-from relevo.work.message import NewMessage
 from relevo.work.queues import QueueRecord
 from relevo.work.store.tables import idempotency, messages
 from relevo.work.transaction import Ready

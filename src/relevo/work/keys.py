@@ -12,12 +12,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, and_, insert, select, update
 
+from relevo.contract.keys import ApiKey, KeyLimits, NewKey, Permission
+from relevo.contract.pages import Page
 from relevo.errors import InvalidInput, KeyExpired, NotFound, PermissionDenied, Unauthenticated, WrongState
 from relevo.wire.ids import IdMint
-from relevo.work.access import KeyLimits, Standing, standing_of
+from relevo.work.access import Standing, standing_of
 from relevo.work.audit.entries import audit_row
-from relevo.work.caller import ALL_PERMISSIONS, PERMISSIONS, Caller, Permission
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.caller import ALL_PERMISSIONS, PERMISSIONS, Caller
+from relevo.work.page import cursor_at, text_of
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.people import key_limits
@@ -31,28 +33,6 @@ CACHED_MS = 1000
 _MOST_CACHED = 10_000
 _SECRET_BYTES = 32
 _LONGEST_GRACE_S = 30 * 86_400
-
-
-class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as it is listed: never the secret, only its last characters."""
-
-    id: str
-    name: str
-    hint: str
-    permissions: list[Permission]
-    scopes: list[str] | None
-    queues: list[str] | None
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None
-    last_used_at: int | None
-
-
-class NewKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key just made: `secret` is the whole key, shown this once."""
-
-    key: ApiKey
-    secret: str
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -337,7 +317,7 @@ def _key(row: Any) -> ApiKey:
         id=row["id"],
         name=row["name"],
         hint=row["hint"],
-        permissions=_permissions(row["permissions"]),
+        permissions=[*_permissions(row["permissions"])],
         scopes=None if scopes is None else sorted(scopes),
         queues=None if queues is None else sorted(queues),
         created_at=row["created_at"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from relevo.contract.messages import NewMessage, Published, Refusal, Tier
 from relevo.errors import (
     IdempotencyConflict,
     InvalidInput,
@@ -20,7 +21,7 @@ from relevo.work.caller import Caller
 from relevo.work.endings import cancel_rows
 from relevo.work.intake import COLUMNS, NewRow, take_in
 from relevo.work.joining import Step
-from relevo.work.message import TIERS, NewMessage, Published, Refusal, Tier
+from relevo.work.message import TIERS
 from relevo.work.order import sort_key
 from relevo.work.outbox import WorkEvent
 from relevo.work.overflow import make_room

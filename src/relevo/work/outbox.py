@@ -8,29 +8,13 @@ each message" without a lock of its own (see agents/outbox_relay.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import msgspec
 
+from relevo.contract.events import EventName
 from relevo.wire.events import EventFields
 
-EventName = Literal[
-    "published",
-    "claimed",
-    "completed",
-    "failed",
-    "retried",
-    "released",
-    "extended",
-    "reclaimed",
-    "expired",
-    "dead_lettered",
-    "replayed",
-    "cancelled",
-    "routed",
-    "review_needed",
-    "review_decided",
-]
 EVENTS: tuple[EventName, ...] = get_args(EventName)
 
 

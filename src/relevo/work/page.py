@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -14,13 +14,6 @@ T = TypeVar("T")
 
 LONGEST = 500
 """The most a page may hold."""
-
-
-class Page(msgspec.Struct, Generic[T], frozen=True):
-    """What was asked for, and where it goes on; None at the end."""
-
-    items: list[T]
-    next_cursor: str | None = None
 
 
 def cursor_at(listing: str, place: int | str) -> str:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from sqlalchemy import Select, and_, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from relevo.contract.pages import Page
+from relevo.contract.queues import ConsumerMode, Ordering, OverflowPolicy
+from relevo.contract.scopes import QueueState
 from relevo.engine.service.signals import Signal
 from relevo.errors import NotFound, QueueNotEmpty, SlugTaken, SystemQueue
 from relevo.work.audit.entries import audit_row
 from relevo.work.belongings import delete_of_queues
 from relevo.work.caller import Caller
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.page import cursor_at, text_of
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import (
@@ -36,11 +39,6 @@ CACHED_MS = 1000
 DEAD_LETTER = "_dead_letter"
 AUDIT = "_audit"
 SYSTEM_QUEUES = (DEAD_LETTER, "_events", AUDIT, "_integrity", "_corrections")
-
-Ordering = Literal["fifo", "priority", "deadline"]
-ConsumerMode = Literal["competing", "broadcast"]
-OverflowPolicy = Literal["reject", "drop_oldest", "dead_letter_oldest"]
-QueueState = Literal["active", "paused", "draining", "archived"]
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from relevo.contract.dead_letters import Replay
+from relevo.contract.pages import Page
 from relevo.errors import InvalidInput, NotFound, WrongState
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.dead_letters import DeadLetterFilter, matching
 from relevo.work.faults import fault
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.page import cursor_at, text_of
 from relevo.work.queues import DEAD_LETTER, QueueRecord
 from relevo.work.revival import revive
 from relevo.work.store.subjects import LABEL, digest_of
@@ -29,7 +31,6 @@ from relevo.work.store.tables import messages, queues, replays
 if TYPE_CHECKING:
     from relevo.work.office import Office
 
-ReplayState = Literal["running", "done", "cancelled", "failed"]
 
 MAX_REPLAYS = 5
 """How often one message is replayed before it is left where it is: a loop that nobody watches must end."""
@@ -40,24 +41,6 @@ class ReplayFilter(DeadLetterFilter, frozen=True, kw_only=True, forbid_unknown_f
     """Which dead letters a replay means, and its loop guard."""
 
     max_replays: int = MAX_REPLAYS
-
-
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """A replay: what was asked and how far it is. `total` counts what matched at its beginning."""
-
-    id: str
-    state: ReplayState
-    filter: msgspec.Raw
-    rate_per_s: int | None
-    dry_run: bool
-    total: int
-    done: int
-    skipped: int
-    """Left where they are: replayed too often, or their queue takes no messages any more."""
-    error: str | None
-    created_by: str
-    created_at: int
-    updated_at: int
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,20 +9,14 @@ import msgspec
 from sqlalchemy import and_, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from relevo.contract.pages import Page
+from relevo.contract.scopes import QueueState
 from relevo.errors import SlugTaken
 from relevo.work.audit.entries import audit_row
 from relevo.work.belongings import delete_of_scope
 from relevo.work.caller import Caller
-from relevo.work.page import Page, cursor_at, text_of
-from relevo.work.queues import (
-    SYSTEM_QUEUES,
-    Queues,
-    QueueSettings,
-    QueueState,
-    delete_queue_rows,
-    queue_row,
-    require_scope,
-)
+from relevo.work.page import cursor_at, text_of
+from relevo.work.queues import SYSTEM_QUEUES, Queues, QueueSettings, delete_queue_rows, queue_row, require_scope
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import labels, queues, replays, scopes

@@ -10,12 +10,14 @@ from sqlalchemy import BigInteger, ColumnElement, Select, Table, and_, false, nu
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from relevo.contract.messages import Message, State, Step
+from relevo.contract.pages import Page
 from relevo.errors import NotFound
 from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
-from relevo.work.failure import Failure, failure_of
-from relevo.work.message import STATES, TIERS, State, Tier
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.failure import failure_of
+from relevo.work.message import STATES, TIERS
+from relevo.work.page import cursor_at, text_of
 from relevo.work.queues import DEAD_LETTER, require_scope
 from relevo.work.store.database import Database
 from relevo.work.store.tables import archive, correlated, labels, messages, queues
@@ -31,56 +33,6 @@ _SHOWN = tuple(
 
 NULL = msgspec.Raw(b"null")
 """Nothing, where any JSON may stand: msgspec takes `Raw` only by itself, not beside None."""
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as a reader sees it, at work or archived (`archived_at`)."""
-
-    id: str
-    queue: str
-    origin_queue: str | None
-    """Of a dead letter or a routed message: the queue it came from."""
-    state: State
-    message_type: str
-    priority_tier: Tier
-    priority_score: int
-    labels: msgspec.Raw
-    content_type: str
-    body: msgspec.Raw
-    """Any JSON value; null after erasure."""
-    correlation_id: str
-    causation_id: str | None
-    parent_id: str | None
-    source_type: str | None
-    source_id: str | None
-    idempotency_key: str | None
-    attempts: int
-    reclaims: int
-    replays: int
-    claimed_by: str | None
-    claimed_at: int | None
-    claim_until: int | None
-    visible_at: int | None
-    expires_at: int | None
-    deadline: int | None
-    failure_reason: str | None
-    error: Failure | None
-    """Its last failure. Lists leave the stack out."""
-    result: msgspec.Raw
-    hitl_spec: msgspec.Raw
-    created_at: int
-    updated_at: int
-    finished_at: int | None
-    archived_at: int | None
-
-
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to a message."""
-
-    at: int
-    event: str
-    actor: str | None
-    detail: Any = None
 
 
 class MessageFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from relevo.contract.claims import Settled
+from relevo.contract.messages import Refusal
 from relevo.errors import ClaimLost, InvalidInput, NotFound
 from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.endings import bury_rows
 from relevo.work.failure import Failure
 from relevo.work.joining import Step
-from relevo.work.message import Refusal, Settled
 from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
 from relevo.work.store.port import CompletedRow, Completion, HeldRow, QueueRules, Rewrite

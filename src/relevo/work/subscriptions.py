@@ -14,6 +14,7 @@ import msgspec
 from sqlalchemy import and_, delete, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
+from relevo.contract.subscriptions import Subscription
 from relevo.errors import InvalidInput, NotFound, SlugTaken, WrongConsumerMode
 from relevo.wire.ids import minted_ms
 from relevo.work.archive import bring_back
@@ -32,18 +33,6 @@ if TYPE_CHECKING:
 OPEN = ("pending", "delayed", "claimed")
 """States of a delivery that somebody still has to settle."""
 _MOST_AT_ONCE = 100_000
-
-
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A named consumer of a broadcast queue, and how many messages it has in each state."""
-
-    name: str
-    from_id: str
-    """It sees the messages after this id."""
-    created_at: int
-    pending: int
-    delayed: int
-    claimed: int
 
 
 class Subscriptions:

@@ -10,15 +10,13 @@ import msgspec
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
+from relevo.contract.fields import SLUG
 from relevo.errors import InvalidInput, NotFound, SlugTaken
 from relevo.work.audit.entries import audit_row
 from relevo.work.caller import ALL_PERMISSIONS, Caller
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import tenants
-
-SLUG = r"^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
-"""Of tenants, scopes and queues alike: they stand in addresses and in key names."""
 
 _SLUG = re.compile(SLUG)
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from relevo.contract.events import EventName
 from relevo.work import outbox
 from relevo.work.caller import Caller
 from relevo.work.depths import Differences
 from relevo.work.faults import fault
-from relevo.work.outbox import EventName, WorkEvent
+from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
 from relevo.work.store import tables
 from relevo.work.store.audit_chain import Linking

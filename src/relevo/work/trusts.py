@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import delete, insert, select
 
+from relevo.contract.scopes import Trust
 from relevo.errors import InvalidInput, NotFound
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
@@ -16,15 +17,6 @@ from relevo.work.store.tables import scopes
 
 if TYPE_CHECKING:
     from relevo.work.office import Office
-
-
-class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages of `trusted` may be routed into `scope`."""
-
-    scope: str
-    trusted: str
-    created_by: str
-    created_at: int
 
 
 class Trusts:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
 
-import msgspec
 from sqlalchemy import and_, func, select
 
+from relevo.contract.audit import UsageRow
 from relevo.work.caller import Caller
 from relevo.work.store.database import Database
 from relevo.work.store.tables import queues, scopes, tallies
@@ -30,27 +30,6 @@ COUNTED = (
 )
 
 _FIRST_DAY = date(1970, 1, 1)
-
-
-class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue on one day (UTC). `handler_ms` is the time from claim to settle, summed."""
-
-    day: str
-    scope: str
-    queue: str
-    published: int
-    published_bytes: int
-    claims: int
-    completed: int
-    failed: int
-    retried: int
-    released: int
-    reclaimed: int
-    expired: int
-    dead_lettered: int
-    cancelled: int
-    replayed: int
-    handler_ms: int
 
 
 class Usage:

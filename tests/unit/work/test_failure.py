@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from relevo.contract.failures import FailureIn
 from relevo.work.failure import Failure, failure_of
 
 
@@ -15,7 +16,7 @@ def test_an_error_needs_a_type_or_a_message() -> None:
 
 def test_a_misspelt_part_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="unknown field `msg`"):
-        msgspec.json.decode(b'{"type":"KeyError","msg":"email"}', type=Failure)
+        msgspec.json.decode(b'{"type":"KeyError","msg":"email"}', type=FailureIn)
 
 
 def test_a_stack_that_begins_innermost_is_cut_at_its_end() -> None:

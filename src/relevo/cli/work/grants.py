@@ -28,9 +28,13 @@ def list_grants(
     made = table("grant", "key", "queue", "permissions", "by", "made")
     for each in found:
         made.add_row(
-            each.id, each.key_id, each.queue or "all", ", ".join(each.permissions), each.created_by,
+            each.id,
+            each.key_id,
+            each.queue or "all",
+            ", ".join(each.permissions),
+            each.created_by,
             when(each.created_at),
-        )  # fmt: skip
+        )
     listed(found, as_json, made, nothing=f"no grants in {scope}")
 
 

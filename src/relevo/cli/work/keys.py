@@ -31,9 +31,14 @@ def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
     for key in found:
         ends = f"revoked {when(key.revoked_at)}" if key.revoked_at else when(key.expires_at)
         made.add_row(
-            key.id, key.name, " ".join(key.permissions), " ".join(key.scopes or ["all"]),
-            " ".join(key.queues or ["all"]), ends, when(key.last_used_at),
-        )  # fmt: skip
+            key.id,
+            key.name,
+            " ".join(key.permissions),
+            " ".join(key.scopes or ["all"]),
+            " ".join(key.queues or ["all"]),
+            ends,
+            when(key.last_used_at),
+        )
     listed(found, as_json, made, nothing="no keys")
 
 

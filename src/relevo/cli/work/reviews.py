@@ -34,9 +34,14 @@ def list_reviews(
     made = table("review", "queue", "title", "state", "held by", "due", "since")
     for each in found:
         made.add_row(
-            each.id, each.queue or "-", each.title, each.state, each.holder or "-", when(each.due_at),
+            each.id,
+            each.queue or "-",
+            each.title,
+            each.state,
+            each.holder or "-",
+            when(each.due_at),
             when(each.created_at),
-        )  # fmt: skip
+        )
     listed(found, as_json, made, nothing=f"nothing waits for people in {scope}")
 
 

@@ -50,9 +50,15 @@ def dead_letters(
     made = table("message", "from", "type", "reason", "attempts", "replays", "died", "body")
     for letter in found:
         made.add_row(
-            letter.id, letter.queue or "-", letter.message_type, letter.reason or "-", str(letter.attempts),
-            str(letter.replays), when(letter.died_at), short(letter.body, 40),
-        )  # fmt: skip
+            letter.id,
+            letter.queue or "-",
+            letter.message_type,
+            letter.reason or "-",
+            str(letter.attempts),
+            str(letter.replays),
+            when(letter.died_at),
+            short(letter.body, 40),
+        )
     listed(found, as_json, made, nothing=f"no dead letters in {scope}")
 
 
@@ -125,9 +131,16 @@ def usage(
     made = table("day", "scope", "queue", *numbers, numbers=numbers)
     for row in rows:
         made.add_row(
-            row.day, row.scope, row.queue, count(row.published), count(row.published_bytes), count(row.completed),
-            count(row.failed), count(row.dead_lettered), span(row.handler_ms),
-        )  # fmt: skip
+            row.day,
+            row.scope,
+            row.queue,
+            count(row.published),
+            count(row.published_bytes),
+            count(row.completed),
+            count(row.failed),
+            count(row.dead_lettered),
+            span(row.handler_ms),
+        )
     listed(rows, as_json, made, nothing="nothing happened then")
 
 
@@ -142,15 +155,22 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Who changed what, the newest first."""
-    found = target_of(ctx).ask(
-        lambda client: client.audit(scope=scope, actor=actor, action=action, target=target, limit=limit)
-    ).items  # fmt: skip
+    found = (
+        target_of(ctx)
+        .ask(lambda client: client.audit(scope=scope, actor=actor, action=action, target=target, limit=limit))
+        .items
+    )
     made = table("at", "who", "did", "what", "scope", "queue", "after")
     for entry in found:
         made.add_row(
-            when(entry.at), entry.actor, entry.action, entry.target, entry.scope or "-", entry.queue or "-",
+            when(entry.at),
+            entry.actor,
+            entry.action,
+            entry.target,
+            entry.scope or "-",
+            entry.queue or "-",
             short(entry.after),
-        )  # fmt: skip
+        )
     listed(found, as_json, made, nothing="nothing was changed")
 
 
@@ -170,8 +190,13 @@ def agents(
     made = table("agent", "every", "last run", "took", "items", "error", "runs", "failures")
     for agent in found:
         made.add_row(
-            agent.agent, f"{agent.every_s:g} s", when(agent.last_finished_at), span(agent.last_duration_ms),
-            "-" if agent.last_items is None else count(agent.last_items), agent.last_error or "-", count(agent.runs),
+            agent.agent,
+            f"{agent.every_s:g} s",
+            when(agent.last_finished_at),
+            span(agent.last_duration_ms),
+            "-" if agent.last_items is None else count(agent.last_items),
+            agent.last_error or "-",
+            count(agent.runs),
             count(agent.failures),
-        )  # fmt: skip
+        )
     listed(found, as_json, made, nothing="no agents")

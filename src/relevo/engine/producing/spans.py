@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,9 +17,6 @@ from relevo.engine.job.job import Job
 from relevo.engine.producing.job_encoder import EncodedJob
 from relevo.engine.tracing import require_opentelemetry, span_attributes, tracer
 from relevo.wire.notes import Notes
-
-if TYPE_CHECKING:
-    pass
 
 
 class ProducerSpans:

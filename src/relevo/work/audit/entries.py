@@ -8,29 +8,15 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import Select, select
 
+from relevo.contract.audit import AuditEntry
+from relevo.contract.pages import Page
 from relevo.work.caller import Caller
-from relevo.work.page import Page, cursor_at, number_of
+from relevo.work.page import cursor_at, number_of
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, queues, scopes
 
 _encode = msgspec.json.Encoder().encode
 _EXPORTED_AT_ONCE = 500
-
-
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Who changed what, when, and what it was before and after."""
-
-    id: int
-    at: int
-    actor: str
-    action: str
-    target: str
-    scope: str | None
-    queue: str | None
-    request_id: str
-    correlation_id: str | None
-    before: msgspec.Raw
-    after: msgspec.Raw
 
 
 class ExportedEntry(AuditEntry, frozen=True, kw_only=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from sqlalchemy import Table, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from relevo.contract.audit import Trace, TraceStep
 from relevo.errors import NotFound
 from relevo.work.caller import Caller
 from relevo.work.review.case import Case
@@ -19,28 +20,6 @@ from relevo.work.store.tables import archive, audit, correlated, messages, queue
 
 MOST = 500
 """Messages, reviews, deliveries and audit entries of one trace, each: more than a person reads."""
-
-
-class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened. `id` is what it happened to: a message, a review, a delivery, the target of an audit entry."""
-
-    at: int
-    source: Literal["message", "review", "webhook", "audit"]
-    scope: str | None
-    queue: str | None
-    id: str
-    what: str
-    actor: str | None
-    detail: Any = None
-
-
-class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """A story, the oldest step first. `complete` is false when it is longer than what is told of it."""
-
-    messages: list[str]
-    reviews: list[str]
-    steps: list[TraceStep]
-    complete: bool
 
 
 class Traces:

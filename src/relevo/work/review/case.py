@@ -10,28 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from relevo.contract.reviews import CaseState, Note, Vote
 from relevo.errors import BadDecision, NotYourReview, ReviewHeld, ReviewOver
 from relevo.work.review.spec import ReviewSpec
-
-CaseState = Literal["waiting", "held", "decided", "failed", "withdrawn"]
-
-
-class Vote(msgspec.Struct, frozen=True):
-    """One person's answer."""
-
-    person: str
-    at: int
-    answer: dict[str, Any]
-    corrected_body: Any = None
-
-
-class Note(msgspec.Struct, frozen=True):
-    """A line of its history: claimed, released, handed over, commented, reminded, escalated …"""
-
-    at: int
-    person: str
-    did: str
-    text: str = ""
 
 
 class Case(msgspec.Struct, kw_only=True):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from relevo.contract import reviews as contract
+from relevo.contract.fields import about
 from relevo.errors import BadReviewSpec, NotFound
 from relevo.work.caller import Caller
 from relevo.work.review.spec import ReviewSpec, decode_spec
@@ -25,16 +27,10 @@ class PatternUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     parameters: dict[str, Any] = {}
 
 
-class Pattern(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a pattern."""
+class Pattern(contract.Pattern, frozen=True, kw_only=True):
+    """One version of a pattern. Versions never change."""
 
-    name: str
-    version: int
-    spec: ReviewSpec
-    parameters: list[str]
-    """What a message has to give."""
-    created_by: str
-    created_at: int
+    spec: Annotated[ReviewSpec, about("What people are asked, with `{{parameter}}` where something is filled in.")]
 
 
 class Patterns(Versions[Pattern]):

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Select, and_, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from relevo.contract import reviews as contract
+from relevo.contract.fields import about
+from relevo.contract.pages import Page
+from relevo.contract.reviews import CaseState, Source
 from relevo.errors import NotFound, ReviewChanged, WrongState
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.failure import failure_of
 from relevo.work.outbox import WorkEvent
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.page import cursor_at, text_of
 from relevo.work.queues import QueueRecord, require_scope
-from relevo.work.review.case import Case, CaseState, Note, Vote
+from relevo.work.review.case import Case
 from relevo.work.review.outcomes import Origin, follow, require_replays_left
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.people import reviews
@@ -31,32 +35,13 @@ from relevo.work.trail import trail_line
 if TYPE_CHECKING:
     from relevo.work.office import Office
 
-Source = Literal["message", "dead_letter", "stream_dead_letter"]
 _TRIES = 5
 
 
-class Review(msgspec.Struct, frozen=True, kw_only=True):
+class Review(contract.Review, frozen=True, kw_only=True):
     """A review as people see it."""
 
-    id: str
-    scope: str
-    queue: str | None
-    message_id: str | None
-    source: Source
-    correlation_id: str
-    title: str
-    state: CaseState
-    spec: ReviewSpec
-    assignees: list[str]
-    holder: str | None
-    held_until: int | None
-    due_at: int | None
-    votes: list[Vote]
-    notes: list[Note]
-    outcome: dict[str, Any] | None
-    reason: str | None
-    created_at: int
-    finished_at: int | None
+    spec: Annotated[ReviewSpec, about("What people are asked.")]
 
 
 class Reviews:
@@ -292,7 +277,7 @@ class Reviews:
         caller.require_sight(scope)
         for _ in range(_TRIES):
             changed = await transact(
-                self._office, lambda each: self._act(each, caller, _mine(caller, scope, review_id), verb, person, act)
+                self._office, lambda each: self._act(each, caller, scope, review_id, verb, person, act)
             )
             if changed is not None:
                 break
@@ -306,16 +291,17 @@ class Reviews:
         self,
         transaction: ColdTransaction,
         caller: Caller,
-        found: Select[Any],
+        scope: str,
+        review_id: str,
         verb: str,
         person: str,
         act: Callable[[Case, int], object],
     ) -> Review | None:
         """One change; None when somebody else was quicker."""
         transaction.begun("review")
-        row = (await transaction.connection.execute(found)).mappings().one_or_none()
+        row = (await transaction.connection.execute(_mine(caller, scope, review_id))).mappings().one_or_none()
         if row is None or (row["queue"] is not None and not caller.sees_queue(row["queue"])):
-            raise NotFound(what="review", name="?")
+            raise NotFound(what="review", name=review_id)
         case = _case(row)
         before = case.state
         act(case, transaction.now)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from relevo.contract.fields import about
 from relevo.errors import BadDecision, BadReviewSpec
 
 Kind = Literal["text", "multiline", "number", "integer", "boolean", "date", "choice", "json"]
@@ -28,70 +29,72 @@ Seconds = Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)]
 class Section(msgspec.Struct, forbid_unknown_fields=True):
     """Something to read first. `{{parameter}}` stands for a parameter, `{{body.field}}` for a part of the message."""
 
-    title: str
-    content: str = ""
+    title: Annotated[str, about("Its heading.")]
+    content: Annotated[str, about("Its text.")] = ""
 
 
 class Option(msgspec.Struct, forbid_unknown_fields=True):
     """One possible decision; `replays` marks the one that sends a dead letter back, `rejects` the one that closes it."""
 
-    value: str
-    label: str = ""
-    tone: Literal["neutral", "good", "bad"] = "neutral"
+    value: Annotated[str, about("What the answer holds.")]
+    label: Annotated[str, about("What people read; the value when it is empty.")] = ""
+    tone: Annotated[Literal["neutral", "good", "bad"], about("How it is shown.")] = "neutral"
 
 
 class Decision(msgspec.Struct, forbid_unknown_fields=True):
     """The one question that has to be answered."""
 
-    options: list[Option]
-    field: str = "decision"
-    label: str = "Decision"
+    options: Annotated[list[Option], about("What can be decided.")]
+    field: Annotated[str, about("The field of the answer that holds it.")] = "decision"
+    label: Annotated[str, about("What people read.")] = "Decision"
 
 
 class Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A field to fill in beside the decision."""
 
-    field: str
-    kind: Kind = "text"
-    label: str = ""
-    required: bool = False
-    default: Any = None
-    choices: list[str] = []
-    minimum: float | None = None
-    maximum: float | None = None
-    max_length: Annotated[int, msgspec.Meta(ge=1, le=MAX_TEXT)] = MAX_TEXT
-    only_for: list[str] = []
-    """Asked only with these decisions; empty for all."""
+    field: Annotated[str, about("The field of the answer that holds it.")]
+    kind: Annotated[Kind, about("What is filled in.")] = "text"
+    label: Annotated[str, about("What people read; the field's name when it is empty.")] = ""
+    required: Annotated[bool, about("Whether it has to be filled in.")] = False
+    default: Annotated[Any, about("What it holds before anybody fills it in.")] = None
+    choices: Annotated[list[str], about("Of the kind `choice`: what can be chosen.")] = []
+    minimum: Annotated[float | None, about("Of a number: the least.")] = None
+    maximum: Annotated[float | None, about("Of a number: the most.")] = None
+    max_length: Annotated[int, msgspec.Meta(ge=1, le=MAX_TEXT), about("Of a text: the most characters.")] = MAX_TEXT
+    only_for: Annotated[list[str], about("Asked only with these decisions; empty for all.")] = []
 
 
 class Escalation(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Who is asked next when the time is over, and for how long."""
 
-    assignees: list[str]
-    timeout_s: Seconds | None = None
+    assignees: Annotated[list[str], about("The names of the people.")]
+    timeout_s: Annotated[Seconds | None, about("How many seconds they have; null for no end.")] = None
 
 
 class ReviewSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """All of it. `on_timeout` is `escalate`, `fail`, or `complete` with `default` as the answer."""
+    """What people are asked, whom, and what happens when nobody answers."""
 
-    title: str = "Review"
-    context: list[Section] = []
-    decision: Decision = msgspec.field(
+    title: Annotated[str, about("Its title; `{{parameter}}` and `{{body.field}}` are filled in.")] = "Review"
+    context: Annotated[list[Section], about("What people read first.")] = []
+    decision: Annotated[Decision, about("The one question that has to be answered.")] = msgspec.field(
         default_factory=lambda: Decision([Option("approve", "Approve", "good"), Option("reject", "Reject", "bad")])
     )
-    input: list[Input] = []
-    assignees: list[str] = []
-    """Who may decide: names of people (API keys' names); empty for everyone with the permission to review."""
-    quorum: Annotated[int, msgspec.Meta(ge=1, le=50)] = 1
-    timeout_s: Seconds | None = None
-    on_timeout: Literal["escalate", "fail", "complete"] = "fail"
-    default: dict[str, Any] | None = None
-    escalate_to: Escalation | None = None
-    remind_s: Seconds | None = None
-    hold_s: Seconds = 3_600
-    """How long somebody may hold it without a sign of life."""
-    may_correct: bool = False
-    """Whether the reviewer may change the body of the message."""
+    input: Annotated[list[Input], about("Fields to fill in beside the decision.")] = []
+    assignees: Annotated[
+        list[str],
+        about("Who may decide: names of people (API keys' names); empty for everyone with the permission to review."),
+    ] = []
+    quorum: Annotated[int, msgspec.Meta(ge=1, le=50), about("How many people have to decide the same.")] = 1
+    timeout_s: Annotated[Seconds | None, about("How many seconds they have; null for no end.")] = None
+    on_timeout: Annotated[
+        Literal["escalate", "fail", "complete"],
+        about("When nobody answers in time: ask others, fail the message, or take `default` as the answer."),
+    ] = "fail"
+    default: Annotated[dict[str, Any] | None, about("The answer for `complete`.")] = None
+    escalate_to: Annotated[Escalation | None, about("Who is asked next, for `escalate`.")] = None
+    remind_s: Annotated[Seconds | None, about("People are reminded after so many seconds; null for never.")] = None
+    hold_s: Annotated[Seconds, about("How many seconds somebody may hold it without a sign of life.")] = 3_600
+    may_correct: Annotated[bool, about("Whether the reviewer may change the body of the message.")] = False
 
     def checked(self) -> ReviewSpec:
         """Itself; `BadReviewSpec` names the first thing wrong with it.
@@ -168,7 +171,7 @@ class ReviewSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
         >>> ReviewSpec().answer({"decision": "maybe"})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        relevo.errors.people.BadDecision: The decision is not valid: decision='maybe' is not one of approve, reject...
+        relevo.errors.reviews.BadDecision: The decision is not valid: decision='maybe' is not one of approve, reject...
         """
         for fault in self.faults(given).values():
             raise BadDecision(reason=fault)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
+from relevo.contract.reviews import StreamWatch
 from relevo.engine.admin.dead_letters import DeadLetter
 from relevo.errors import InvalidInput, NotFound, Undecodable
 from relevo.wire.payload import MSGPACK
@@ -27,15 +28,6 @@ if TYPE_CHECKING:
     from relevo.work.office import Office
 
 _SHOWN = 10_000
-
-
-class StreamWatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Every new dead letter of `stream_queue` becomes a review of the scope."""
-
-    stream_queue: str
-    review: msgspec.Raw
-    created_by: str
-    created_at: int
 
 
 class StreamLetters:

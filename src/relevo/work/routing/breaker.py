@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
-BreakerState = Literal["closed", "open", "half_open"]
+from relevo.contract.rules import BreakerState
 
 
 class Breaker(msgspec.Struct, kw_only=True):

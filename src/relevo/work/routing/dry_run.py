@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import select
 
+from relevo.contract.rules import Tried
 from relevo.errors import InvalidInput, RelevoError
 from relevo.work.caller import Caller
 from relevo.work.queues import QueueRecord
-from relevo.work.routing.plan import Draft, Ending, matches, plan_of
+from relevo.work.routing.plan import Draft, matches, plan_of
 from relevo.work.routing.router import draft_of_row
 from relevo.work.routing.rule import Route, Rule
 from relevo.work.store.tables import messages
@@ -20,22 +21,6 @@ if TYPE_CHECKING:
     from relevo.work.office import Office
 
 MOST = 500
-
-
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule would do with one message. `error`: it could not be said, or not be done."""
-
-    message_id: str
-    matches: bool
-    error: str | None = None
-    ending: Ending | None = None
-    to: str | None = None
-    copies_to: list[str] = []
-    review: bool = False
-    body: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
-    """As it would be afterwards; null when the rule does not match."""
-    labels: dict[str, str] = {}
-    priority_tier: str | None = None
 
 
 class DryRuns:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from relevo.contract.rules import Trigger
 from relevo.errors import BadReviewSpec, RelevoError
 from relevo.work.caller import Caller
 from relevo.work.queues import QueueRecord
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.routing.plan import Draft, Plan, matches, plan_of
-from relevo.work.routing.rule import Trigger
 from relevo.work.routing.rules import StoredRule
 from relevo.work.routing.targets import StreamTarget
 

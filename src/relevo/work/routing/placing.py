@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlalchemy import func, insert, literal, select, update
 
+from relevo.contract.messages import Published, Refusal, State
 from relevo.errors import WorkQueueFull
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction
-from relevo.work.message import TIERS, Published, Refusal, State
+from relevo.work.message import TIERS
 from relevo.work.order import sort_key
 from relevo.work.outbox import WorkEvent
 from relevo.work.overflow import make_room

@@ -6,17 +6,17 @@ ends up. Whether the targets exist is asked later (routing/journey.py).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from relevo.contract.messages import Tier
+from relevo.contract.rules import Ending, Trigger
 from relevo.errors import ExpressionFailed
 from relevo.work.failure import Failure
-from relevo.work.message import TIERS, Tier
+from relevo.work.message import TIERS
 from relevo.work.routing.conditions import Expression
-from relevo.work.routing.rule import Escalate, Route, Rule, ToArchive, Transform, Trigger, next_tier
-
-Ending = Literal["stays", "moves", "archived", "dropped"]
+from relevo.work.routing.rule import Escalate, Route, Rule, ToArchive, Transform, next_tier
 
 _LAST_MS = 2**53 - 2
 

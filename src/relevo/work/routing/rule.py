@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from relevo.contract import rules as contract
+from relevo.contract.fields import about
+from relevo.contract.messages import Tier
+from relevo.contract.rules import Trigger
 from relevo.errors import BadRule, RelevoError
-from relevo.work.message import TIERS, Tier
+from relevo.work.message import TIERS
 from relevo.work.routing.conditions import Expression
-
-Trigger = Literal[
-    "message_published", "message_completed", "message_failed", "message_expired", "message_dead", "review_decided"
-]
 
 MAX_ACTIONS = 20
 
@@ -21,32 +21,37 @@ MAX_ACTIONS = 20
 class Route(msgspec.Struct, tag="route", tag_field="action", forbid_unknown_fields=True, kw_only=True):
     """To another queue of this scope or of one that trusts it, or to a stream queue, where it becomes a job."""
 
-    queue: str | None = None
-    scope: str | None = None
-    stream_queue: str | None = None
-    job_name: str | None = None
-    """The job's name on the stream queue; the message's type when it is left out."""
-    copy: bool = False
-    """A copy leaves the message where it is. A message that moves to a stream queue waits for its job's outcome."""
+    queue: Annotated[str | None, about("The queue.")] = None
+    scope: Annotated[str | None, about("The scope of the queue; null for the same.")] = None
+    stream_queue: Annotated[str | None, about("Instead of a queue: the stream queue.")] = None
+    job_name: Annotated[
+        str | None, about("The job's name on the stream queue; the message's type when it is left out.")
+    ] = None
+    copy: Annotated[
+        bool,
+        about("A copy leaves the message where it is. One that moves to a stream queue waits for its job's outcome."),
+    ] = False
 
 
 class Transform(msgspec.Struct, tag="transform", tag_field="action", forbid_unknown_fields=True, kw_only=True):
     """Changes the message; `set` and `body` hold expressions."""
 
-    set: dict[Literal["message_type", "priority_tier", "priority_score", "deadline", "ttl_seconds"], str] = {}
-    labels: dict[str, str | None] = {}
-    """An expression for each label, None to take it away."""
-    body: str | None = None
+    set: Annotated[
+        dict[Literal["message_type", "priority_tier", "priority_score", "deadline", "ttl_seconds"], str],
+        about("An expression for each field."),
+    ] = {}
+    labels: Annotated[dict[str, str | None], about("An expression for each label, null to take it away.")] = {}
+    body: Annotated[str | None, about("An expression for the body.")] = None
 
 
 class Escalate(msgspec.Struct, tag="escalate", tag_field="action", forbid_unknown_fields=True, kw_only=True):
     """Makes it more urgent, gives it a deadline, or has a person look at it."""
 
-    tier: Tier | Literal["next"] | None = None
-    deadline_s: int | None = None
-    """Seconds from now."""
-    review: dict[str, Any] | None = None
-    """A review specification, or a pattern's name, version and parameters."""
+    tier: Annotated[Tier | Literal["next"] | None, about("Its new tier; `next` for one higher.")] = None
+    deadline_s: Annotated[int | None, about("Its deadline, in seconds from now.")] = None
+    review: Annotated[
+        dict[str, Any] | None, about("A review specification, or a pattern's name, version and parameters.")
+    ] = None
 
 
 class ToArchive(msgspec.Struct, tag="archive", tag_field="action", forbid_unknown_fields=True):
@@ -56,7 +61,7 @@ class ToArchive(msgspec.Struct, tag="archive", tag_field="action", forbid_unknow
 class Drop(msgspec.Struct, tag="drop", tag_field="action", forbid_unknown_fields=True):
     """Cancels it: nobody will work on it."""
 
-    reason: str = "dropped by a rule"
+    reason: Annotated[str, about("For its history.")] = "dropped by a rule"
 
 
 Action = Route | Transform | Escalate | ToArchive | Drop
@@ -64,17 +69,11 @@ Action = Route | Transform | Escalate | ToArchive | Drop
 _LAST = (Route, ToArchive, Drop)
 
 
-class Rule(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Rule(contract.Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule of a scope. Rules are looked at by `position`, then by name; the first whose condition holds wins."""
 
-    name: str
-    trigger: Trigger
-    condition: str = "true"
-    actions: list[Action]
-    position: int = 100
-    enabled: bool = True
-    queue: str | None = None
-    """Only messages of this queue; None for all of the scope."""
+    trigger: Annotated[Trigger, about("What has to happen for it to be looked at.")]
+    actions: Annotated[list[Action], about("What is then done, in order.")]
 
     def checked(self) -> Rule:
         """Itself; `BadRule` says what is wrong with it, before anything is saved.

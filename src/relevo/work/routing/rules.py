@@ -16,15 +16,16 @@ import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from relevo.contract.messages import NewMessage
+from relevo.contract.rules import BreakerState, Trigger
 from relevo.errors import BadReviewSpec, BadRule, NotFound, RelevoError, SlugTaken
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.internal_messages import post
-from relevo.work.message import NewMessage
 from relevo.work.queues import CACHED_MS, DEAD_LETTER, QueueRecord, require_scope
 from relevo.work.remembered import Remembered
-from relevo.work.routing.breaker import Breaker, BreakerState
-from relevo.work.routing.rule import Drop, Escalate, Rule, Trigger, decode_rule, encode_rule
+from relevo.work.routing.breaker import Breaker
+from relevo.work.routing.rule import Drop, Escalate, Rule, decode_rule, encode_rule
 from relevo.work.store.people import rules
 from relevo.work.store.tables import queues
 from relevo.work.tenants import require_slug

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlalchemy import select, update
 
+from relevo.contract.events import EventName
 from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.dead_letters import bury
 from relevo.work.failure import Failure
-from relevo.work.outbox import EventName, WorkEvent
+from relevo.work.outbox import WorkEvent
 from relevo.work.queues import QueueRecord
 from relevo.work.routing.stream_jobs import claimant, send_again
 from relevo.work.store.people import stream_jobs

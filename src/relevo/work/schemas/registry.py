@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from relevo.contract.schemas import Binding, Compatibility, Schema
 from relevo.errors import NotFound, SchemaIncompatible, SchemaInUse
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
@@ -23,33 +24,6 @@ if TYPE_CHECKING:
 
 UNFINISHED = ("pending", "delayed", "claimed", "in_review")
 _PAGE = 500
-
-
-class Schema(msgspec.Struct, frozen=True, kw_only=True):
-    """One version; versions never change."""
-
-    name: str
-    version: int
-    definition: msgspec.Raw
-    created_by: str
-    created_at: int
-
-
-class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue asks of the bodies that are published to it."""
-
-    queue: str
-    schema: str
-    version: int
-
-
-class Compatibility(msgspec.Struct, frozen=True, kw_only=True):
-    """How the messages that wait in a queue fit a schema."""
-
-    looked_at: int
-    refused: int
-    examples: list[str]
-    """Ids of some that do not fit, with the first fault of each."""
 
 
 Bound = tuple[str, int, Checker]

@@ -8,12 +8,14 @@ of order (one that had to wait); `Relevo-Delivery` and `seq` tell.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from sqlalchemy import and_, delete, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from relevo.contract.pages import Page
+from relevo.contract.webhooks import Delivery, DeliveryState
 from relevo.engine.service.signals import Signal
 from relevo.errors import NotFound, WrongState
 from relevo.wire.ids import first_id
@@ -21,7 +23,7 @@ from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.faults import fault
 from relevo.work.outbox import WorkEvent
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.page import cursor_at, text_of
 from relevo.work.queues import QueueRecord
 from relevo.work.store.people import webhook_deliveries, webhooks
 from relevo.work.webhooks.hooks import MOST_FAILURES, give_up_waiting, secrets_of
@@ -30,7 +32,6 @@ from relevo.work.webhooks.sender import Sender, Told
 if TYPE_CHECKING:
     from relevo.work.office import Office
 
-DeliveryState = Literal["waiting", "delivered", "failed"]
 
 RETRIES_MS = tuple(1000 * s for s in (30, 60, 120, 300, 900, 1_800, 3_600, 7_200))
 """The waits between attempts; after the last one it has failed."""
@@ -40,23 +41,6 @@ EARLY_MS = 2_000
 """A job may come this much before its time: the clocks of the database's and the job's keepers differ."""
 KEPT_MS = 30 * 86_400_000
 _LAST_ID = "7" + "Z" * 25
-
-
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log: what was told, how often it was tried, and how the last attempt went."""
-
-    id: str
-    webhook_id: str
-    event: str
-    message_id: str
-    payload: msgspec.Raw
-    state: DeliveryState
-    attempts: int
-    last_status: int | None
-    last_error: str | None
-    next_at: int | None
-    created_at: int
-    updated_at: int
 
 
 class Due(NamedTuple):

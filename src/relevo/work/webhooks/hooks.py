@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 from sqlalchemy import and_, delete, insert, select, update
 
+from relevo.contract.events import EventName
+from relevo.contract.pages import Page
+from relevo.contract.webhooks import LONGEST_OVERLAP_S, NewSecret, Webhook, WebhookState
 from relevo.errors import InvalidInput, NotFound
 from relevo.work.caller import Caller
 from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.outbox import EVENTS, EventName
-from relevo.work.page import Page, cursor_at, text_of
+from relevo.work.outbox import EVENTS
+from relevo.work.page import cursor_at, text_of
 from relevo.work.queues import require_scope
 from relevo.work.store.people import webhook_deliveries, webhooks
 from relevo.work.webhooks.targets import Guard
@@ -26,35 +29,11 @@ from relevo.work.webhooks.targets import Guard
 if TYPE_CHECKING:
     from relevo.work.office import Office
 
-WebhookState = Literal["active", "disabled"]
 
 MOST_FAILURES = 50
 """In a row: after these nobody is expected to listen any more."""
 MOST_IN_A_SCOPE = 100
-LONGEST_OVERLAP_S = 30 * 86_400
 _SECRET_BYTES = 32
-
-
-class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook as it is listed: never with its secrets, only how many are in use."""
-
-    id: str
-    url: str
-    events: list[str]
-    """Empty for all."""
-    state: WebhookState
-    secrets: int
-    failures_in_a_row: int
-    disabled_reason: str | None
-    created_at: int
-    updated_at: int
-
-
-class NewSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook with a secret just made, shown this once."""
-
-    webhook: Webhook
-    secret: str
 
 
 class Secret(msgspec.Struct, frozen=True):

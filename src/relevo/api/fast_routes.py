@@ -1,4 +1,4 @@
-"""The hot routes: publish, claim and settle, answered before the framework. The document knows them through declared.py.
+"""The fast routes: publish, claim and settle, answered before the framework. Their table is in fast_operations.py.
 
 A request costs one look at its address, one at its headers, one decoding by msgspec; everything else is the store's.
 """
@@ -10,59 +10,33 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, cast
 
-import msgspec
+from msgspec import structs
 
-from relevo.api.answers import packed
 from relevo.api.auth import caller_of, request_id_of
-from relevo.api.bodies import (
-    BatchIn,
-    ClaimIn,
-    CompleteBatch,
-    CompleteIn,
-    ExtendBatch,
-    ExtendIn,
-    FailBatch,
-    FailIn,
-    MessageIn,
-    ReleaseBatch,
-    ReleaseIn,
-)
+from relevo.api.fast_operations import CLAIM, PUBLISH, PUBLISH_BATCH, SETTLE, SETTLE_MANY
 from relevo.api.metrics import ApiMetrics
 from relevo.api.problems import known, nowhere, packed_problem, problem_of, refused
-from relevo.api.reading import ClientGone, Receive, collect, decoded, require_json
+from relevo.api.request_body import ClientGone, Receive, collect, decoded, require_json
+from relevo.api.responses import packed
 from relevo.api.settings import ApiSettings
+from relevo.contract.claims import (
+    Claimed,
+    CompleteIn,
+    ExtendIn,
+    FailIn,
+    Settled,
+)
+from relevo.contract.messages import Published, Refusal
 from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
 from relevo.work.caller import Caller
-from relevo.work.message import ClaimedMessage, Published, Refusal, Settled
+from relevo.work.failure import Failure
 from relevo.work.office import Office
 from relevo.work.settling import SettleItem, Verdict
 from relevo.work.wakeups import Patience
 
 Send = Callable[[Any], Awaitable[None]]
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
-
-_PUBLISH = msgspec.json.Decoder(MessageIn)
-_BATCH = msgspec.json.Decoder(BatchIn)
-_CLAIM = msgspec.json.Decoder(ClaimIn)
-
-
-_QUEUE = "/v1/scopes/{scope}/queues/{queue}"
-_MESSAGE = "/v1/scopes/{scope}/messages/{message_id}"
-"""In the metrics hot routes are named like all others, by their address in the document."""
-
-
-class _Kind(NamedTuple):
-    one: msgspec.json.Decoder[Any]
-    many: msgspec.json.Decoder[Any]
-
-
-_VERDICTS: dict[Verdict, _Kind] = {
-    "complete": _Kind(msgspec.json.Decoder(CompleteIn), msgspec.json.Decoder(CompleteBatch)),
-    "fail": _Kind(msgspec.json.Decoder(FailIn), msgspec.json.Decoder(FailBatch)),
-    "release": _Kind(msgspec.json.Decoder(ReleaseIn), msgspec.json.Decoder(ReleaseBatch)),
-    "extend": _Kind(msgspec.json.Decoder(ExtendIn), msgspec.json.Decoder(ExtendBatch)),
-}
 
 
 class Asked(NamedTuple):
@@ -76,12 +50,12 @@ class Asked(NamedTuple):
 
 Answer = tuple[int, bytes]
 Work = tuple[str, Callable[[Asked, list[str]], Awaitable[Answer]]]
-"""A hot route's name in the metrics, and what answers it."""
+"""A fast route's name in the metrics, and what answers it."""
 Answered = tuple[int, bytes, list[tuple[bytes, bytes]]]
 """Status, body and headers."""
 
 
-class HotRoutes:
+class FastRoutes:
     """An ASGI application in front of another: answers what it knows, hands on everything else."""
 
     def __init__(self, app: Asgi, office: Office, settings: ApiSettings, metrics: ApiMetrics) -> None:
@@ -91,6 +65,13 @@ class HotRoutes:
         self._metrics = metrics
         self.stopping = asyncio.Event()
         self._waiting: set[Patience] = set()
+        self._batch: Work = PUBLISH_BATCH.path, self._publish_batch
+        self._of_queue: dict[str, Work] = {
+            "messages": (PUBLISH.path, self._publish),
+            "claim": (CLAIM.path, self._claim),
+            **{verdict: (each.path, self._settle_batch) for verdict, each in SETTLE_MANY.items()},
+        }
+        self._of_message: dict[str, Work] = {verdict: (each.path, self._settle) for verdict, each in SETTLE.items()}
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -145,28 +126,20 @@ class HotRoutes:
         return status, body, headers
 
     def route(self, parts: list[str]) -> Work | None:
-        """The hot route at an address, split at its slashes, that is posted to."""
+        """The fast route at an address, split at its slashes, that is posted to."""
         if len(parts) not in (7, 8) or parts[1] != "v1" or parts[2] != "scopes":
             return None
+        if len(parts) == 8:
+            return self._batch if (parts[4], parts[6], parts[7]) == ("queues", "messages", "batch") else None
         if parts[4] == "queues":
-            last = parts[6]
-            if len(parts) == 8:
-                is_batch = (last, parts[7]) == ("messages", "batch")
-                return (f"{_QUEUE}/messages/batch", self._publish_batch) if is_batch else None
-            if last == "messages":
-                return f"{_QUEUE}/messages", self._publish
-            if last == "claim":
-                return f"{_QUEUE}/claim", self._claim
-            return (f"{_QUEUE}/{last}", self._settle_batch) if last in _VERDICTS else None
-        if parts[4] == "messages" and len(parts) == 7 and parts[6] in _VERDICTS:
-            return f"{_MESSAGE}/{parts[6]}", self._settle
-        return None
+            return self._of_queue.get(parts[6])
+        return self._of_message.get(parts[6]) if parts[4] == "messages" else None
 
     # --- publish ----------------------------------------------------------------------------------------------------
 
     async def _publish(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.max_message_bytes, "message", "max_message_bytes")
-        message = decoded(_PUBLISH, raw).in_numbers()
+        message = decoded(PUBLISH.decoder, raw).in_numbers()
         (outcome,) = await self._office.messages.publish(asked.caller, parts[3], parts[5], [message])
         request_id = asked.caller.request_id
         if isinstance(outcome, Refusal):
@@ -178,7 +151,7 @@ class HotRoutes:
 
     async def _publish_batch(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.max_batch_bytes, "batch", "max_batch_bytes")
-        messages = [message.in_numbers() for message in decoded(_BATCH, raw).messages]
+        messages = [message.in_numbers() for message in decoded(PUBLISH_BATCH.decoder, raw).messages]
         limit = self._settings.max_message_bytes
         for place, message in enumerate(messages):
             if len(message.body) > limit:
@@ -192,13 +165,19 @@ class HotRoutes:
 
     async def _claim(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.small_body_bytes, "body", "nothing: it holds no data")
-        wanted = decoded(_CLAIM, raw)
+        wanted = decoded(CLAIM.decoder, raw)
         patience = Patience()
         claim = self._office.claims.claim(
-            asked.caller, parts[3], parts[5], batch_size=wanted.batch_size,
+            asked.caller,
+            parts[3],
+            parts[5],
+            batch_size=wanted.batch_size,
             wait_s=min(wanted.wait_s, self._settings.longest_wait_s),
-            consumer=wanted.consumer, labels=wanted.labels, subscription=wanted.subscription, patience=patience,
-        )  # fmt: skip
+            consumer=wanted.consumer,
+            labels=wanted.labels,
+            subscription=wanted.subscription,
+            patience=patience,
+        )
         if wanted.wait_s > 0:
             with self._metrics.long_polls.track_inprogress():
                 messages = await self._while_connected(claim, patience, asked, parts[3], wanted.subscription)
@@ -209,12 +188,12 @@ class HotRoutes:
 
     async def _while_connected(
         self,
-        claim: Coroutine[Any, Any, list[ClaimedMessage]],
+        claim: Coroutine[Any, Any, list[Claimed]],
         patience: Patience,
         asked: Asked,
         scope: str,
         subscription: str | None,
-    ) -> list[ClaimedMessage]:
+    ) -> list[Claimed]:
         """A claim that ends when the worker hangs up or the process is to end. It is never cancelled, because it may be
         about to commit; what it took for a worker that is gone goes back at once."""
         self._waiting.add(patience)
@@ -248,7 +227,7 @@ class HotRoutes:
     async def _settle(self, asked: Asked, parts: list[str]) -> Answer:
         verdict, message_id = cast("Verdict", parts[6]), parts[5]
         raw = await self._body(asked, self._settings.max_message_bytes, "result", "max_message_bytes")
-        body = decoded(_VERDICTS[verdict].one, raw)
+        body = decoded(SETTLE[verdict].decoder, raw)
         if minted_ms(message_id) is None:
             raise NotFound(what="message", name=message_id[:100])
         item = _item(message_id, body)
@@ -262,7 +241,7 @@ class HotRoutes:
     async def _settle_batch(self, asked: Asked, parts: list[str]) -> Answer:
         verdict = cast("Verdict", parts[6])
         raw = await self._body(asked, self._settings.max_batch_bytes, "batch", "max_batch_bytes")
-        body = decoded(_VERDICTS[verdict].many, raw)
+        body = decoded(SETTLE_MANY[verdict].decoder, raw)
         items = [_item(each.id, each) for each in body.items]
         outcomes: list[Settled] = await self._office.settling.settle(
             asked.caller,
@@ -307,7 +286,7 @@ def _item(message_id: str, body: Any) -> SettleItem:
                 id=message_id,
                 claim_token=body.claim_token,
                 reason=body.reason,
-                error=body.error,
+                error=None if body.error is None else Failure(**structs.asdict(body.error)),
                 dead=body.dead,
                 subscription=subscription,
             )

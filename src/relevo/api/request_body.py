@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 from fastapi import Request
 
+from relevo.api.faults import code_of, faults_in, pointer_of
+from relevo.contract.problems import Fault
 from relevo.errors import BodyTooLarge, InvalidInput, MalformedBody, UnsupportedMediaType
 
 T = TypeVar("T")
@@ -63,26 +65,44 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         body.decode()  # what is kept raw is not looked into by the decoder: it has to be text all the same
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        found = _PLACE.match(str(error))
-        assert found is not None
-        place = found["place"] or "body"
-        raise InvalidInput(where=place, reason=f"{_value_at(place, body)}{found['reason']}") from None
+        raise _refusal(str(error), decoder.type, body) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedBody(reason=str(error)[:200]) from None
 
 
-def _value_at(place: str, body: bytes) -> str:
+def _refusal(told: str, kind: Any, body: bytes) -> InvalidInput:
+    """The decoder's first complaint as a sentence, and all that is wrong with the body beside it."""
+    found = _PLACE.match(told)
+    assert found is not None
+    place, reason = found["place"] or "body", found["reason"]
+    tree = _tree(body)
+    faults = [] if tree is None else faults_in(tree, kind)
+    faults = faults or [Fault(pointer=pointer_of(place), code=code_of(reason), detail=reason)]
+    sentence = _value_at(place, tree) + reason
+    if "unknown field" in reason:
+        sentence = next((fault.detail for fault in faults if fault.code == "UNKNOWN_FIELD"), sentence)
+    if len(faults) > 1:
+        sentence += f" ({len(faults)} faults in all, see `errors`)"
+    return InvalidInput(where=place, reason=sentence, faults=faults)
+
+
+def _tree(body: bytes) -> Any:
+    """The body as plain values; None when it is too long to look into, or no JSON after the place that was refused."""
+    if len(body) > _LOOKED_INTO:
+        return None
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _value_at(place: str, tree: Any) -> str:
     """What was sent there, for a message that names it; nothing when it is long, or no plain value.
 
-    >>> _value_at("$.messages[1].tier", b'{"messages": [1, {"tier": "urgent"}]}')
+    >>> _value_at("$.messages[1].tier", {"messages": [1, {"tier": "urgent"}]})
     "'urgent': "
     """
-    if len(body) > _LOOKED_INTO:
-        return ""
-    try:
-        found: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):  # what comes after that place is no JSON
-        return ""
+    found = tree
     for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", place):
         try:
             found = found[name] if name else found[int(number)]

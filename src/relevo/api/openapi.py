@@ -10,8 +10,10 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from relevo.api.answers import JSON, Meta
-from relevo.api.problems import Internal, Problem, documented
+from relevo.api.problems import Internal, documented
+from relevo.api.responses import JSON
+from relevo.contract.pages import Meta
+from relevo.contract.problems import Problem
 from relevo.errors import (
     BadCursor,
     BodyTooLarge,
@@ -28,8 +30,15 @@ from relevo.errors import (
 )
 
 ALWAYS: tuple[type[WorkError], ...] = (
-    Unauthenticated, KeyExpired, PermissionDenied, NotFound, InvalidInput, Internal, StoreUnavailable, TooManyRequests,
-)  # fmt: skip
+    Unauthenticated,
+    KeyExpired,
+    PermissionDenied,
+    NotFound,
+    InvalidInput,
+    Internal,
+    StoreUnavailable,
+    TooManyRequests,
+)
 WITH_BODY: tuple[type[WorkError], ...] = (MalformedBody, BodyTooLarge, UnsupportedMediaType)
 PAGED: tuple[type[WorkError], ...] = (BadCursor,)
 
@@ -64,6 +73,7 @@ _described: list[tuple[Any, dict[str, Any]]] = [(Problem, {}), (Meta, {})]
 
 
 def describe(
+    operation_id: str,
     answer: Any,
     *,
     body: Any = None,
@@ -73,7 +83,8 @@ def describe(
     problems: Sequence[type[WorkError]] = (),
     paged: bool = False,
 ) -> dict[str, Any]:
-    """Keyword arguments of a FastAPI route that answers with `answer` (None: no content); `also` are further good statuses."""
+    """Keyword arguments of a FastAPI route that answers with `answer` (None: no content); `also` are further good statuses.
+    The operation id is for ever: generated clients name their methods after it."""
     kinds = [*ALWAYS, *(WITH_BODY if body is not None else ()), *(PAGED if paged else ()), *problems]
     responses: dict[int | str, dict[str, Any]] = documented(kinds)
     content = {} if answer is None else {"content": {JSON: {"schema": _envelope(answer)}}}
@@ -82,7 +93,13 @@ def describe(
     extra: dict[str, Any] = {"security": [{"key": []}]}
     if body is not None:
         extra["requestBody"] = {"required": not body_optional, "content": {JSON: {"schema": _schema(body)}}}
-    return {"status_code": status, "responses": responses, "openapi_extra": extra, "response_model": None}
+    return {
+        "operation_id": operation_id,
+        "status_code": status,
+        "responses": responses,
+        "openapi_extra": extra,
+        "response_model": None,
+    }
 
 
 def openapi_of(app: FastAPI) -> dict[str, Any]:
@@ -95,7 +112,7 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
         )
         made = document.setdefault("components", {})
-        made["schemas"] = dict(sorted(components.items()))
+        made["schemas"] = {name: _with_tag_described(schema) for name, schema in sorted(components.items())}
         made["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer", "description": "an API key, `rlv_…`; `relevo work keys create`"}
         }
@@ -104,6 +121,14 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
                 _repair(operation)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _with_tag_described(schema: dict[str, Any]) -> dict[str, Any]:
+    """Of a union: msgspec writes the field that tells its types apart by itself, and says nothing about it."""
+    for field in schema.get("properties", {}).values():
+        if len(field.get("enum", ())) == 1:
+            field.setdefault("description", "Which kind of object this is.")
+    return schema
 
 
 def _schema(kind: Any) -> dict[str, Any]:

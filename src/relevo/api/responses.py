@@ -1,4 +1,4 @@
-"""What goes back: `{"data": …, "meta": {"request_id": …}}`, written once for the hot routes and the others alike."""
+"""What goes back: `{"data": …, "meta": {"request_id": …}}`, written once for the fast routes and the others alike."""
 
 from __future__ import annotations
 
@@ -7,18 +7,11 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from relevo.work.page import Page
+from relevo.contract.pages import Meta, Page
 
 encode = msgspec.json.Encoder().encode
 
 JSON = "application/json"
-
-
-class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What goes with every answer. `next_cursor` leads to the next page; without it this was the last."""
-
-    request_id: str
-    next_cursor: str | None = None
 
 
 def packed(data: object, request_id: str) -> bytes:

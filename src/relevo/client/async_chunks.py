@@ -1,0 +1,44 @@
+"""Long results in parts, for asyncio. sync_chunks.py is made from this file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relevo.client.async_sender import AsyncSender
+from relevo.client.request import Call, at, given
+from relevo.contract.chunks import Chunk, Chunks
+from relevo.contract.claims import Claimed
+
+
+class AsyncChunkStream(AsyncSender):
+    """Parts of results, while they are made."""
+
+    async def append_chunk(
+        self, scope: str, message: Claimed, body: Any, *, number: int | None = None, final: bool = False
+    ) -> Chunk:
+        """Adds a part to the result of a message that you hold. With a `number` it may be sent again."""
+        sent = {"claim_token": message.claim_token, "body": body, "final": final, **given(number=number)}
+        call = Call("POST", at("scopes", scope, "messages", message.id, "chunks"), Chunk, sent, safe=number is not None)
+        return await self.send(call)
+
+    async def chunks(
+        self,
+        scope: str,
+        message_id: str,
+        *,
+        after: int = 0,
+        stream: str | None = None,
+        wait_s: float = 0.0,
+        limit: int = 100,
+    ) -> Chunks:
+        """Parts behind number `after`, in order; waits for the next one. Pass the `stream` of the answer before."""
+        question = {"after": after, "stream": stream, "wait_s": wait_s, "limit": limit}
+        return await self.send(
+            Call(
+                "GET",
+                at("scopes", scope, "messages", message_id, "chunks"),
+                Chunks,
+                question=question,
+                waits_s=wait_s,
+            )
+        )

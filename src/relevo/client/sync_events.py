@@ -1,0 +1,60 @@
+"""The client without asyncio. Made from async_events.py by `python -m tests.client.unasync`: do not edit here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable
+
+import httpx
+
+from relevo.client.event_lines import EventLines
+from relevo.client.request import Call, at, pause_s, problem_in, unreachable
+from relevo.client.sync_sender import Sender
+from relevo.contract.events import Event
+
+_SILENCE_S = 50.0
+"""The server gives a sign of life every 15 s: after three that did not come the line is dead."""
+_TRIES = 8
+"""In a row, without an event in between: some 20 s."""
+
+
+class Events(Sender):
+    """The events of a scope."""
+
+    def events(
+        self,
+        scope: str,
+        *,
+        queues: Iterable[str] = (),
+        events: Iterable[str] = (),
+        after: str | None = None,
+    ) -> Generator[Event, None, None]:
+        """Events of a scope as they happen, until you stop asking: a broken connection is made again, and goes on after the
+        last event. `after` is the `place` of an event you had. An event named `gap` says that some are lost to this stream."""
+        question = {"queue": list(queues), "event": list(events)}
+        lines, attempt = EventLines(after), 0
+        while True:
+            headers = {"accept": "text/event-stream", **({} if lines.place is None else {"last-event-id": lines.place})}
+            call = Call[None]("GET", at("scopes", scope, "events"), None, question=question, headers=headers)
+            try:
+                with self._http.stream(
+                    call.method,
+                    call.path,
+                    params=call.params(),
+                    headers=call.headers,
+                    timeout=httpx.Timeout(self._timeout_s, read=_SILENCE_S),
+                ) as response:
+                    if not response.is_success:
+                        response.read()
+                        raise problem_in(response)
+                    for line in response.iter_lines():
+                        told = lines.take(line)
+                        if told is not None and told.name != "error":
+                            attempt = 0
+                            yield told
+            except httpx.TransportError as broken:
+                if attempt >= _TRIES:
+                    raise unreachable(self.url, broken) from broken
+            lines = EventLines(lines.place)
+            time.sleep(pause_s(attempt))
+            attempt += 1

@@ -1,0 +1,67 @@
+"""The client without asyncio. Made from async_webhooks.py by `python -m tests.client.unasync`: do not edit here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from relevo.client.request import Call, at
+from relevo.client.sync_sender import Sender
+from relevo.contract.pages import Page
+from relevo.contract.webhooks import Delivery, NewSecret, Webhook
+
+
+class Webhooks(Sender):
+    """Webhooks of a scope, and their log."""
+
+    def webhooks(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Webhook]:
+        question = {"limit": limit, "cursor": cursor}
+        return self.send(Call("GET", at("scopes", scope, "webhooks"), Page[Webhook], question=question))
+
+    def webhook(self, scope: str, webhook_id: str) -> Webhook:
+        return self.send(Call("GET", at("scopes", scope, "webhooks", webhook_id), Webhook))
+
+    def create_webhook(self, scope: str, url: str, *, events: Iterable[str] = ()) -> NewSecret:
+        """The secret is in this answer and nowhere else; no `events` means all."""
+        return self.send(
+            Call("POST", at("scopes", scope, "webhooks"), NewSecret, {"url": url, "events": list(events)}, safe=False)
+        )
+
+    def change_webhook(self, scope: str, webhook_id: str, **changes: Any) -> Webhook:
+        """Changes what is named: url, events, state (`active` or `disabled`)."""
+        return self.send(Call("PATCH", at("scopes", scope, "webhooks", webhook_id), Webhook, dict(changes)))
+
+    def delete_webhook(self, scope: str, webhook_id: str) -> None:
+        self.send(Call[None]("DELETE", at("scopes", scope, "webhooks", webhook_id), None, safe=False))
+
+    def rotate_webhook(self, scope: str, webhook_id: str, *, overlap_s: int = 86_400) -> NewSecret:
+        """A new secret; the old one signs beside it for `overlap_s`."""
+        return self.send(
+            Call(
+                "POST",
+                at("scopes", scope, "webhooks", webhook_id, "rotate"),
+                NewSecret,
+                {"overlap_s": overlap_s},
+                safe=False,
+            )
+        )
+
+    def deliveries(
+        self,
+        scope: str,
+        webhook_id: str,
+        *,
+        state: str | None = None,
+        event: str | None = None,
+        message_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Delivery]:
+        """The log of a webhook, newest first."""
+        question = {"state": state, "event": event, "message_id": message_id, "limit": limit, "cursor": cursor}
+        path = at("scopes", scope, "webhooks", webhook_id, "deliveries")
+        return self.send(Call("GET", path, Page[Delivery], question=question))
+
+    def redeliver(self, scope: str, webhook_id: str, delivery_id: str) -> Delivery:
+        path = at("scopes", scope, "webhooks", webhook_id, "deliveries", delivery_id, "redeliver")
+        return self.send(Call("POST", path, Delivery, safe=False))

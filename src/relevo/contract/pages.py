@@ -1,0 +1,25 @@
+"""Pages of listings, and what goes with every answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+
+from relevo.contract.fields import about
+
+T = TypeVar("T")
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What goes with every answer."""
+
+    request_id: Annotated[str, about("The id of the request, as logs have it; yours if you sent `X-Request-Id`.")]
+    next_cursor: Annotated[str | None, about("Pass it as `cursor` for the next page. Absent on the last page.")] = None
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One page of a listing; pass `next_cursor` on for the next, None at the end."""
+
+    items: list[T]
+    next_cursor: str | None = None
