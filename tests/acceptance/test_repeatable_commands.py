@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from relevo.broker.address import slot_of
-from relevo.cli.completion import complete_queue
+from relevo.cli.shell.completion import complete_queue
 from relevo.wire.keys import QueueKeys
 from tests.acceptance.conftest import Cli
 from tests.servers.server import Server

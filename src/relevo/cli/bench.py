@@ -6,8 +6,8 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from relevo.bench.trial import STEPS, Measured, Trial
-from relevo.cli.screen import Json, console, count, print_json, say, table
-from relevo.cli.server import Server, run, server_of
+from relevo.cli.shell.output import Json, console, count, print_json, say, table
+from relevo.cli.shell.redis_server import Server, run, server_of
 
 
 def bench(ctx: typer.Context, as_json: Json = False) -> None:

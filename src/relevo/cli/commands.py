@@ -13,40 +13,36 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from relevo.cli.extras import missing_extra
 from relevo.cli.group_options import accept_behind
-from relevo.cli.screen import complain
-from relevo.errors import BadTarget, RelevoError
-
-WRONG_CALL = 2
-INTERRUPTED = 130
+from relevo.cli.shell.failures import INTERRUPTED, complain_of, missing_extra
+from relevo.errors import RelevoError
 
 _PLACES = {
     "demo": "demo.demo",
-    "up": "up.up",
-    "worker": "worker.worker",
-    "serve": "serve.serve",
-    "agents": "serve.agents",
-    "add": "add.add",
-    "inspect": "inspect.inspect",
-    "watch": "watch.watch",
-    "events": "events.events",
-    "pause": "upkeep.pause",
-    "resume": "upkeep.resume",
-    "drain": "upkeep.drain",
-    "clean": "upkeep.clean",
-    "obliterate": "upkeep.obliterate",
-    "doctor": "doctor.doctor",
+    "up": "servers.up.up",
+    "worker": "workers.worker.worker",
+    "serve": "servers.serve.serve",
+    "agents": "servers.agents.agents",
+    "add": "queues.add.add",
+    "inspect": "queues.inspect.inspect",
+    "watch": "queues.watch.watch",
+    "events": "queues.events.events",
+    "pause": "queues.queue_ops.pause",
+    "resume": "queues.queue_ops.resume",
+    "drain": "queues.queue_ops.drain",
+    "clean": "queues.queue_ops.clean",
+    "obliterate": "queues.queue_ops.obliterate",
+    "doctor": "queues.doctor.doctor",
     "bench": "bench.bench",
-    "db": "db.app",
-    "audit": "audit.app",
+    "db": "database.db.app",
+    "audit": "database.audit.app",
     "work": "work.app",
-    "job": "job.app",
-    "dlq": "dlq.app",
-    "repeatable": "repeatable.app",
-    "lanes": "lanes.app",
-    "flow": "flow.app",
-    "pipeline": "pipeline.app",
+    "job": "queues.job.app",
+    "dlq": "queues.dlq.app",
+    "repeatable": "queues.schedule.app",
+    "lanes": "queues.lanes.app",
+    "flow": "queues.flow.app",
+    "pipeline": "pipeline.commands.app",
 }
 """By name, in the order of the help: the function of a command, or the `app` of a group, below `relevo.cli`."""
 
@@ -70,7 +66,7 @@ class _OnDemand(Mapping[str, Any]):
 
 
 def _made(name: str, place: str) -> Any:
-    module, _, member = place.partition(".")
+    module, _, member = place.rpartition(".")
     found = getattr(import_module(f"relevo.cli.{module}"), member)
     if isinstance(found, typer.Typer):
         command = get_group(found)
@@ -96,13 +92,11 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except RelevoError as error:
-            complain(str(error))
-            raise typer.Exit(WRONG_CALL if isinstance(error, BadTarget) else 1) from None
+            raise typer.Exit(complain_of(error)) from None
         except ModuleNotFoundError as error:
             told = missing_extra(error, f"`relevo {ctx.invoked_subcommand or ''}`")
             if told is None:
                 raise
-            complain(str(told))
-            raise typer.Exit(1) from None
+            raise typer.Exit(complain_of(told)) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

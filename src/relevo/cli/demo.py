@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.screen import console
+from relevo.cli.shell.output import console
 from relevo.demo.story import Story
 
 

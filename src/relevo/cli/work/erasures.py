@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, count, table
+from relevo.cli.shell.output import Json, count, table
+from relevo.cli.shell.prompts import Yes, ask
 from relevo.cli.work.group import app
 from relevo.cli.work.target import Limit, Scope, listed, said, target_of, when
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.screen import Json, say, table
+from relevo.cli.shell.output import Json, say, table
 from relevo.cli.work.group import app
 from relevo.cli.work.target import Scope, listed, said, target_of, when
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.database import opened
-from relevo.cli.screen import Json, console, print_json, say, table
-from relevo.cli.serve import DEFAULT_DATABASE, DatabaseUrl
-from relevo.cli.server import run
+from relevo.cli.database.connection import DEFAULT_DATABASE, DatabaseUrl, opened
+from relevo.cli.shell.output import Json, console, print_json, say, table
+from relevo.cli.shell.prompts import Yes, ask
+from relevo.cli.shell.redis_server import run
 from relevo.cli.work.group import app
 from relevo.cli.work.target import listed, plain, said, target_of, when
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from relevo.cli.screen import Json, console, print_json, say, table
+from relevo.cli.shell.output import Json, console, print_json, say, table
 from relevo.cli.work.group import app
 from relevo.cli.work.target import Limit, MessageId, Scope, json_given, listed, plain, said, short, target_of, when
 

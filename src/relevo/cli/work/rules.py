@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, count, print_json, say, table
+from relevo.cli.shell.output import Json, count, print_json, say, table
+from relevo.cli.shell.prompts import Yes, ask
 from relevo.cli.work.group import app
 from relevo.cli.work.target import Labels as LabelOptions
 from relevo.cli.work.target import Scope, json_file, json_given, labels_given, listed, plain, said, short, target_of

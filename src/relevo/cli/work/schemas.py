@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, count, print_json, say, table
+from relevo.cli.shell.output import Json, count, print_json, say, table
+from relevo.cli.shell.prompts import Yes, ask
 from relevo.cli.work.group import app
 from relevo.cli.work.target import Queue, Scope, json_file, listed, plain, said, target_of, when
 

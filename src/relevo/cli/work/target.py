@@ -12,8 +12,8 @@ import msgspec
 import typer
 from rich.table import Table
 
-from relevo.cli.run_file import find_running
-from relevo.cli.screen import console, hint, moment, print_json, say
+from relevo.cli.shell.output import console, hint, moment, print_json, say
+from relevo.cli.shell.run_file import find_running
 from relevo.errors import BadArgument, DependencyMissing
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, print_json, say, table
+from relevo.cli.shell.output import Json, print_json, say, table
+from relevo.cli.shell.prompts import Yes, ask
 from relevo.cli.work.group import app
 from relevo.cli.work.target import Limit, Scope, listed, plain, target_of, when
 

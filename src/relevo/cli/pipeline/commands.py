@@ -1,0 +1,394 @@
+"""`relevo pipeline`: the lake and what is made of it. Spark starts only for commands that need it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from relevo.cli.pipeline.screen import say_built, say_figures, say_status
+from relevo.cli.shell.durations import instant_ms
+from relevo.cli.shell.output import Json, console, count, print_json, say
+from relevo.cli.shell.prompts import DryRun, Yes, ask
+from relevo.cli.shell.redis_server import run, server_of
+from relevo.errors import BadArgument, SparkFailed
+from relevo.pipeline.session import log_to_tell, require_spark, running, session
+from relevo.wire.keys import QueueKeys
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from relevo.pipeline.jobs.progress import Step
+
+P = ParamSpec("P")
+
+app = typer.Typer(help="The data pipeline: ingest, build, report, archive, replay, load.", no_args_is_help=True)
+
+LakeFolder = Annotated[Path, typer.Option("--lake", envvar="RELEVO_LAKE", help="The lake's folder.")]
+Master = Annotated[
+    str | None, typer.Option(envvar="RELEVO_SPARK_MASTER", help="Spark's master; all cores of this machine by default.")
+]
+Objectives = Annotated[
+    list[str] | None,
+    typer.Option("--objective", help="queue=share%@seconds, such as 'emails=99.5%@30'; may be repeated."),
+]
+DEFAULT_LAKE = Path("lake")
+
+
+def _command(job: Callable[P, None]) -> Callable[P, None]:
+    """A command that first says what to install, where something is missing; its help is there without."""
+
+    @app.command()
+    @functools.wraps(job)
+    def checked(*arguments: P.args, **options: P.kwargs) -> None:
+        require_spark()
+        job(*arguments, **options)
+
+    return checked
+
+
+@_command
+def ingest(
+    ctx: typer.Context,
+    lake: LakeFolder = DEFAULT_LAKE,
+    queues: Annotated[str, typer.Option(help="Names or globs, separated by commas.")] = "*",
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two looks, with --follow.", min=0.1)] = 10.0,
+    rows: Annotated[int, typer.Option(help="Events a batch.", min=1)] = 500_000,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", help="Go on when events were trimmed before they were read.")
+    ] = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Take events from Redis into the lake, every one once."""
+    from relevo.pipeline.jobs.ingest import Batch, Ingest
+    from relevo.pipeline.lake.lake import Lake
+
+    options = {
+        **_server(ctx),
+        "queues": queues,
+        "maxRowsPerTrigger": str(rows),
+        "failOnDataLoss": "false" if lossy else "true",
+    }
+    with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
+        bar.update(task, description="reading events")
+
+        def taken(batch: Batch) -> None:
+            bar.update(task, advance=batch.rows, description=f"events (batch {batch.number})")
+            if as_json and follow:
+                print_json(asdict(batch), lines=True)
+
+        job = Ingest(Lake(lake), spark, taken=taken)
+        with _told_to_stop() if follow else nullcontext() as stop:
+            new = job.once(options) if stop is None else job.follow(options, every_s=every, stop=stop.is_set)
+    manifest = Lake(lake).manifest("bronze.events")
+    if as_json:
+        print_json({"new": new, "events": manifest.rows, "lake": str(lake)})
+    else:
+        say(f"{count(new)} new events; {count(manifest.rows)} in {lake}")
+
+
+@_command
+def build(
+    lake: LakeFolder = DEFAULT_LAKE,
+    objective: Objectives = None,
+    wait_target: Annotated[float, typer.Option(help="Mean wait in seconds to plan workers for.", min=0.001)] = 10.0,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Make silver and gold from what is new; only what has changed is built again."""
+    from relevo.pipeline.jobs.build import BUILT
+    from relevo.pipeline.jobs.build import build as run_build
+    from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
+    from relevo.pipeline.lake.lake import Lake
+
+    where = Lake(lake)
+    where.must_exist()
+    aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
+    with _bar("starting Spark", quiet=as_json, total=len(BUILT)) as (bar, task), _session(master) as spark:
+
+        def tell(step: Step) -> None:
+            bar.update(task, description=step.table, advance=0 if step.state == "began" else 1)
+
+        built = run_build(where, spark, objectives=aims, wait_target_s=wait_target, tell=tell)
+    if as_json:
+        print_json({"seconds": round(built.seconds, 3), "steps": [asdict(step) for step in built.steps]})
+    else:
+        say_built(built)
+    if built.broken:
+        raise typer.Exit(1)
+
+
+@_command
+def report(
+    lake: LakeFolder = DEFAULT_LAKE,
+    to: Annotated[Path, typer.Option("--to", "-o", help="Where to write the page.")] = Path("report.html"),
+    queue: Annotated[list[str] | None, typer.Option("--queue", "-q", help="Only this queue; may be repeated.")] = None,
+    days: Annotated[int, typer.Option(help="How many days back.", min=1)] = 7,
+    title: Annotated[str, typer.Option(help="The page's title.")] = "Queue report",
+    as_json: Json = False,
+) -> None:
+    """Write gold as one HTML page that needs nothing else, and its main numbers here."""
+    from relevo.pipeline.jobs.report import report as write
+    from relevo.pipeline.lake.lake import Lake
+
+    figures = write(Lake(lake), to, queues=queue or (), days=days, title=title)
+    if as_json:
+        print_json({"page": str(to), "queues": figures.queues, "totals": figures.totals, "slo": figures.slo})
+        return
+    say_figures(figures)
+    say(f"the page: {to}")
+
+
+@_command
+def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
+    """Show every table: how new it is, how large, and what is wrong with it."""
+    from relevo.pipeline.jobs.status import status as look
+    from relevo.pipeline.lake.lake import Lake
+
+    tables = look(Lake(lake))
+    if as_json:
+        print_json([asdict(table) for table in tables])
+    else:
+        say_status(tables)
+    if not all(table.well for table in tables):
+        raise typer.Exit(1)
+
+
+@_command
+def refresh(
+    ctx: typer.Context,
+    lake: LakeFolder = DEFAULT_LAKE,
+    queues: Annotated[str, typer.Option(help="Names or globs, separated by commas.")] = "*",
+    to: Annotated[Path | None, typer.Option("--to", "-o", help="Where to write the report.")] = None,
+    objective: Objectives = None,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Ingest, build and report in one go: Spark starts once."""
+    options = {**_server(ctx), "queues": queues}
+    from relevo.pipeline.jobs.build import build as run_build
+    from relevo.pipeline.jobs.ingest import Ingest
+    from relevo.pipeline.jobs.report import report as write
+    from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
+    from relevo.pipeline.lake.lake import Lake
+
+    where = Lake(lake)
+    aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
+    with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
+        bar.update(task, description="reading events")
+        new = Ingest(where, spark, taken=lambda batch: bar.update(task, advance=batch.rows)).once(options)
+        built = run_build(where, spark, objectives=aims, tell=lambda step: bar.update(task, description=step.table))
+    if to is not None:
+        write(where, to)
+    if as_json:
+        print_json({"new": new, "seconds": round(built.seconds, 3), "broken": [step.table for step in built.broken]})
+    else:
+        say(f"{count(new)} new events")
+        say_built(built)
+    if built.broken:
+        raise typer.Exit(1)
+
+
+@_command
+def archive(
+    database: Annotated[str, typer.Option(envvar="RELEVO_DATABASE_URL", help="The database of the work queues.")],
+    lake: LakeFolder = DEFAULT_LAKE,
+    older_than: Annotated[str, typer.Option(help='Archived before: a date, or how long ago ("30d").')] = "30d",
+    batch: Annotated[int, typer.Option(help="Messages at a time.", min=1)] = 5_000,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Move old messages of work queues from SQL to the lake: verified by count and hash, then deleted."""
+    asyncio.run(_archive(database, lake, instant_ms("--older-than", older_than), batch, dry_run, yes, as_json))
+
+
+async def _archive(url: str, lake: Path, before_ms: int, batch: int, dry_run: bool, yes: bool, as_json: bool) -> None:
+    from relevo.pipeline.jobs.archive import Archive
+    from relevo.pipeline.lake.lake import Lake
+    from relevo.work.store.database import Database
+
+    store = Database(url)
+    try:
+        job = Archive(Lake(lake), store)
+        waiting = await job.waiting(before_ms)
+        if dry_run:
+            print_json({"would_archive": waiting}) if as_json else say(f"would archive {count(waiting)} messages")
+            return
+        if waiting and not yes:
+            ask(f"move {count(waiting)} messages from the database to {lake}?")
+        with _bar("messages", quiet=as_json, total=waiting) as (bar, task):
+            done = await job.run(
+                before_ms, batch=batch, told=lambda table, number: bar.update(task, completed=number, description=table)
+            )
+    finally:
+        await store.close()
+    if as_json:
+        print_json(asdict(done))
+    else:
+        say(
+            f"archived {count(done.messages)} messages; copied {count(done.audit)} audit entries, which stay in the database"
+        )
+        if done.erased.erasures:
+            gone = done.erased.messages + done.erased.reviews + done.erased.events
+            say(
+                f"erased what {count(gone)} rows of the lake said; `relevo pipeline build` renews what was made of them"
+            )
+
+
+@_command
+def replay(
+    ctx: typer.Context,
+    queue: Annotated[str, typer.Argument(help="The queue whose dead letters are meant.")],
+    where: Annotated[
+        str | None, typer.Option(help="Spark SQL: \"reason = 'stalled' AND detail LIKE '%timeout%'\".")
+    ] = None,
+    change: Annotated[list[str] | None, typer.Option("--set", help="name=SQL or data=SQL; may be repeated.")] = None,
+    to: Annotated[str | None, typer.Option(help="Another queue to send them to.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Send dead letters back that SQL picks, changed by SQL on the way."""
+    from relevo.pipeline.jobs.replay import replay as run_replay
+
+    meant: dict[str, Any] = {
+        "where": where,
+        "change": dict(_assignment(text) for text in change or ()),
+        "to": to,
+        "options": _server(ctx),
+    }
+    with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
+        bar.update(task, description="looking at dead letters")
+        done = run_replay(spark, queue, dry_run=True, **meant)
+        if not dry_run and done.chosen:
+            if not yes:
+                bar.stop()
+                ask(f"replay {count(done.chosen)} of {count(done.letters)} dead letters of {queue}?")
+                bar.start()
+            bar.update(task, description="sending", total=done.chosen)
+            done = run_replay(spark, queue, told=lambda at, _: bar.update(task, completed=at), **meant)
+    if as_json:
+        print_json(asdict(done))
+        return
+    verb = "would replay" if dry_run else "replayed"
+    say(f"{verb} {count(done.chosen if dry_run else done.sent)} of {count(done.letters)} dead letters of {queue}")
+    say("  ".join(f"{reason}: {count(number)}" for reason, number in done.reasons.items()))
+    for letter in done.sample if dry_run else ():
+        say(f"  {letter['job_id']}  {letter['name'] or '-'}  {letter['data']}", "dim")
+
+
+@_command
+def load(
+    ctx: typer.Context,
+    queue: Annotated[str, typer.Argument(help="Where the jobs go.")],
+    path: Annotated[Path, typer.Argument(help="A file or folder: CSV, JSON or Parquet.")],
+    sql: Annotated[str | None, typer.Option(help="Spark SQL over the table `rows`; its result is loaded.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the jobs, where rows have none.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--format", help="csv, json or parquet, where the path does not tell.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Load a file that was loaded before once more.")] = False,
+    dry_run: DryRun = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Make a job of every row. A load that was cut short goes on where it stopped when it is run again."""
+    from relevo.pipeline.jobs import load as job
+
+    options = _server(ctx)
+    with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
+        rows = job.table(spark, path, kind)
+        rows = rows if sql is None else job.query(spark, rows, sql)
+        bar.update(task, description=f"loading {path.name}")
+        write_id = None if again else job.write_id_of(path, queue, sql)
+        done = job.load(rows, queue, name=name, write_id=write_id, dry_run=dry_run, options=options)
+    if as_json:
+        print_json(asdict(done))
+        return
+    say(f"{'would load' if dry_run else 'loaded'} {count(done.rows)} rows into {queue}")
+    for row in done.sample if dry_run else ():
+        say(f"  {row.get('name') or '-'}  {row.get('data')}", "dim")
+
+
+# --- what they share -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _session(master: str | None) -> Generator[SparkSession]:
+    """A session for this command; one that runs in this process already is used, and left running."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from relevo.pipeline.cause import cause_of
+
+    ours = running() is None
+    spark = session(master, app="relevo pipeline")
+    try:
+        yield spark
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(reason=cause_of(error), log=log_to_tell(spark)) from error
+    finally:
+        if ours:
+            spark.stop()
+
+
+@contextmanager
+def _told_to_stop() -> Generator[threading.Event]:
+    """Is set by Ctrl-C or SIGTERM: an exception in the middle of a talk with the JVM would leave both confused."""
+    stop = threading.Event()
+
+    def heard(_number: int, _frame: object) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _bar(label: str, *, quiet: bool, total: int | None = None) -> Generator[tuple[Progress, Any]]:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    screen = console(stderr=True)
+    with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal, transient=True) as bar:
+        yield bar, bar.add_task(label, total=total)
+
+
+def _server(ctx: typer.Context) -> dict[str, str]:
+    """The server as an option of our data source. It is asked first: when it is away, nobody waits for Spark to hear so."""
+    server = server_of(ctx)
+
+    async def greet() -> None:
+        async with server.link(QueueKeys("relevo")):
+            pass
+
+    run(greet())
+    return {"url": server.url}
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, expression = text.partition("=")
+    if not equals:
+        raise BadArgument(argument="--set", value=text, reason="it has no `=`", remedy="Write data=SQL or name=SQL.")
+    return name.strip(), expression.strip()

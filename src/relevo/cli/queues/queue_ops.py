@@ -1,0 +1,164 @@
+"""`relevo pause`, `resume`, `drain`, `clean`, `obliterate`: what is done to a queue as a whole."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from relevo.cli.queues.arguments import QueueName
+from relevo.cli.shell.durations import span_ms
+from relevo.cli.shell.output import Json, count, print_json, say
+from relevo.cli.shell.prompts import DryRun, Yes, ask, busy
+from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.engine.dead_letters import DeadLetterFilter
+from relevo.engine.introspection import STATES
+from relevo.engine.queue import Queue
+from relevo.errors import BadArgument
+
+_AT_ONCE = 1000
+
+
+def pause(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
+    """Stop all workers of a queue; running jobs finish, new ones may be added and wait."""
+    run(_switch(server_of(ctx), queue, on=False))
+    _say_paused(queue, True, as_json)
+
+
+def resume(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
+    """Let the workers of a paused queue go on."""
+    run(_switch(server_of(ctx), queue, on=True))
+    _say_paused(queue, False, as_json)
+
+
+def drain(
+    ctx: typer.Context,
+    queue: QueueName,
+    delayed: Annotated[bool, typer.Option(help="Delayed jobs and retries too.")] = True,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Remove all jobs that nobody has begun; running ones, dead letters and schedules stay."""
+    removed = run(_drain(server_of(ctx), queue, delayed, yes, as_json))
+    if as_json:
+        print_json({"queue": queue, "removed": removed})
+    else:
+        say(f"removed {count(removed)} jobs from {queue}")
+
+
+def clean(
+    ctx: typer.Context,
+    queue: QueueName,
+    state: Annotated[str, typer.Option(help="waiting, delayed, failed or completed.")] = "completed",
+    grace: Annotated[str, typer.Option(help='Keep those younger than this: "90s", "2h", "3d".')] = "0s",
+    limit: Annotated[int, typer.Option(help="How many at most, the oldest first.", min=1)] = 100_000,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Remove old jobs of one state: results of completed ones, dead letters, or jobs nobody has begun."""
+    if state not in STATES or state == "active":
+        remedy = "Use waiting, delayed, failed or completed; what runs is cancelled with `relevo job cancel`."
+        raise BadArgument(argument="--state", value=state, reason="cannot be cleaned", remedy=remedy)
+    grace_ms = span_ms("--grace", grace)
+    server = server_of(ctx)
+    if dry_run:
+        meant = run(_count_old(server, queue, state, grace_ms, limit))
+        if as_json:
+            print_json({"queue": queue, "state": state, "would": "clean", "count": meant})
+        else:
+            say(f"would remove up to {count(meant)} {state} jobs of {queue}")
+        return
+    removed = run(_clean(server, queue, state, grace_ms, limit, yes, as_json))
+    if as_json:
+        print_json({"queue": queue, "state": state, "removed": removed})
+    else:
+        say(f"removed {count(removed)} {state} jobs of {queue}")
+
+
+def obliterate(
+    ctx: typer.Context,
+    queue: QueueName,
+    force: Annotated[bool, typer.Option("--force", help="Also while workers hold jobs.")] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Delete a queue with everything in it: jobs, dead letters, results, events, schedules."""
+    deleted = run(_obliterate(server_of(ctx), queue, force, yes, as_json))
+    if as_json:
+        print_json({"queue": queue, "deleted_keys": deleted})
+    else:
+        say(f"queue {queue} is gone ({count(deleted)} keys)" if deleted else f"there is no queue {queue}")
+
+
+async def _switch(server: Server, queue: str, *, on: bool) -> None:
+    async with server.queue(queue) as opened:
+        await (opened.resume() if on else opened.pause())
+
+
+def _say_paused(queue: str, paused: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"queue": queue, "paused": paused})
+    else:
+        say(f"queue {queue} is paused; `relevo resume {queue}` lets it go on" if paused else f"queue {queue} goes on")
+
+
+async def _drain(server: Server, queue: str, delayed: bool, yes: bool, quiet: bool) -> int:
+    async with server.queue(queue) as opened:
+        if not yes:
+            seen = await opened.stats()
+            meant = seen.waiting + (seen.delayed if delayed else 0)
+            ask(f"remove about {count(meant)} jobs of {queue} that nobody has begun?")
+        async with busy(f"draining {queue}", quiet=quiet):
+            return await opened.drain(delayed)
+
+
+async def _clean(server: Server, queue: str, state: str, grace_ms: int, limit: int, yes: bool, quiet: bool) -> int:
+    removed = 0
+    async with server.queue(queue) as opened:
+        if not yes:
+            meant = await _old(opened, state, grace_ms, limit)
+            if meant:
+                ask(f"remove up to {count(meant)} {state} jobs of {queue}?")
+        async with busy(f"cleaning {queue}", quiet=quiet):
+            while removed < limit:
+                gone = len(await opened.clean(grace_ms, min(_AT_ONCE, limit - removed), state))
+                removed += gone
+                if gone == 0:
+                    break
+    return removed
+
+
+async def _count_old(server: Server, queue: str, state: str, grace_ms: int, limit: int) -> int:
+    async with server.queue(queue) as opened:
+        return await _old(opened, state, grace_ms, limit)
+
+
+async def _old(queue: Queue, state: str, grace_ms: int, limit: int) -> int:
+    """How many `clean` would look at: dead letters by when they died, the others by when they were created, which is never
+    later than the time `clean` goes by."""
+    before = int(time.time() * 1000) - grace_ms
+    if state == "failed":
+        return len(await queue.dead_letters.peek(limit, DeadLetterFilter(until_ms=before)))
+    found, cursor = 0, None
+    while found < limit:
+        page = await queue.get_jobs_page(state, limit=_AT_ONCE, cursor=cursor)
+        if state == "completed" and grace_ms == 0:
+            found += len(page.jobs)
+        else:
+            found += sum(0 < job.created_at_ms <= before for job in page.jobs)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return min(found, limit)
+
+
+async def _obliterate(server: Server, queue: str, force: bool, yes: bool, quiet: bool) -> int:
+    async with server.queue(queue) as opened:
+        if not yes:
+            seen = await opened.stats()
+            held = f"{count(seen.waiting)} waiting, {count(seen.delayed)} delayed, {count(seen.dead)} dead jobs"
+            ask(f"delete queue {queue} with {held} and {count(seen.repeatable)} schedules, for good?")
+        async with busy(f"deleting {queue}", quiet=quiet):
+            return await opened.obliterate(force=force)

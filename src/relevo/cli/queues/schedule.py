@@ -1,0 +1,201 @@
+"""`relevo repeatable`: the schedules of a queue."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from relevo.cli.queues.arguments import QueueName
+from relevo.cli.shell.durations import date, span_ms
+from relevo.cli.shell.json_text import parsed
+from relevo.cli.shell.output import Json, console, moment, print_json, say, span, table
+from relevo.cli.shell.prompts import Yes, ask
+from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
+from relevo.errors import BadArgument, NoSuchSchedule
+
+app = typer.Typer(help="Schedules: list, add, pause, resume, run, remove.", no_args_is_help=True)
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The schedule's key; `list` shows it.", show_default=False)]
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    queue: QueueName,
+    limit: Annotated[int, typer.Option(help="How many, the soonest first.", min=1)] = 100,
+    as_json: Json = False,
+) -> None:
+    """Show schedules in the order of their next fire, and then those that are paused."""
+    running, paused = run(_list(server_of(ctx), queue, limit))
+    if as_json:
+        print_json([_as_dict(meta, False) for meta in running] + [_as_dict(meta, True) for meta in paused])
+        return
+    if not running and not paused:
+        say(f"no schedules in {queue}")
+        return
+    made = table("key", "job", "when", "next fire", "limit", "until", "missed", title=f"schedules of {queue}")
+    for meta in (*running, *paused):
+        made.add_row(
+            meta.key, meta.job_name, when(meta.pattern), "paused" if meta in paused else moment(meta.next_fire_ms),
+            "-" if meta.limit is None else str(meta.limit),
+            "-" if meta.end_before_ms is None else moment(meta.end_before_ms),
+            "skip" if meta.missed_fires is None else _policy(meta.missed_fires),
+        )  # fmt: skip
+    console().print(made)
+
+
+@app.command()
+def add(
+    ctx: typer.Context,
+    queue: QueueName,
+    name: Annotated[str, typer.Argument(help="The name of its jobs.", show_default=False)],
+    data: Annotated[str, typer.Argument(help="Their data as JSON.")] = "null",
+    cron: Annotated[str | None, typer.Option(help='A cron expression: "0 9 * * MON-FRI".')] = None,
+    every: Annotated[str | None, typer.Option(help='An interval: "30s", "2h".')] = None,
+    tz: Annotated[str | None, typer.Option(help="The zone of --cron: Europe/Madrid, +05:30. [UTC]")] = None,
+    key: Annotated[str | None, typer.Option(help="A key of yours; else it is made of name and pattern.")] = None,
+    limit: Annotated[int | None, typer.Option(help="End after this many fires.", min=1)] = None,
+    start: Annotated[str | None, typer.Option(help="No fire at or before: 2026-01-31T08:00:00Z.")] = None,
+    end: Annotated[str | None, typer.Option(help="No fire after.")] = None,
+    missed: Annotated[
+        str, typer.Option("--missed-fires", help="What passed while no worker ran: skip, fire-once or fire-all:N.")
+    ] = "skip",
+    attempts: Annotated[int | None, typer.Option(help="Runs of a job before it is dead-lettered.", min=1)] = None,
+    backoff_ms: Annotated[int | None, typer.Option(help="Fixed pause before each retry.", min=0)] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a schedule, or replace the one with the same key."""
+    options: dict[str, Any] = {
+        "repeat": _pattern(cron, every, tz),
+        "missed_fires": _missed(missed),
+        "key": key,
+        "limit": limit,
+        "start_after_ms": None if start is None else int(date("--start", start).timestamp() * 1000),
+        "end_before_ms": None if end is None else int(date("--end", end).timestamp() * 1000),
+        "attempts": attempts,
+        "backoff": backoff_ms,
+    }
+    meta = run(_add(server_of(ctx), queue, name, parsed(data, "DATA"), options))
+    if as_json:
+        print_json(_as_dict(meta, False))
+    else:
+        say(f"schedule {meta.key} of {queue}: {when(meta.pattern)}, next at {moment(meta.next_fire_ms)}")
+
+
+@app.command()
+def pause(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
+    """Set a schedule aside; its slots pass unused until it is resumed."""
+    changed = run(_switch(server_of(ctx), queue, key, on=False))
+    _tell(as_json, queue, key, {"paused": True, "changed": changed}, "paused" if changed else "was paused already")
+
+
+@app.command()
+def resume(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
+    """Take a paused schedule up again, with its next slot from now."""
+    changed = run(_switch(server_of(ctx), queue, key, on=True))
+    _tell(as_json, queue, key, {"paused": False, "changed": changed}, "goes on" if changed else "was not paused")
+
+
+@app.command("run")
+def run_now(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
+    """Add a job of the schedule now; its slots and its limit stay as they are."""
+    job_id = run(_run_now(server_of(ctx), queue, key))
+    _tell(as_json, queue, key, {"job_id": job_id}, f"added job {job_id}")
+
+
+@app.command()
+def remove(ctx: typer.Context, queue: QueueName, key: Key, yes: Yes = False, as_json: Json = False) -> None:
+    """End a schedule; jobs it has made stay."""
+    run(_remove(server_of(ctx), queue, key, yes))
+    _tell(as_json, queue, key, {"removed": True}, "removed")
+
+
+async def _list(server: Server, queue: str, limit: int) -> tuple[list[RepeatableMeta], list[RepeatableMeta]]:
+    async with server.queue(queue) as opened:
+        return await opened.repeatables.list(limit), await opened.repeatables.list(limit, paused=True)
+
+
+async def _add(server: Server, queue: str, name: str, data: Any, options: dict[str, Any]) -> RepeatableMeta:
+    async with server.queue(queue) as opened:
+        return await opened.repeatables.upsert_repeatable(name, data, **options)
+
+
+async def _switch(server: Server, queue: str, key: str, *, on: bool) -> bool:
+    async with server.queue(queue) as opened:
+        schedules = opened.repeatables
+        await schedules.recipe(key)  # says which schedule is missing
+        return await (schedules.resume(key) if on else schedules.pause_repeatable(key))
+
+
+async def _run_now(server: Server, queue: str, key: str) -> str:
+    async with server.queue(queue) as opened:
+        return (await opened.run_repeatable_now(key)).id
+
+
+async def _remove(server: Server, queue: str, key: str, yes: bool) -> None:
+    async with server.queue(queue) as opened:
+        spec = await opened.repeatables.recipe(key)
+        if not yes:
+            ask(f"end the schedule {key} of {queue} ({spec.job_name}, {when(RepeatPattern.from_wire(spec.pattern))})?")
+        if not await opened.remove_repeatable_by_key(key):
+            raise NoSuchSchedule(key=key, queue=queue)
+
+
+def _tell(as_json: bool, queue: str, key: str, fields: dict[str, object], words: str) -> None:
+    if as_json:
+        print_json({"queue": queue, "key": key, **fields})
+    else:
+        say(f"schedule {key} of {queue}: {words}")
+
+
+def _pattern(cron: str | None, every: str | None, tz: str | None) -> RepeatPattern:
+    if (cron is None) == (every is None):
+        reason = "neither is given" if cron is None else "both are given"
+        raise BadArgument(argument="--cron/--every", value=cron, reason=reason, remedy="Pass one of them.")
+    if every is not None:
+        if tz is not None:
+            raise BadArgument(argument="--tz", value=tz, reason="an interval has no zone", remedy="Drop it.")
+        return RepeatPattern.every(span_ms("--every", every))
+    assert cron is not None
+    return RepeatPattern.cron(cron, tz)
+
+
+def _missed(text: str) -> MissedFiresPolicy:
+    kind, _, number = text.partition(":")
+    if kind == "fire-all" and number.isdigit():
+        return MissedFiresPolicy.fire_all(int(number))
+    if text not in ("skip", "fire-once"):
+        remedy = "Write skip, fire-once, or fire-all:24 for the latest 24."
+        raise BadArgument(argument="--missed-fires", value=text, reason="unknown", remedy=remedy)
+    return MissedFiresPolicy(text)
+
+
+def _policy(policy: MissedFiresPolicy) -> str:
+    return policy.kind if policy.max_catchup is None else f"{policy.kind}:{policy.max_catchup}"
+
+
+def when(pattern: RepeatPattern) -> str:
+    """A pattern in words.
+
+    >>> when(RepeatPattern.every(90_000)), when(RepeatPattern.cron("0 9 * * *", "+02:00"))
+    ('every 1 min 30 s', '0 9 * * * (+02:00)')
+    """
+    if pattern.interval_ms is not None:
+        return f"every {span(pattern.interval_ms)}"
+    return f"{pattern.expression} ({pattern.tz or 'UTC'})"
+
+
+def _as_dict(meta: RepeatableMeta, paused: bool) -> dict[str, Any]:
+    return {
+        "key": meta.key,
+        "job_name": meta.job_name,
+        "pattern": meta.pattern.to_dict(),
+        "paused": paused,
+        "next_fire": None if paused else moment(meta.next_fire_ms),
+        "limit": meta.limit,
+        "start_after_ms": meta.start_after_ms,
+        "end_before_ms": meta.end_before_ms,
+        "missed_fires": (meta.missed_fires or MissedFiresPolicy.skip()).to_dict(),
+    }

@@ -1,0 +1,92 @@
+"""`relevo worker`: runs your tasks, in one process or in several under a supervisor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relevo import logs
+from relevo.cli.shell.completion import complete_queue
+from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.workers.reload import changed_files
+from relevo.cli.workers.supervisor import run_supervisor
+from relevo.cli.workers.worker_process import run_worker_process
+from relevo.cli.workers.worker_spec import WorkerSpec
+from relevo.engine.bad_result import OnBadResult
+from relevo.engine.validation import checked_queue_name
+from relevo.wire.keys import QueueKeys
+
+
+def worker(
+    ctx: typer.Context,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME", help="A Tasks object, a Batch, or a function that takes a Job.", show_default=False
+        ),
+    ],
+    queues: Annotated[
+        list[str],
+        typer.Option("--queue", "-q", help="A queue to work on; may be repeated.", autocompletion=complete_queue),
+    ],
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", help="Jobs at a time, for each queue.", min=1)
+    ] = 100,
+    processes: Annotated[int, typer.Option("--processes", "-p", help="Worker processes.", min=1)] = 1,
+    max_attempts: Annotated[int, typer.Option(help="Runs before a failing job is dead-lettered.", min=1)] = 25,
+    idle_ms: Annotated[
+        int | None, typer.Option(help="How long a worker may be silent before its jobs go to others. [30000]", min=1)
+    ] = None,
+    store_results: Annotated[bool, typer.Option("--store-results", help="Keep what handlers return.")] = False,
+    on_bad_result: Annotated[
+        OnBadResult, typer.Option(help="A job whose result cannot be stored is done without it, or dead.")
+    ] = "drop",
+    unknown_task_wait_s: Annotated[
+        float, typer.Option(help="Seconds a job of a task that no worker knows is kept before it is dead.", min=0)
+    ] = 600.0,
+    shutdown_s: Annotated[float, typer.Option(help="Seconds running jobs may take after a signal.", min=0)] = 30.0,
+    max_jobs: Annotated[
+        int | None, typer.Option(help="Replace a process after this many runs, when what it runs then is done.", min=1)
+    ] = None,
+    max_rss: Annotated[int | None, typer.Option(help="Replace a process over this many MB of memory.", min=1)] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start anew when a .py file below this folder changes.")
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Answer /metrics, /healthz and /readyz here; further processes on the ports behind it.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="The address for that.")] = "127.0.0.1",
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log one JSON object a line.")] = False,
+) -> None:
+    """Run your tasks until Ctrl-C: the first lets running jobs finish, the second stops now."""
+    server = server_of(ctx)
+    spec = WorkerSpec(
+        target, tuple(dict.fromkeys(checked_queue_name(queue) for queue in queues)), server.url,
+        concurrency=concurrency, max_attempts=max_attempts, idle_ms=idle_ms, store_results=store_results,
+        on_bad_result=on_bad_result,
+        unknown_task_wait_s=unknown_task_wait_s,
+        shutdown_s=shutdown_s, max_jobs=max_jobs, max_rss_mb=max_rss, metrics_port=metrics_port,
+        metrics_host=metrics_host, log_level=log_level, json_logs=json_logs,
+    )  # fmt: skip
+    logs.configure(json=json_logs, level=log_level)
+    run(_answers(server, spec.queues[0]))
+    if processes > 1 or reload or max_jobs is not None or max_rss is not None:
+        code = run_supervisor(spec, processes, changed_files(Path.cwd()) if reload else None)
+    else:
+        code = run_worker_process(spec)
+    if code:
+        raise typer.Exit(code)
+
+
+async def _answers(server: Server, queue: str) -> None:
+    """Later a worker waits for a server that is away; at the start a wrong address should be said, not waited for."""
+    async with server.link(QueueKeys(queue)):
+        pass
