@@ -39,12 +39,15 @@ _PLACES = {
     "work": "work.app",
     "job": "queues.job.app",
     "dlq": "queues.dlq.app",
-    "repeatable": "queues.schedule.app",
+    "schedule": "queues.schedule.app",
     "lanes": "queues.lanes.app",
     "flow": "queues.flow.app",
     "pipeline": "pipeline.commands.app",
 }
 """By name, in the order of the help: the function of a command, or the `app` of a group, below `relevo.cli`."""
+
+_OTHER_NAMES = {"repeatable": "schedule"}
+"""Further names of groups: understood, and not in the help."""
 
 
 class _OnDemand(Mapping[str, Any]):
@@ -55,14 +58,15 @@ class _OnDemand(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            self._made[name] = accept_behind(name, _made(name, _PLACES[name]))
+            self._made[name] = accept_behind(name, _made(name, _PLACES[_OTHER_NAMES.get(name, name)]))
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        yield from _PLACES
+        yield from _OTHER_NAMES
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(_PLACES) + len(_OTHER_NAMES)
 
 
 def _made(name: str, place: str) -> Any:
@@ -71,6 +75,7 @@ def _made(name: str, place: str) -> Any:
     if isinstance(found, typer.Typer):
         command = get_group(found)
         command.name = name
+        command.hidden = name in _OTHER_NAMES
         return command
     alone = typer.Typer(add_completion=False)
     alone.command(name)(found)

@@ -1,4 +1,4 @@
-"""`relevo repeatable`: the schedules of a queue."""
+"""`relevo schedule`, also called `relevo repeatable`: the schedules of a queue."""
 
 from __future__ import annotations
 

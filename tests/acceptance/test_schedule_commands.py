@@ -1,4 +1,4 @@
-"""`relevo repeatable`: schedules by hand, on every kind of server; and names of queues for the shell."""
+"""`relevo schedule`: schedules by hand, on every kind of server; and names of queues for the shell."""
 
 from itertools import count
 
@@ -15,7 +15,7 @@ from tests.servers.server import Server
 def nightly(cli: Cli, queue_name: str) -> str:
     """A schedule with everything set."""
     cli(
-        "repeatable", "add", queue_name, "report", '{"kind": "daily"}', "--cron", "0 3 * * *", "--tz", "Europe/Madrid",
+        "schedule", "add", queue_name, "report", '{"kind": "daily"}', "--cron", "0 3 * * *", "--tz", "Europe/Madrid",
         "--key", "nightly", "--limit", "30", "--start", "2030-01-01", "--end", "2031-01-01T00:00:00Z",
         "--missed-fires", "fire-all:7", "--attempts", "3", "--backoff-ms", "100",
     )  # fmt: skip
@@ -23,7 +23,7 @@ def nightly(cli: Cli, queue_name: str) -> str:
 
 
 def test_a_schedule_is_listed_as_it_was_made(server: Server, cli: Cli, queue_name: str, nightly: str) -> None:
-    (told,) = cli("repeatable", "list", queue_name, "--json").data
+    (told,) = cli("schedule", "list", queue_name, "--json").data
     assert told == {
         "key": "nightly",
         "job_name": "report",
@@ -35,36 +35,46 @@ def test_a_schedule_is_listed_as_it_was_made(server: Server, cli: Cli, queue_nam
         "end_before_ms": 1_924_992_000_000,
         "missed_fires": {"kind": "fire-all", "max_catchup": 7},
     }
-    assert "0 3 * * * (Europe/Madrid)" in cli("repeatable", "list", queue_name).out
+    assert "0 3 * * * (Europe/Madrid)" in cli("schedule", "list", queue_name).out
+
+
+def test_repeatable_is_another_name_of_schedule_that_help_does_not_show(
+    cli: Cli, queue_name: str, nightly: str
+) -> None:
+    assert cli("repeatable", "list", queue_name, "--json").data == cli("schedule", "list", queue_name, "--json").data
+    assert cli("repeatable", "remove", queue_name, nightly, "--yes").code == 0
+    shown = cli("--help").out
+    assert " schedule " in shown
+    assert "repeatable" not in shown
 
 
 def test_an_interval_is_written_as_people_say_it(server: Server, cli: Cli, queue_name: str) -> None:
-    said = cli("repeatable", "add", queue_name, "ping", "--every", "90s").out
+    said = cli("schedule", "add", queue_name, "ping", "--every", "90s").out
     assert said.startswith(f"schedule ping::every:90000 of {queue_name}: every 1 min 30 s, next at ")
 
 
 def test_a_paused_schedule_is_listed_as_paused_until_resumed(
     server: Server, cli: Cli, queue_name: str, nightly: str
 ) -> None:
-    assert cli("repeatable", "pause", queue_name, nightly, "--json").data["changed"] is True
-    assert cli("repeatable", "pause", queue_name, nightly).out.endswith("was paused already\n")
-    (told,) = cli("repeatable", "list", queue_name, "--json").data
+    assert cli("schedule", "pause", queue_name, nightly, "--json").data["changed"] is True
+    assert cli("schedule", "pause", queue_name, nightly).out.endswith("was paused already\n")
+    (told,) = cli("schedule", "list", queue_name, "--json").data
     assert (told["paused"], told["next_fire"]) == (True, None)
-    assert cli("repeatable", "resume", queue_name, nightly).out.endswith("goes on\n")
-    assert cli("repeatable", "list", queue_name, "--json").data[0]["paused"] is False
+    assert cli("schedule", "resume", queue_name, nightly).out.endswith("goes on\n")
+    assert cli("schedule", "list", queue_name, "--json").data[0]["paused"] is False
 
 
 def test_a_schedule_can_be_run_at_once(server: Server, cli: Cli, queue_name: str, nightly: str) -> None:
-    job_id = cli("repeatable", "run", queue_name, nightly, "--json").data["job_id"]
+    job_id = cli("schedule", "run", queue_name, nightly, "--json").data["job_id"]
     told = cli("job", "show", queue_name, job_id, "--json").data
     assert (told["name"], told["data"]) == ("report", {"kind": "daily"})
-    assert cli("repeatable", "list", queue_name, "--json").data[0]["limit"] == 30
+    assert cli("schedule", "list", queue_name, "--json").data[0]["limit"] == 30
 
 
 def test_a_schedule_is_removed_after_a_yes(server: Server, cli: Cli, queue_name: str, nightly: str) -> None:
-    assert cli("repeatable", "remove", queue_name, nightly, stdin="n\n").code == 1
-    assert cli("repeatable", "remove", queue_name, nightly, stdin="y\n").code == 0
-    assert cli("repeatable", "list", queue_name).out == f"no schedules in {queue_name}\n"
+    assert cli("schedule", "remove", queue_name, nightly, stdin="n\n").code == 1
+    assert cli("schedule", "remove", queue_name, nightly, stdin="y\n").code == 0
+    assert cli("schedule", "list", queue_name).out == f"no schedules in {queue_name}\n"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +99,7 @@ def test_a_schedule_is_removed_after_a_yes(server: Server, cli: Cli, queue_name:
 def test_bad_input_is_one_line_that_names_the_value_and_the_remedy(
     server: Server, cli: Cli, arguments: tuple[str, ...], words: str
 ) -> None:
-    said = cli("repeatable", *arguments)
+    said = cli("schedule", *arguments)
     assert said.code == 1
     assert said.err.startswith("error: ")
     assert words in said.err
