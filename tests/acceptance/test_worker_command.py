@@ -189,7 +189,7 @@ def test_a_crashed_process_is_started_again_and_it_is_said(
 ) -> None:
     crew = start("app:tasks", "-q", queue_name, "-p", "2", "--idle-ms", "60000")
     cli("add", queue_name, "crash", "{}")
-    crew.wait_for(r"ended with code 3; it is started again in 0\.5 s \(crash 1\)")
+    crew.wait_for(r"ended with code 3; restarting it in 0\.5 s \(crash 1\)")
     crew.wait_for(r"process \d+ works on")
     cli("add", queue_name, "greet", '{"name": "Grace"}')
     crew.wait_for("hello Grace")
@@ -198,7 +198,7 @@ def test_a_crashed_process_is_started_again_and_it_is_said(
 
 def test_a_signal_in_the_middle_of_the_start_is_no_crash(start: Start, queue_name: str) -> None:
     crew = start("app:tasks", "-q", queue_name, "-p", "2")
-    crew.wait_for("looks after 2 processes")
+    crew.wait_for("supervises 2 processes")
     assert crew.end() == 0
     assert not any("crash" in line or "was killed" in line for line in crew.said if "works on" not in line)
 
@@ -213,7 +213,7 @@ def test_a_killed_process_is_named_with_its_signal(cli: Cli, start: Start, queue
     crew = start("app:tasks", "-q", queue_name, "-p", "2")
     victim = int(crew.wait_for(r"process (\d+) works on")[1])
     os.kill(victim, signal.SIGKILL)
-    crew.wait_for("was killed by SIGKILL; it is started again")
+    crew.wait_for("was killed by SIGKILL; restarting it")
 
 
 def test_the_processes_of_a_killed_crew_leave_in_order(cli: Cli, start: Start, queue_name: str) -> None:

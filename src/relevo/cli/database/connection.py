@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -12,6 +13,8 @@ from relevo.errors import DependencyMissing
 
 if TYPE_CHECKING:
     from relevo.work.store.database import Database
+
+T = TypeVar("T")
 
 DEFAULT_DATABASE = "sqlite:///data/work.db"
 
@@ -23,8 +26,18 @@ DatabaseUrl = Annotated[
 ]
 
 
+def ask_database(url: str, question: Callable[[Database], Awaitable[T]]) -> T:
+    """Opens the database of a URL, asks it, and closes it."""
+
+    async def asked() -> T:
+        async with _opened(url) as database:
+            return await question(database)
+
+    return asyncio.run(asked())
+
+
 @asynccontextmanager
-async def opened(url: str) -> AsyncGenerator[Database]:
+async def _opened(url: str) -> AsyncGenerator[Database]:
     """The database of a URL for as long as the block runs; one that does not answer is a sentence, no traceback."""
     try:
         from relevo.work.store.database import Database, answering

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relevo.cli.database.connection import DEFAULT_DATABASE, DatabaseUrl, opened
-from relevo.cli.shell.output import Json, complain, print_json, say
-from relevo.cli.shell.redis_server import run
+from relevo.cli.database.connection import DEFAULT_DATABASE, DatabaseUrl, ask_database
+from relevo.cli.shell.output import Json, complain, show
+
+if TYPE_CHECKING:
+    from relevo.work.store.database import Database
 
 app = typer.Typer(help="The tables of work queues: upgrade, current, check.", no_args_is_help=True)
 
@@ -22,17 +24,9 @@ def upgrade(
     """Bring the tables up to date. Safe to run from several machines at once, and again."""
     from relevo.work.store import schema
 
-    async def work() -> tuple[str | None, str]:
-        async with opened(database_url) as database:
-            return await schema.upgrade(database, to)
-
-    before, after = run(work())
-    if as_json:
-        print_json({"before": before, "after": after})
-    elif before == after:
-        say(f"up to date: revision {after}")
-    else:
-        say(f"from revision {before or 'none'} to {after}")
+    before, after = ask_database(database_url, lambda database: schema.upgrade(database, to))
+    moved = f"from revision {before or 'none'} to {after}"
+    show({"before": before, "after": after}, as_json, f"up to date: revision {after}" if before == after else moved)
 
 
 @app.command()
@@ -40,15 +34,9 @@ def current(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False)
     """Say at which revision the tables are, and which one this program needs."""
     from relevo.work.store import schema
 
-    async def work() -> str | None:
-        async with opened(database_url) as database:
-            return await schema.current(database)
-
-    found, needed = run(work()), schema.head()
-    if as_json:
-        print_json({"current": found, "needed": needed})
-    else:
-        say(f"at revision {found or 'none'}; this program needs {needed}")
+    found, needed = ask_database(database_url, schema.current), schema.head()
+    words = f"at revision {found or 'none'}; this program needs {needed}"
+    show({"current": found, "needed": needed}, as_json, words)
 
 
 @app.command()
@@ -56,17 +44,14 @@ def check(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False) -
     """Compare the tables with what the program expects; ends with 1 when they differ."""
     from relevo.work.store import schema
 
-    async def work() -> list[str]:
-        async with opened(database_url) as database:
-            found = await schema.current(database)
-            behind = [] if found == schema.head() else [f"revision {found or 'none'} instead of {schema.head()}"]
-            return behind or await schema.differences(database)
+    async def compare(database: Database) -> list[str]:
+        found = await schema.current(database)
+        behind = [] if found == schema.head() else [f"revision {found or 'none'} instead of {schema.head()}"]
+        return behind or await schema.differences(database)
 
-    differences = run(work())
-    if as_json:
-        print_json({"differences": differences})
-    elif not differences:
-        say("the tables are as they should be")
-    else:
+    differences = ask_database(database_url, compare)
+    if differences and not as_json:
         complain("the tables differ: " + "; ".join(differences))
+    else:
+        show({"differences": differences}, as_json, "the tables are as they should be")
     raise typer.Exit(1 if differences else 0)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import signal
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
-from relevo.cli.pipeline.screen import say_built, say_figures, say_status
+from relevo.cli.database.connection import ask_database
+from relevo.cli.pipeline.lines import built_lines, figures_lines, status_lines
 from relevo.cli.shell.durations import instant_ms
-from relevo.cli.shell.output import Json, console, count, print_json, say
-from relevo.cli.shell.prompts import DryRun, Yes, ask
-from relevo.cli.shell.redis_server import run, server_of
+from relevo.cli.shell.output import Json, count, print_json, show
+from relevo.cli.shell.progress import bar
+from relevo.cli.shell.prompts import DryRun, Yes, confirm
+from relevo.cli.shell.redis_server import server_of
 from relevo.errors import BadArgument, SparkFailed
 from relevo.pipeline.session import log_to_tell, require_spark, running, session
-from relevo.wire.keys import QueueKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from relevo.pipeline.jobs.progress import Step
+    from relevo.work.store.database import Database
 
 P = ParamSpec("P")
 
@@ -80,22 +80,20 @@ def ingest(
         "maxRowsPerTrigger": str(rows),
         "failOnDataLoss": "false" if lossy else "true",
     }
-    with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
-        bar.update(task, description="reading events")
+    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+        shown.update(label="reading events")
 
         def taken(batch: Batch) -> None:
-            bar.update(task, advance=batch.rows, description=f"events (batch {batch.number})")
+            shown.update(more=batch.rows, label=f"events (batch {batch.number})")
             if as_json and follow:
-                print_json(asdict(batch), lines=True)
+                print_json(batch, lines=True)
 
         job = Ingest(Lake(lake), spark, taken=taken)
         with _told_to_stop() if follow else nullcontext() as stop:
             new = job.once(options) if stop is None else job.follow(options, every_s=every, stop=stop.is_set)
-    manifest = Lake(lake).manifest("bronze.events")
-    if as_json:
-        print_json({"new": new, "events": manifest.rows, "lake": str(lake)})
-    else:
-        say(f"{count(new)} new events; {count(manifest.rows)} in {lake}")
+    events = Lake(lake).manifest("bronze.events").rows
+    words = f"{count(new)} new events; {count(events)} in {lake}"
+    show({"new": new, "events": events, "lake": str(lake)}, as_json, words)
 
 
 @_command
@@ -115,16 +113,13 @@ def build(
     where = Lake(lake)
     where.must_exist()
     aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
-    with _bar("starting Spark", quiet=as_json, total=len(BUILT)) as (bar, task), _session(master) as spark:
+    with bar("starting Spark", len(BUILT), quiet=as_json) as shown, _session(master) as spark:
 
         def tell(step: Step) -> None:
-            bar.update(task, description=step.table, advance=0 if step.state == "began" else 1)
+            shown.update(more=0 if step.state == "began" else 1, label=step.table)
 
         built = run_build(where, spark, objectives=aims, wait_target_s=wait_target, tell=tell)
-    if as_json:
-        print_json({"seconds": round(built.seconds, 3), "steps": [asdict(step) for step in built.steps]})
-    else:
-        say_built(built)
+    show({"seconds": round(built.seconds, 3), "steps": built.steps}, as_json, *built_lines(built))
     if built.broken:
         raise typer.Exit(1)
 
@@ -143,11 +138,8 @@ def report(
     from relevo.pipeline.lake.lake import Lake
 
     figures = write(Lake(lake), to, queues=queue or (), days=days, title=title)
-    if as_json:
-        print_json({"page": str(to), "queues": figures.queues, "totals": figures.totals, "slo": figures.slo})
-        return
-    say_figures(figures)
-    say(f"the page: {to}")
+    value = {"page": str(to), "queues": figures.queues, "totals": figures.totals, "slo": figures.slo}
+    show(value, as_json, *figures_lines(figures), f"the page: {to}")
 
 
 @_command
@@ -157,10 +149,7 @@ def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
     from relevo.pipeline.lake.lake import Lake
 
     tables = look(Lake(lake))
-    if as_json:
-        print_json([asdict(table) for table in tables])
-    else:
-        say_status(tables)
+    show(tables, as_json, *status_lines(tables))
     if not all(table.well for table in tables):
         raise typer.Exit(1)
 
@@ -185,17 +174,14 @@ def refresh(
 
     where = Lake(lake)
     aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
-    with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
-        bar.update(task, description="reading events")
-        new = Ingest(where, spark, taken=lambda batch: bar.update(task, advance=batch.rows)).once(options)
-        built = run_build(where, spark, objectives=aims, tell=lambda step: bar.update(task, description=step.table))
+    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+        shown.update(label="reading events")
+        new = Ingest(where, spark, taken=lambda batch: shown.update(more=batch.rows)).once(options)
+        built = run_build(where, spark, objectives=aims, tell=lambda step: shown.update(label=step.table))
     if to is not None:
         write(where, to)
-    if as_json:
-        print_json({"new": new, "seconds": round(built.seconds, 3), "broken": [step.table for step in built.broken]})
-    else:
-        say(f"{count(new)} new events")
-        say_built(built)
+    value = {"new": new, "seconds": round(built.seconds, 3), "broken": [step.table for step in built.broken]}
+    show(value, as_json, f"{count(new)} new events", *built_lines(built))
     if built.broken:
         raise typer.Exit(1)
 
@@ -211,40 +197,33 @@ def archive(
     as_json: Json = False,
 ) -> None:
     """Move old messages of work queues from SQL to the lake: verified by count and hash, then deleted."""
-    asyncio.run(_archive(database, lake, instant_ms("--older-than", older_than), batch, dry_run, yes, as_json))
-
-
-async def _archive(url: str, lake: Path, before_ms: int, batch: int, dry_run: bool, yes: bool, as_json: bool) -> None:
-    from relevo.pipeline.jobs.archive import Archive
+    from relevo.pipeline.jobs.archive import Archive, Archived
     from relevo.pipeline.lake.lake import Lake
-    from relevo.work.store.database import Database
 
-    store = Database(url)
-    try:
+    before_ms = instant_ms("--older-than", older_than)
+
+    async def move(store: Database) -> Archived | None:
         job = Archive(Lake(lake), store)
         waiting = await job.waiting(before_ms)
         if dry_run:
-            print_json({"would_archive": waiting}) if as_json else say(f"would archive {count(waiting)} messages")
-            return
-        if waiting and not yes:
-            ask(f"move {count(waiting)} messages from the database to {lake}?")
-        with _bar("messages", quiet=as_json, total=waiting) as (bar, task):
-            done = await job.run(
-                before_ms, batch=batch, told=lambda table, number: bar.update(task, completed=number, description=table)
-            )
-    finally:
-        await store.close()
-    if as_json:
-        print_json(asdict(done))
-    else:
-        say(
-            f"archived {count(done.messages)} messages; copied {count(done.audit)} audit entries, which stay in the database"
-        )
-        if done.erased.erasures:
-            gone = done.erased.messages + done.erased.reviews + done.erased.events
-            say(
-                f"erased what {count(gone)} rows of the lake said; `relevo pipeline build` renews what was made of them"
-            )
+            show({"would_archive": waiting}, as_json, f"would archive {count(waiting)} messages")
+            return None
+        if waiting:
+            confirm(f"move {count(waiting)} messages from the database to {lake}?", yes=yes)
+        with bar("messages", waiting, quiet=as_json) as shown:
+            return await job.run(before_ms, batch=batch, told=lambda table, number: shown.update(number, label=table))
+
+    done = ask_database(database, move)
+    if done is None:
+        return
+    gone = done.erased.messages + done.erased.reviews + done.erased.events
+    erased = f"erased what {count(gone)} rows of the lake said; `relevo pipeline build` renews what was made of them"
+    show(
+        done,
+        as_json,
+        f"archived {count(done.messages)} messages; copied {count(done.audit)} audit entries, which stay in the database",
+        erased if done.erased.erasures else None,
+    )
 
 
 @_command
@@ -270,24 +249,26 @@ def replay(
         "to": to,
         "options": _server(ctx),
     }
-    with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
-        bar.update(task, description="looking at dead letters")
+    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+        shown.update(label="looking at dead letters")
         done = run_replay(spark, queue, dry_run=True, **meant)
         if not dry_run and done.chosen:
             if not yes:
-                bar.stop()
-                ask(f"replay {count(done.chosen)} of {count(done.letters)} dead letters of {queue}?")
-                bar.start()
-            bar.update(task, description="sending", total=done.chosen)
-            done = run_replay(spark, queue, told=lambda at, _: bar.update(task, completed=at), **meant)
-    if as_json:
-        print_json(asdict(done))
-        return
+                with shown.hidden():
+                    confirm(f"replay {count(done.chosen)} of {count(done.letters)} dead letters of {queue}?")
+            shown.update(label="sending", total=done.chosen)
+            done = run_replay(spark, queue, told=lambda at, _: shown.update(at), **meant)
     verb = "would replay" if dry_run else "replayed"
-    say(f"{verb} {count(done.chosen if dry_run else done.sent)} of {count(done.letters)} dead letters of {queue}")
-    say("  ".join(f"{reason}: {count(number)}" for reason, number in done.reasons.items()))
-    for letter in done.sample if dry_run else ():
-        say(f"  {letter['job_id']}  {letter['name'] or '-'}  {letter['data']}", "dim")
+    show(
+        done,
+        as_json,
+        f"{verb} {count(done.chosen if dry_run else done.sent)} of {count(done.letters)} dead letters of {queue}",
+        "  ".join(f"{reason}: {count(number)}" for reason, number in done.reasons.items()),
+        *(
+            Text(f"  {letter['job_id']}  {letter['name'] or '-'}  {letter['data']}", "dim")
+            for letter in (done.sample if dry_run else ())
+        ),
+    )
 
 
 @_command
@@ -309,18 +290,19 @@ def load(
     from relevo.pipeline.jobs import load as job
 
     options = _server(ctx)
-    with _bar("starting Spark", quiet=as_json) as (bar, task), _session(master) as spark:
+    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
         rows = job.table(spark, path, kind)
         rows = rows if sql is None else job.query(spark, rows, sql)
-        bar.update(task, description=f"loading {path.name}")
+        shown.update(label=f"loading {path.name}")
         write_id = None if again else job.write_id_of(path, queue, sql)
         done = job.load(rows, queue, name=name, write_id=write_id, dry_run=dry_run, options=options)
-    if as_json:
-        print_json(asdict(done))
-        return
-    say(f"{'would load' if dry_run else 'loaded'} {count(done.rows)} rows into {queue}")
-    for row in done.sample if dry_run else ():
-        say(f"  {row.get('name') or '-'}  {row.get('data')}", "dim")
+    sample = done.sample if dry_run else ()
+    show(
+        done,
+        as_json,
+        f"{'would load' if dry_run else 'loaded'} {count(done.rows)} rows into {queue}",
+        *(Text(f"  {row.get('name') or '-'}  {row.get('data')}", "dim") for row in sample),
+    )
 
 
 # --- what they share -----------------------------------------------------------------------------------------------------
@@ -361,29 +343,10 @@ def _told_to_stop() -> Generator[threading.Event]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def _bar(label: str, *, quiet: bool, total: int | None = None) -> Generator[tuple[Progress, Any]]:
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    screen = console(stderr=True)
-    with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal, transient=True) as bar:
-        yield bar, bar.add_task(label, total=total)
-
-
 def _server(ctx: typer.Context) -> dict[str, str]:
     """The server as an option of our data source. It is asked first: when it is away, nobody waits for Spark to hear so."""
     server = server_of(ctx)
-
-    async def greet() -> None:
-        async with server.link(QueueKeys("relevo")):
-            pass
-
-    run(greet())
+    server.must_answer()
     return {"url": server.url}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -11,10 +10,11 @@ import typer
 
 from relevo.cli.queues.arguments import QueueName
 from relevo.cli.shell.durations import date, span_ms
-from relevo.cli.shell.json_text import parsed
-from relevo.cli.shell.output import Json, complain_at_length, count, print_json, readable, say
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.json_text import read_json
+from relevo.cli.shell.output import Json, complain_at_length, count, one_line, print_json, say, show
+from relevo.cli.shell.redis_server import server_of
 from relevo.engine.job import Job
+from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, JobDead
 
 _BULK = 500
@@ -45,27 +45,24 @@ def add(
         )
     server = server_of(ctx)
     if lines:
-        run(_add_lines(server, queue, name, options, as_json))
-    else:
-        text = sys.stdin.read() if data == "-" else data
-        options["job_id"] = job_id
-        run(_add_one(server, queue, name, parsed(text, "DATA"), options, wait, as_json))
-
-
-async def _add_one(
-    server: Server, queue: str, name: str, data: Any, options: dict[str, Any], wait: float | None, as_json: bool
-) -> None:
-    async with server.queue(queue) as opened:
-        job = await opened.add(name, data, **options)
-        result = await _result(job, wait) if wait is not None else None
-    if as_json:
-        print_json({**_as_dict(queue, job), **({"result": result} if wait is not None else {})})
+        added = server.ask(queue, lambda opened: _add_lines(opened, name, options, as_json))
+        if not as_json:
+            say(f"added {count(added)} jobs to {queue}")
         return
-    say(f"added {job.id} to {queue}")
-    if wait is not None and result is None:
-        say("done, without a result: the handler returned None, or its worker runs without --store-results")
-    elif wait is not None:
-        say(f"result: {json.dumps(readable(result), ensure_ascii=False)}")
+    content = read_json(sys.stdin.read() if data == "-" else data, "DATA")
+    job, result = server.ask(queue, lambda opened: _add_one(opened, name, content, options | {"job_id": job_id}, wait))
+    added_line = f"added {job.id} to {queue}"
+    if wait is None:
+        show(_as_dict(queue, job), as_json, added_line)
+    else:
+        without = "done, without a result: the handler returned None, or its worker runs without --store-results"
+        result_line = without if result is None else f"result: {one_line(result)}"
+        show({**_as_dict(queue, job), "result": result}, as_json, added_line, result_line)
+
+
+async def _add_one(queue: Queue, name: str, data: Any, options: dict[str, Any], wait: float | None) -> tuple[Job, Any]:
+    job = await queue.add(name, data, **options)
+    return job, None if wait is None else await _result(job, wait)
 
 
 async def _result(job: Job, wait: float) -> Any:
@@ -77,27 +74,25 @@ async def _result(job: Job, wait: float) -> Any:
         raise
 
 
-async def _add_lines(server: Server, queue: str, name: str, options: dict[str, Any], as_json: bool) -> None:
+async def _add_lines(queue: Queue, name: str, options: dict[str, Any], as_json: bool) -> int:
     added, bulk = 0, list[dict[str, Any]]()
-    async with server.queue(queue) as opened:
 
-        async def send() -> None:
-            for job in await opened.add_bulk(bulk):
-                if as_json:
-                    print_json(_as_dict(queue, job), lines=True)
-            bulk.clear()
+    async def send() -> None:
+        for job in await queue.add_bulk(bulk):
+            if as_json:
+                print_json(_as_dict(queue.name, job), lines=True)
+        bulk.clear()
 
-        for at, line in enumerate(sys.stdin, start=1):
-            if not line.strip():
-                continue
-            bulk.append({"name": name, "data": parsed(line, f"line {at}"), **options})
-            added += 1
-            if len(bulk) == _BULK:
-                await send()
-        if bulk:
+    for at, line in enumerate(sys.stdin, start=1):
+        if not line.strip():
+            continue
+        bulk.append({"name": name, "data": read_json(line, f"line {at}"), **options})
+        added += 1
+        if len(bulk) == _BULK:
             await send()
-    if not as_json:
-        say(f"added {count(added)} jobs to {queue}")
+    if bulk:
+        await send()
+    return added
 
 
 def _when(delay: str | None, at: str | None) -> dict[str, timedelta | datetime]:

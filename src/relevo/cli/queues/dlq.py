@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from relevo.cli.queues.arguments import QueueName
 from relevo.cli.shell.durations import instant_ms
-from relevo.cli.shell.output import Json, console, count, moment, print_json, say, table
-from relevo.cli.shell.prompts import DryRun, Yes, ask
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.output import Json, count, cut, moment, show, table
+from relevo.cli.shell.progress import bar
+from relevo.cli.shell.prompts import DryRun, Yes, confirm
+from relevo.cli.shell.redis_server import server_of
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter, DeadLetters
+from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, Undecodable
 from relevo.wire.dead import Reason
 from relevo.wire.payload import decode_payload
@@ -31,12 +34,46 @@ _DETAIL = 60
 _TRACEBACKS = 5
 
 
-class Deed(Protocol):
-    """What is done to the chosen letters: `DeadLetters.replay` or `DeadLetters.purge`."""
+class _Method(Protocol):
+    """`DeadLetters.replay` or `DeadLetters.purge`."""
 
     def __call__(
         self, limit: int, wanted: DeadLetterFilter, progress: Callable[[int], None], /
     ) -> Coroutine[Any, Any, int]: ...
+
+
+@dataclass(frozen=True)
+class _Deed:
+    """What is done to the chosen letters."""
+
+    verb: str
+    done: str
+    of: Callable[[DeadLetters], _Method]
+
+    def stuck(self, letters: list[DeadLetter]) -> list[DeadLetter]:
+        """Those it cannot be done to: what is not a job can be deleted, not run."""
+        return [letter for letter in letters if letter.envelope is None] if self.verb == "replay" else []
+
+
+_REPLAY = _Deed("replay", "replayed", lambda dead: dead.replay)
+_PURGE = _Deed("purge", "purged", lambda dead: dead.purge)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What came of it: letters that were chosen, that are no jobs, that were moved, and that are left in the queue."""
+
+    meant: int
+    stuck: int
+    moved: int
+    left: int
+
+    def remarks(self, queue: str) -> Iterator[Text]:
+        if self.stuck:
+            look = f"look at them with `relevo dlq peek {queue}`"
+            yield Text(f"{count(self.stuck)} cannot be read as jobs and stay: {look}", "yellow")
+        if self.moved < self.meant - self.stuck:
+            yield Text("the queue is full, or someone else took the rest: run it again", "yellow")
 
 
 @app.command()
@@ -53,27 +90,20 @@ def peek(
 ) -> None:
     """Show dead letters, the oldest first."""
     wanted = _filter(reason, name, job_id, since, until)
-    letters = run(_peek(server_of(ctx), queue, wanted, limit))
-    if as_json:
-        print_json([_as_dict(letter) for letter in letters])
-        return
-    if not letters:
-        say(f"no dead letters in {queue}" + (" match" if wanted != DeadLetterFilter() else ""))
-        return
+    letters = server_of(ctx).ask(queue, lambda opened: opened.dead_letters.peek(limit, wanted))
     columns = ("dlq id", "source id", "job id", "name", "runs", "reason", "detail", "bytes")
     made = table(*columns, title=f"dead letters of {queue}", numbers=("runs", "bytes"))
     for letter in letters:
         envelope = letter.envelope
-        detail = " ".join((letter.detail or "-").split())
-        detail = detail if len(detail) <= _DETAIL else detail[: _DETAIL - 1] + "…"
+        detail = cut(" ".join((letter.detail or "-").split()), _DETAIL)
         made.add_row(
             letter.dlq_id, letter.source_id or "-", envelope.id if envelope else "-", letter.name or "-",
             "-" if letter.attempts_made is None else count(letter.attempts_made), letter.reason, detail,
             count(len(letter.payload)),
         )  # fmt: skip
-    console().print(made)
-    _say_reasons(letters)
-    _say_tracebacks(letters)
+    nothing = f"no dead letters in {queue}" + (" match" if wanted != DeadLetterFilter() else "")
+    value = [_as_dict(letter) for letter in letters]
+    show(value, as_json, made, _reasons_line(letters), *_tracebacks(letters), nothing=nothing)
 
 
 @app.command()
@@ -92,11 +122,7 @@ def replay(
 ) -> None:
     """Send dead letters back to the queue with a fresh budget of attempts."""
     wanted = _filter(reason, name, job_id, since, until)
-
-    def deed(dead: DeadLetters) -> Deed:
-        return dead.replay
-
-    run(_change(server_of(ctx), queue, wanted, limit, ("replay", "replayed"), deed, dry_run, yes, as_json))
+    _change(ctx, queue, wanted, limit, _REPLAY, dry_run, yes, as_json)
 
 
 @app.command()
@@ -115,64 +141,52 @@ def purge(
 ) -> None:
     """Delete dead letters for good."""
     wanted = _filter(reason, name, job_id, since, until)
-
-    def deed(dead: DeadLetters) -> Deed:
-        return dead.purge
-
-    run(_change(server_of(ctx), queue, wanted, limit, ("purge", "purged"), deed, dry_run, yes, as_json))
+    _change(ctx, queue, wanted, limit, _PURGE, dry_run, yes, as_json)
 
 
-async def _peek(server: Server, queue: str, wanted: DeadLetterFilter, limit: int) -> list[DeadLetter]:
-    async with server.queue(queue) as opened:
-        return await opened.dead_letters.peek(limit, wanted)
-
-
-async def _change(
-    server: Server,
+def _change(
+    ctx: typer.Context,
     queue: str,
     wanted: DeadLetterFilter,
     limit: int | None,
-    verb: tuple[str, str],
-    deed: Callable[[DeadLetters], Deed],
+    deed: _Deed,
     dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
-    do, done = verb
-    async with server.queue(queue) as opened:
-        dead = opened.dead_letters
-        meant = await dead.peek(await dead.count() if limit is None else limit, wanted)
-        stuck = [letter for letter in meant if letter.envelope is None] if do == "replay" else []
-        number = len(meant) - len(stuck)
-        if dry_run:
-            if as_json:
-                print_json({"queue": queue, "would": do, "count": number, "reasons": _reasons(meant)})
-            else:
-                say(f"would {do} {count(number)} of {count(await dead.count())} dead letters of {queue}")
-                _say_reasons(meant)
-            return
-        if number and not yes:
-            ask(f"{do} {count(number)} dead letters of {queue}?")
-        moved = await _with_bar(deed(dead), number, wanted, f"{do} {queue}", quiet=as_json) if number else 0
-        left = await dead.count()
-    if as_json:
-        print_json({"queue": queue, done: moved, "left": left})
+    """Says what would be done, or asks, does it, and says what was done."""
+    server = server_of(ctx)
+    if dry_run:
+        meant, there = server.ask(queue, lambda opened: _meant(opened, wanted, limit))
+        number = len(meant) - len(deed.stuck(meant))
+        words = f"would {deed.verb} {count(number)} of {count(there)} dead letters of {queue}"
+        value = {"queue": queue, "would": deed.verb, "count": number, "reasons": _reasons(meant)}
+        show(value, as_json, words, _reasons_line(meant))
         return
-    say(f"{done} {count(moved)} of {count(len(meant))} dead letters; {count(left)} left in {queue}")
-    if stuck:
-        say(
-            f"{count(len(stuck))} cannot be read as jobs and stay: look at them with `relevo dlq peek {queue}`",
-            "yellow",
-        )
-    if moved < number:
-        say("the queue is full, or someone else took the rest: run it again", "yellow")
+    done = server.ask(queue, lambda opened: _do(opened, wanted, limit, deed, yes, as_json))
+    show(
+        {"queue": queue, deed.done: done.moved, "left": done.left},
+        as_json,
+        f"{deed.done} {count(done.moved)} of {count(done.meant)} dead letters; {count(done.left)} left in {queue}",
+        *done.remarks(queue),
+    )
 
 
-async def _with_bar(deed: Deed, number: int, wanted: DeadLetterFilter, label: str, *, quiet: bool) -> int:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(stderr=True), disable=quiet, transient=True) as bar:
-        task = bar.add_task(label, total=number)
-        return await deed(number, wanted, lambda moved: bar.update(task, completed=moved))
+async def _meant(queue: Queue, wanted: DeadLetterFilter, limit: int | None) -> tuple[list[DeadLetter], int]:
+    """The chosen letters, and how many there are in all."""
+    there = await queue.dead_letters.count()
+    return await queue.dead_letters.peek(there if limit is None else limit, wanted), there
+
+
+async def _do(queue: Queue, wanted: DeadLetterFilter, limit: int | None, deed: _Deed, yes: bool, quiet: bool) -> _Done:
+    meant, _ = await _meant(queue, wanted, limit)
+    stuck = len(deed.stuck(meant))
+    number, moved = len(meant) - stuck, 0
+    if number:
+        confirm(f"{deed.verb} {count(number)} dead letters of {queue.name}?", yes=yes)
+        with bar(f"{deed.verb} {queue.name}", number, quiet=quiet) as shown:
+            moved = await deed.of(queue.dead_letters)(number, wanted, shown.update)
+    return _Done(len(meant), stuck, moved, await queue.dead_letters.count())
 
 
 def _filter(
@@ -196,11 +210,11 @@ def _reasons(letters: list[DeadLetter]) -> dict[str, int]:
     return dict(Counter(letter.reason for letter in letters).most_common())
 
 
-def _say_reasons(letters: list[DeadLetter]) -> None:
-    say("  ".join(f"{reason}: {count(number)}" for reason, number in _reasons(letters).items()))
+def _reasons_line(letters: list[DeadLetter]) -> str:
+    return "  ".join(f"{reason}: {count(number)}" for reason, number in _reasons(letters).items())
 
 
-def _say_tracebacks(letters: list[DeadLetter]) -> None:
+def _tracebacks(letters: list[DeadLetter]) -> Iterator[Text | str]:
     """Each traceback once: what kills jobs kills many of them."""
     alike: dict[str, list[DeadLetter]] = {}
     for letter in letters:
@@ -209,10 +223,10 @@ def _say_tracebacks(letters: list[DeadLetter]) -> None:
     for trace, found in list(alike.items())[:_TRACEBACKS]:
         first = found[0].envelope
         others = f" and {count(len(found) - 1)} more" if len(found) > 1 else ""
-        say(f"\n{first.id if first else found[0].dlq_id} ({found[0].name or 'unnamed'}){others}:", "bold")
-        say(trace)
+        yield Text(f"\n{first.id if first else found[0].dlq_id} ({found[0].name or 'unnamed'}){others}:", "bold")
+        yield trace
     if len(alike) > _TRACEBACKS:
-        say(f"\n{count(len(alike) - _TRACEBACKS)} more tracebacks: --json shows all of them", "dim")
+        yield Text(f"\n{count(len(alike) - _TRACEBACKS)} more tracebacks: --json shows all of them", "dim")
 
 
 def _as_dict(letter: DeadLetter) -> dict[str, Any]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from relevo.broker.address import Address, Node
 from relevo.broker.checkup import Facts, Finding, Level, check_up
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, pairs
-from relevo.cli.shell.output import Json, console, count, print_json, say, span, table
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.output import Json, count, show, span, table
+from relevo.cli.shell.redis_server import Server, server_of
 from relevo.engine.snapshot import HANDED_BACK, QueueSnapshot
 from relevo.engine.validation import checked_queue_name
 from relevo.wire.keys import QueueKeys
@@ -31,13 +34,11 @@ def doctor(
 ) -> None:
     """Check the server's version, persistence, eviction and clock; exit code 1 when jobs are in danger."""
     server = server_of(ctx)
-    found = run(_examine(server, queue))
+    found = asyncio.run(_examine(server, queue))
     endangered = any(finding.level is Level.DANGER for _, finding in found)
-    if as_json:
-        findings = [{"where": where, **asdict(finding)} for where, finding in found]
-        print_json({"redis_url": str(server.address), "in_danger": endangered, "findings": findings})
-    else:
-        _show(server, found)
+    findings = [{"where": where, **asdict(finding)} for where, finding in found]
+    value = {"redis_url": str(server.address), "in_danger": endangered, "findings": findings}
+    show(value, as_json, *_tables(found), _verdict(server, found))
     if endangered:
         raise typer.Exit(1)
 
@@ -104,16 +105,18 @@ def _queue_findings(snapshot: QueueSnapshot, workers: int) -> list[Finding]:
     return [*found, dead]
 
 
-def _show(server: Server, found: list[tuple[str, Finding]]) -> None:
+def _tables(found: list[tuple[str, Finding]]) -> Iterator[Table]:
     for where in dict.fromkeys(where for where, _ in found):
         made = table("", "checked", "found", "remedy", title=where)
         for each, finding in found:
             if each == where:
                 mark = Text(finding.level, _STYLES[finding.level])
                 made.add_row(mark, finding.subject, finding.found, finding.remedy)
-        console().print(made)
+        yield made
+
+
+def _verdict(server: Server, found: list[tuple[str, Finding]]) -> Text:
     dangers = sum(finding.level is Level.DANGER for _, finding in found)
     if dangers:
-        say(f"{dangers} danger(s) for the jobs on {server.address}", "bold red")
-    else:
-        say(f"{server.address} is fit to hold jobs", "green")
+        return Text(f"{dangers} danger(s) for the jobs on {server.address}", "bold red")
+    return Text(f"{server.address} is fit to hold jobs", "green")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from relevo.cli.queues.arguments import QueueName
-from relevo.cli.shell.output import Json, moment, print_json, say
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.output import Json, cut, moment, print_json, say
+from relevo.cli.shell.redis_server import Server, server_of
 from relevo.engine.events import QueueEvent, QueueEvents
 from relevo.engine.queue import Queue
-from relevo.engine.validation import checked_queue_name
 from relevo.errors import BadArgument
-from relevo.wire.keys import QueueKeys
 
 _LONGEST_VALUE = 80
 _STYLES = {
@@ -42,7 +41,9 @@ def events(
 ) -> None:
     """Follow a queue's events until Ctrl-C."""
     with suppress(KeyboardInterrupt):
-        run(_follow(server_of(ctx), queue, _checked(start), set(names or ()), job_id, most, verbose, as_json))
+        server, first = server_of(ctx), _checked(start)
+        server.must_answer(queue)
+        asyncio.run(_follow(server, queue, first, set(names or ()), job_id, most, verbose, as_json))
 
 
 async def _follow(
@@ -55,12 +56,9 @@ async def _follow(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    name = checked_queue_name(queue)
-    async with server.link(QueueKeys(name)):  # says at once, and in our words, when nobody answers
-        pass
     async with (
-        server.queue(name) as opened,
-        QueueEvents(name, redis_url=server.url, last_event_id=start) as followed,
+        server.queue(queue) as opened,
+        QueueEvents(queue, redis_url=server.url, last_event_id=start) as followed,
     ):
         async for event in followed:
             if (names and event.name not in names) or (job_id is not None and event.job_id != job_id):
@@ -103,10 +101,8 @@ def _line(event: QueueEvent, verbose: bool) -> str:
     """`<time> <event id> <event> id=<job> name=<job name> k=v...`: the words ChasquiMQ's own command prints."""
     fields = dict(event.fields)
     stamp = moment(int(fields.pop("ts", 0)))
-    extras = "".join(f" {key}={fields[key] if verbose else _short(fields[key])}" for key in sorted(fields))
+    extras = "".join(
+        f" {key}={fields[key] if verbose else cut(' '.join(str(fields[key]).split()), _LONGEST_VALUE)}"
+        for key in sorted(fields)
+    )
     return f"{stamp} {event.id} {event.name} id={event.job_id or '-'} name={event.job_name or '-'}{extras}"
-
-
-def _short(value: object) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

@@ -6,29 +6,18 @@ import typer
 from rich.table import Table
 
 from relevo.cli.queues.arguments import Group, QueueName
-from relevo.cli.shell.output import Json, console, count, print_json, span, table
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.output import Json, count, show, span, table
+from relevo.cli.shell.redis_server import server_of
 from relevo.engine.snapshot import QueueSnapshot
-from relevo.engine.validation import checked_queue_name
-from relevo.wire.keys import QueueKeys
 
 
 def inspect(ctx: typer.Context, queue: QueueName, group: Group = "default", as_json: Json = False) -> None:
     """Show how many jobs wait, run, are delayed or dead."""
-    snapshot = run(take(server_of(ctx), queue, group))
-    if as_json:
-        print_json(snapshot.as_dict())
-        return
+    snapshot = server_of(ctx).ask_link(queue, lambda link, keys: QueueSnapshot.take(link, keys, group))
     made = table("", "now", title=f"queue {queue}", numbers=("now",))
     for label, value in rows(snapshot):
         made.add_row(label, value)
-    console().print(made)
-
-
-async def take(server: Server, queue: str, group: str) -> QueueSnapshot:
-    keys = QueueKeys(checked_queue_name(queue))
-    async with server.link(keys) as link:
-        return await QueueSnapshot.take(link, keys, group)
+    show(snapshot.as_dict(), as_json, made)
 
 
 def rows(snapshot: QueueSnapshot) -> list[tuple[str, str]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from relevo.cli.queues.arguments import JobId, QueueName
-from relevo.cli.shell.output import Json, console, moment, print_json, readable, say, table
-from relevo.cli.shell.prompts import Yes, ask
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.output import Json, moment, one_line, show, table
+from relevo.cli.shell.prompts import Yes, confirm
+from relevo.cli.shell.redis_server import server_of
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
-from relevo.engine.introspection import JobPage
 from relevo.engine.job_search import FoundJob
+from relevo.engine.queue import Queue
 from relevo.engine.validation import checked_job_id
 from relevo.errors import BadArgument
 from relevo.wire.failure import Failure
@@ -34,42 +35,38 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """Show jobs of one state."""
-    page = run(_page(server_of(ctx), queue, state, limit, cursor))
-    if as_json:
-        jobs = [
-            {
-                "id": job.id,
-                "name": job.name,
-                "attempts_made": job.attempts_made,
-                "created_at_ms": job.created_at_ms,
-                "data": job.data,
-            }
-            for job in page.jobs
-        ]
-        print_json({"queue": queue, "state": state, "jobs": jobs, "cursor": page.cursor})
-        return
-    if not page.jobs:
-        say(f"no {state} jobs in {queue}")
-        return
+    page = server_of(ctx).ask(queue, lambda opened: opened.get_jobs_page(state, limit=limit, cursor=cursor))
+    jobs = [
+        {
+            "id": job.id,
+            "name": job.name,
+            "attempts_made": job.attempts_made,
+            "created_at_ms": job.created_at_ms,
+            "data": job.data,
+        }
+        for job in page.jobs
+    ]
     made = table("id", "name", "runs", "created", "data", title=f"{state} jobs of {queue}", numbers=("runs",))
     for job in page.jobs:
-        text = json.dumps(readable(job.data), ensure_ascii=False)
         made.add_row(
-            job.id, job.name or "-", str(job.attempts_made), moment(job.created_at_ms) if job.created_at_ms else "-",
-            text if len(text) <= _CUT else text[: _CUT - 1] + "…",
+            job.id, job.name or "-", str(job.attempts_made), moment(job.created_at_ms or None),
+            one_line(job.data, _CUT),
         )  # fmt: skip
-    console().print(made)
-    if page.cursor is not None:
-        say(f"more with --cursor '{page.cursor}'")
+    shown = made if page.jobs else f"no {state} jobs in {queue}"
+    more = None if page.cursor is None else f"more with --cursor '{page.cursor}'"
+    show({"queue": queue, "state": state, "jobs": jobs, "cursor": page.cursor}, as_json, shown, more)
 
 
-@app.command()
-def show(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = False) -> None:
+@app.command("show")
+def show_job(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = False) -> None:
     """Show where a job is, its data, its runs, how the last one failed, its progress and its result."""
-    told = run(_show(server_of(ctx), queue, checked_job_id(job_id)))
-    if as_json:
-        print_json(told)
-        return
+    told = server_of(ctx).ask(queue, lambda opened: _found(opened, checked_job_id(job_id)))
+    show(told, as_json, *_rows_and_trace(queue, told))
+
+
+def _rows_and_trace(queue: str, told: dict[str, Any]) -> tuple[Table, str | None]:
+    """A job for people, and below it how its last run failed."""
+    told = dict(told)
     failure = told.pop("last_failure")
     trace = None
     if failure is not None:
@@ -77,15 +74,12 @@ def show(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = Fa
         if told["detail"] is None:
             told["last_error"] = failure["error"]
         told["failed_at"] = failure["at"]
-    made = table("", "", title=f"job {job_id} of {queue}")
+    made = table("", "", title=f"job {told['id']} of {queue}")
     made.show_header = False
     for label, value in told.items():
         if value is not None and label not in ("queue", "id"):
-            text = value if isinstance(value, str) else json.dumps(readable(value), ensure_ascii=False)
-            made.add_row(label.replace("_", " "), text)
-    console().print(made)
-    if trace:
-        say(trace)
+            made.add_row(label.replace("_", " "), value if isinstance(value, str) else one_line(value))
+    return made, trace
 
 
 @app.command()
@@ -97,75 +91,56 @@ def logs(
     as_json: Json = False,
 ) -> None:
     """Print the lines the job wrote with `job.log`."""
-    lines, total = run(_lines(server_of(ctx), queue, job_id, last))
-    if as_json:
-        print_json({"queue": queue, "id": job_id, "lines": lines, "total": total})
-        return
-    for line in lines:
-        say(line)
-    if not total:
-        say(f"job {job_id} has written no log, or it has expired", "dim")
+    first = -last if last else 0
+    lines, total = server_of(ctx).ask(queue, lambda opened: opened.get_job_logs(job_id, start=first))
+    none = None if total else Text(f"job {job_id} has written no log, or it has expired", "dim")
+    show({"queue": queue, "id": job_id, "lines": lines, "total": total}, as_json, *lines, none)
 
 
 @app.command()
 def progress(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = False) -> None:
     """Print how far the job says it is."""
-    percent = run(_progress(server_of(ctx), queue, job_id))
-    if as_json:
-        print_json({"queue": queue, "id": job_id, "progress": percent})
-    else:
-        say(f"{percent} %" if percent is not None else f"job {job_id} has not told its progress")
+    percent = server_of(ctx).ask(queue, lambda opened: opened.get_job_progress(job_id))
+    words = f"{percent} %" if percent is not None else f"job {job_id} has not told its progress"
+    show({"queue": queue, "id": job_id, "progress": percent}, as_json, words)
 
 
 @app.command()
 def cancel(ctx: typer.Context, queue: QueueName, job_id: JobId, yes: Yes = False, as_json: Json = False) -> None:
     """Cancel a job that is delayed, waits or runs."""
-    state = run(_cancel(server_of(ctx), queue, checked_job_id(job_id), yes))
-    if as_json:
-        print_json({"queue": queue, "id": job_id, "was": state, "cancelled": True})
-    else:
-        ends = {"active": "its run is being cancelled", "waiting": "it will not start"}
-        say(f"job {job_id} was {state}: {ends.get(state, 'it was taken back')}")
+    state = server_of(ctx).ask(queue, lambda opened: _cancel(opened, checked_job_id(job_id), yes))
+    ends = {"active": "its run is being cancelled", "waiting": "it will not start"}
+    words = f"job {job_id} was {state}: {ends.get(state, 'it was taken back')}"
+    show({"queue": queue, "id": job_id, "was": state, "cancelled": True}, as_json, words)
 
 
 @app.command()
 def retry(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = False) -> None:
     """Send a dead job back to the queue with a fresh budget of attempts."""
-    run(_retry(server_of(ctx), queue, checked_job_id(job_id)))
-    if as_json:
-        print_json({"queue": queue, "id": job_id, "retried": True})
-    else:
-        say(f"job {job_id} is back in {queue}")
+    server_of(ctx).ask(queue, lambda opened: _retry(opened, checked_job_id(job_id)))
+    show({"queue": queue, "id": job_id, "retried": True}, as_json, f"job {job_id} is back in {queue}")
 
 
 @app.command()
 def remove(ctx: typer.Context, queue: QueueName, job_id: JobId, yes: Yes = False, as_json: Json = False) -> None:
     """Remove a job that does not run, from wherever it is; its id may then be used again."""
-    report = run(_remove(server_of(ctx), queue, checked_job_id(job_id), yes))
-    if as_json:
-        print_json({"queue": queue, "id": job_id, "removed_from": report})
-    else:
-        say(f"job {job_id} was removed from {', '.join(place for place, there in report.items() if there)}")
+    report = server_of(ctx).ask(queue, lambda opened: _remove(opened, checked_job_id(job_id), yes))
+    places = ", ".join(place for place, there in report.items() if there)
+    show({"queue": queue, "id": job_id, "removed_from": report}, as_json, f"job {job_id} was removed from {places}")
 
 
-async def _page(server: Server, queue: str, state: str, limit: int, cursor: str | None) -> JobPage:
-    async with server.queue(queue) as opened:
-        return await opened.get_jobs_page(state, limit=limit, cursor=cursor)
-
-
-async def _show(server: Server, queue: str, job_id: str) -> dict[str, Any]:
-    async with server.queue(queue) as opened:
-        found = await opened.jobs.find(job_id, most=_FAR)
-        letter = (await opened.dead_letters.peek(1, DeadLetterFilter(job_ids=(job_id,)))) if found.letters else []
-        percent = await opened.get_job_progress(job_id)
-        _, lines = await opened.get_job_logs(job_id)
-        result = await opened.get_job_result(job_id) if found.result else None
+async def _found(queue: Queue, job_id: str) -> dict[str, Any]:
+    found = await queue.jobs.find(job_id, most=_FAR)
+    letter = (await queue.dead_letters.peek(1, DeadLetterFilter(job_ids=(job_id,)))) if found.letters else []
+    percent = await queue.get_job_progress(job_id)
+    _, lines = await queue.get_job_logs(job_id)
+    result = await queue.get_job_result(job_id) if found.result else None
     if found.state == "unknown" and percent is None and not lines:
         raise _not_found(queue, job_id, found)
     job = found.job
     known = job is not None and found.state != "completed"
     return {
-        "queue": queue,
+        "queue": queue.name,
         "id": job_id,
         "state": found.state,
         "name": job.name if known and job else None,
@@ -208,57 +183,43 @@ def _death(letters: list[DeadLetter]) -> dict[str, Any]:
     return {"dead_since": moment(letters[0].at_ms), "reason": letters[0].reason, "detail": letters[0].detail}
 
 
-async def _lines(server: Server, queue: str, job_id: str, last: int | None) -> tuple[list[str], int]:
-    async with server.queue(queue) as opened:
-        return await opened.get_job_logs(job_id, start=-last if last else 0)
-
-
-async def _progress(server: Server, queue: str, job_id: str) -> int | None:
-    async with server.queue(queue) as opened:
-        return await opened.get_job_progress(job_id)
-
-
-async def _cancel(server: Server, queue: str, job_id: str, yes: bool) -> str:
-    async with server.queue(queue) as opened:
-        found = await opened.jobs.find(job_id, most=_FAR)
-        if found.state == "unknown":
-            raise _not_found(queue, job_id, found)
-        if found.state in ("failed", "completed"):
-            remedy = "There is nothing to cancel." if found.state == "completed" else "Use `relevo job remove`."
-            raise BadArgument(argument="ID", value=job_id, reason=f"the job is {found.state}", remedy=remedy)
-        if not yes:
-            ask(f"cancel the {found.state} job {job_id} of {queue}?")
-        await opened.cancel(job_id)
-        return found.state
-
-
-async def _retry(server: Server, queue: str, job_id: str) -> None:
-    async with server.queue(queue) as opened:
-        if await opened.replay_dlq(1, job_ids=[job_id]):
-            return
-        found = await opened.jobs.find(job_id, most=_FAR)
-        if found.state == "unknown":
-            raise _not_found(queue, job_id, found)
-        remedy = "Only dead jobs can be retried; the others are retried by themselves."
+async def _cancel(queue: Queue, job_id: str, yes: bool) -> str:
+    found = await _known(queue, job_id)
+    if found.state in ("failed", "completed"):
+        remedy = "There is nothing to cancel." if found.state == "completed" else "Use `relevo job remove`."
         raise BadArgument(argument="ID", value=job_id, reason=f"the job is {found.state}", remedy=remedy)
+    confirm(f"cancel the {found.state} job {job_id} of {queue.name}?", yes=yes)
+    await queue.cancel(job_id)
+    return found.state
 
 
-async def _remove(server: Server, queue: str, job_id: str, yes: bool) -> dict[str, bool]:
-    async with server.queue(queue) as opened:
-        found = await opened.jobs.find(job_id, most=_FAR)
-        if found.state == "unknown":
-            raise _not_found(queue, job_id, found)
-        if not yes:
-            ask(f"remove the {found.state} job {job_id} of {queue}?")
-        removal = await opened.maintenance.remove(job_id, most=_FAR)
-        if removal.running and not removal.count:
-            remedy = "Cancel it with `relevo job cancel`, then remove it."
-            raise BadArgument(argument="ID", value=job_id, reason="a worker runs it", remedy=remedy)
-        return removal.as_report()
+async def _retry(queue: Queue, job_id: str) -> None:
+    if await queue.replay_dlq(1, job_ids=[job_id]):
+        return
+    found = await _known(queue, job_id)
+    remedy = "Only dead jobs can be retried; the others are retried by themselves."
+    raise BadArgument(argument="ID", value=job_id, reason=f"the job is {found.state}", remedy=remedy)
 
 
-def _not_found(queue: str, job_id: str, found: FoundJob) -> BadArgument:
-    reason = f"queue {queue!r} has no such job" + ("" if found.complete else " among the first million")
+async def _remove(queue: Queue, job_id: str, yes: bool) -> dict[str, bool]:
+    found = await _known(queue, job_id)
+    confirm(f"remove the {found.state} job {job_id} of {queue.name}?", yes=yes)
+    removal = await queue.maintenance.remove(job_id, most=_FAR)
+    if removal.running and not removal.count:
+        remedy = "Cancel it with `relevo job cancel`, then remove it."
+        raise BadArgument(argument="ID", value=job_id, reason="a worker runs it", remedy=remedy)
+    return removal.as_report()
+
+
+async def _known(queue: Queue, job_id: str) -> FoundJob:
+    found = await queue.jobs.find(job_id, most=_FAR)
+    if found.state == "unknown":
+        raise _not_found(queue, job_id, found)
+    return found
+
+
+def _not_found(queue: Queue, job_id: str, found: FoundJob) -> BadArgument:
+    reason = f"queue {queue.name!r} has no such job" + ("" if found.complete else " among the first million")
     remedy = (
         "A finished job leaves nothing but its result, and that only for a while: `relevo events` tells what happens."
     )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from relevo.cli.queues.arguments import QueueName
 from relevo.cli.shell.durations import span_ms
-from relevo.cli.shell.output import Json, console, count, print_json, say, span, table
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.output import Json, count, show, span, table
+from relevo.cli.shell.redis_server import server_of
 from relevo.engine.lanes import ALL, LaneLimit, LaneState
+from relevo.engine.queue import Queue
 from relevo.errors import BadArgument
 
 app = typer.Typer(help="Lanes: list, limit, unlimit.", no_args_is_help=True)
@@ -24,18 +24,12 @@ LaneName = Annotated[
 @app.command("list")
 def list_(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
     """Show lanes that have jobs or a limit, the longest first."""
-    states = run(_states(server_of(ctx), queue))
-    if as_json:
-        print_json([_as_dict(state) for state in states])
-        return
-    if not states:
-        say(f"no lanes in {queue}")
-        return
+    states = server_of(ctx).ask(queue, _states)
     made = table("lane", "waiting", "running", "limit", title=f"lanes of {queue}", numbers=("waiting", "running"))
     for state in states:
         numbers = ("-", "-") if state.lane == ALL else (count(state.waiting), count(state.flying))
         made.add_row(state.lane, *numbers, in_words(state.limit))
-    console().print(made)
+    show([_as_dict(state) for state in states], as_json, made, nothing=f"no lanes in {queue}")
 
 
 @app.command()
@@ -51,43 +45,27 @@ def limit(
 ) -> None:
     """Limit a lane, or with '*' every lane without a limit of its own. All workers obey at once."""
     chosen = LaneLimit(concurrency, rate, span_ms("--per", per), burst)
-    run(_limit(server_of(ctx), queue, lane, chosen))
-    if as_json:
-        print_json({"queue": queue, "lane": lane, "limit": _limit_dict(chosen)})
-    else:
-        say(f"lane {lane} of {queue}: {in_words(chosen)}")
+    server_of(ctx).ask(queue, lambda opened: opened.lanes.limit(lane, chosen))
+    show({"queue": queue, "lane": lane, "limit": chosen}, as_json, f"lane {lane} of {queue}: {in_words(chosen)}")
 
 
 @app.command()
 def unlimit(ctx: typer.Context, queue: QueueName, lane: LaneName, as_json: Json = False) -> None:
     """Remove a limit."""
-    if not run(_unlimit(server_of(ctx), queue, lane)):
+    if not server_of(ctx).ask(queue, lambda opened: opened.lanes.unlimit(lane)):
         remedy = f"`relevo lanes list {queue}` shows which have one."
         raise BadArgument(argument="LANE", value=lane, reason="it has no limit of its own", remedy=remedy)
-    if as_json:
-        print_json({"queue": queue, "lane": lane, "limit": None})
-    else:
-        say(f"lane {lane} of {queue} has no limit of its own any more")
+    ended = f"lane {lane} of {queue} has no limit of its own any more"
+    show({"queue": queue, "lane": lane, "limit": None}, as_json, ended)
 
 
-async def _states(server: Server, queue: str) -> list[LaneState]:
-    async with server.queue(queue) as opened:
-        lanes = opened.lanes
-        limits = await lanes.limits()
-        names = {*limits, *await lanes.waiting()} - {ALL}
-        states = [await lanes.state(name) for name in names]
+async def _states(queue: Queue) -> list[LaneState]:
+    lanes = queue.lanes
+    limits = await lanes.limits()
+    names = {*limits, *await lanes.waiting()} - {ALL}
+    states = [await lanes.state(name) for name in names]
     states.sort(key=lambda state: (-state.waiting, state.lane))
     return [*([LaneState(ALL, 0, 0, limits[ALL])] if ALL in limits else []), *states]
-
-
-async def _limit(server: Server, queue: str, lane: str, chosen: LaneLimit) -> None:
-    async with server.queue(queue) as opened:
-        await opened.lanes.limit(lane, chosen)
-
-
-async def _unlimit(server: Server, queue: str, lane: str) -> bool:
-    async with server.queue(queue) as opened:
-        return await opened.lanes.unlimit(lane)
 
 
 def in_words(limit: LaneLimit | None) -> str:
@@ -106,14 +84,5 @@ def in_words(limit: LaneLimit | None) -> str:
     return ", ".join(parts)
 
 
-def _limit_dict(limit: LaneLimit | None) -> dict[str, int] | None:
-    return None if limit is None else asdict(limit)
-
-
 def _as_dict(state: LaneState) -> dict[str, Any]:
-    return {
-        "lane": state.lane,
-        "waiting": state.waiting,
-        "running": state.flying,
-        "limit": _limit_dict(state.limit),
-    }
+    return {"lane": state.lane, "waiting": state.waiting, "running": state.flying, "limit": state.limit}

@@ -9,9 +9,9 @@ import typer
 
 from relevo.cli.queues.arguments import QueueName
 from relevo.cli.shell.durations import span_ms
-from relevo.cli.shell.output import Json, count, print_json, say
-from relevo.cli.shell.prompts import DryRun, Yes, ask, busy
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.output import Json, count, show
+from relevo.cli.shell.prompts import DryRun, Yes, busy, confirm
+from relevo.cli.shell.redis_server import server_of
 from relevo.engine.dead_letters import DeadLetterFilter
 from relevo.engine.introspection import STATES
 from relevo.engine.queue import Queue
@@ -22,14 +22,15 @@ _AT_ONCE = 1000
 
 def pause(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
     """Stop all workers of a queue; running jobs finish, new ones may be added and wait."""
-    run(_switch(server_of(ctx), queue, on=False))
-    _say_paused(queue, True, as_json)
+    server_of(ctx).ask(queue, lambda opened: opened.pause())
+    paused = f"queue {queue} is paused; `relevo resume {queue}` lets it go on"
+    show({"queue": queue, "paused": True}, as_json, paused)
 
 
 def resume(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
     """Let the workers of a paused queue go on."""
-    run(_switch(server_of(ctx), queue, on=True))
-    _say_paused(queue, False, as_json)
+    server_of(ctx).ask(queue, lambda opened: opened.resume())
+    show({"queue": queue, "paused": False}, as_json, f"queue {queue} goes on")
 
 
 def drain(
@@ -40,11 +41,8 @@ def drain(
     as_json: Json = False,
 ) -> None:
     """Remove all jobs that nobody has begun; running ones, dead letters and schedules stay."""
-    removed = run(_drain(server_of(ctx), queue, delayed, yes, as_json))
-    if as_json:
-        print_json({"queue": queue, "removed": removed})
-    else:
-        say(f"removed {count(removed)} jobs from {queue}")
+    removed = server_of(ctx).ask(queue, lambda opened: _drain(opened, delayed, yes, as_json))
+    show({"queue": queue, "removed": removed}, as_json, f"removed {count(removed)} jobs from {queue}")
 
 
 def clean(
@@ -64,17 +62,13 @@ def clean(
     grace_ms = span_ms("--grace", grace)
     server = server_of(ctx)
     if dry_run:
-        meant = run(_count_old(server, queue, state, grace_ms, limit))
-        if as_json:
-            print_json({"queue": queue, "state": state, "would": "clean", "count": meant})
-        else:
-            say(f"would remove up to {count(meant)} {state} jobs of {queue}")
+        meant = server.ask(queue, lambda opened: _old(opened, state, grace_ms, limit))
+        would = f"would remove up to {count(meant)} {state} jobs of {queue}"
+        show({"queue": queue, "state": state, "would": "clean", "count": meant}, as_json, would)
         return
-    removed = run(_clean(server, queue, state, grace_ms, limit, yes, as_json))
-    if as_json:
-        print_json({"queue": queue, "state": state, "removed": removed})
-    else:
-        say(f"removed {count(removed)} {state} jobs of {queue}")
+    removed = server.ask(queue, lambda opened: _clean(opened, state, grace_ms, limit, yes, as_json))
+    done = f"removed {count(removed)} {state} jobs of {queue}"
+    show({"queue": queue, "state": state, "removed": removed}, as_json, done)
 
 
 def obliterate(
@@ -85,54 +79,33 @@ def obliterate(
     as_json: Json = False,
 ) -> None:
     """Delete a queue with everything in it: jobs, dead letters, results, events, schedules."""
-    deleted = run(_obliterate(server_of(ctx), queue, force, yes, as_json))
-    if as_json:
-        print_json({"queue": queue, "deleted_keys": deleted})
-    else:
-        say(f"queue {queue} is gone ({count(deleted)} keys)" if deleted else f"there is no queue {queue}")
+    deleted = server_of(ctx).ask(queue, lambda opened: _obliterate(opened, force, yes, as_json))
+    done = f"queue {queue} is gone ({count(deleted)} keys)" if deleted else f"there is no queue {queue}"
+    show({"queue": queue, "deleted_keys": deleted}, as_json, done)
 
 
-async def _switch(server: Server, queue: str, *, on: bool) -> None:
-    async with server.queue(queue) as opened:
-        await (opened.resume() if on else opened.pause())
+async def _drain(queue: Queue, delayed: bool, yes: bool, quiet: bool) -> int:
+    if not yes:
+        seen = await queue.stats()
+        meant = seen.waiting + (seen.delayed if delayed else 0)
+        confirm(f"remove about {count(meant)} jobs of {queue.name} that nobody has begun?")
+    async with busy(f"draining {queue.name}", quiet=quiet):
+        return await queue.drain(delayed)
 
 
-def _say_paused(queue: str, paused: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({"queue": queue, "paused": paused})
-    else:
-        say(f"queue {queue} is paused; `relevo resume {queue}` lets it go on" if paused else f"queue {queue} goes on")
-
-
-async def _drain(server: Server, queue: str, delayed: bool, yes: bool, quiet: bool) -> int:
-    async with server.queue(queue) as opened:
-        if not yes:
-            seen = await opened.stats()
-            meant = seen.waiting + (seen.delayed if delayed else 0)
-            ask(f"remove about {count(meant)} jobs of {queue} that nobody has begun?")
-        async with busy(f"draining {queue}", quiet=quiet):
-            return await opened.drain(delayed)
-
-
-async def _clean(server: Server, queue: str, state: str, grace_ms: int, limit: int, yes: bool, quiet: bool) -> int:
+async def _clean(queue: Queue, state: str, grace_ms: int, limit: int, yes: bool, quiet: bool) -> int:
     removed = 0
-    async with server.queue(queue) as opened:
-        if not yes:
-            meant = await _old(opened, state, grace_ms, limit)
-            if meant:
-                ask(f"remove up to {count(meant)} {state} jobs of {queue}?")
-        async with busy(f"cleaning {queue}", quiet=quiet):
-            while removed < limit:
-                gone = len(await opened.clean(grace_ms, min(_AT_ONCE, limit - removed), state))
-                removed += gone
-                if gone == 0:
-                    break
+    if not yes:
+        meant = await _old(queue, state, grace_ms, limit)
+        if meant:
+            confirm(f"remove up to {count(meant)} {state} jobs of {queue.name}?")
+    async with busy(f"cleaning {queue.name}", quiet=quiet):
+        while removed < limit:
+            gone = len(await queue.clean(grace_ms, min(_AT_ONCE, limit - removed), state))
+            removed += gone
+            if gone == 0:
+                break
     return removed
-
-
-async def _count_old(server: Server, queue: str, state: str, grace_ms: int, limit: int) -> int:
-    async with server.queue(queue) as opened:
-        return await _old(opened, state, grace_ms, limit)
 
 
 async def _old(queue: Queue, state: str, grace_ms: int, limit: int) -> int:
@@ -154,11 +127,10 @@ async def _old(queue: Queue, state: str, grace_ms: int, limit: int) -> int:
     return min(found, limit)
 
 
-async def _obliterate(server: Server, queue: str, force: bool, yes: bool, quiet: bool) -> int:
-    async with server.queue(queue) as opened:
-        if not yes:
-            seen = await opened.stats()
-            held = f"{count(seen.waiting)} waiting, {count(seen.delayed)} delayed, {count(seen.dead)} dead jobs"
-            ask(f"delete queue {queue} with {held} and {count(seen.repeatable)} schedules, for good?")
-        async with busy(f"deleting {queue}", quiet=quiet):
-            return await opened.obliterate(force=force)
+async def _obliterate(queue: Queue, force: bool, yes: bool, quiet: bool) -> int:
+    if not yes:
+        seen = await queue.stats()
+        held = f"{count(seen.waiting)} waiting, {count(seen.delayed)} delayed, {count(seen.dead)} dead jobs"
+        confirm(f"delete queue {queue.name} with {held} and {count(seen.repeatable)} schedules, for good?")
+    async with busy(f"deleting {queue.name}", quiet=quiet):
+        return await queue.obliterate(force=force)

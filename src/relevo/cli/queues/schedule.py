@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from relevo.cli.queues.arguments import QueueName
-from relevo.cli.shell.durations import date, span_ms
-from relevo.cli.shell.json_text import parsed
-from relevo.cli.shell.output import Json, console, moment, print_json, say, span, table
-from relevo.cli.shell.prompts import Yes, ask
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.durations import date_ms, span_ms
+from relevo.cli.shell.json_text import read_json
+from relevo.cli.shell.output import Json, moment, show, span, table
+from relevo.cli.shell.prompts import Yes, confirm
+from relevo.cli.shell.redis_server import server_of
 from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
+from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, NoSuchSchedule
 
 app = typer.Typer(help="Schedules: list, add, pause, resume, run, remove.", no_args_is_help=True)
@@ -28,22 +29,17 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """Show schedules in the order of their next fire, and then those that are paused."""
-    running, paused = run(_list(server_of(ctx), queue, limit))
-    if as_json:
-        print_json([_as_dict(meta, False) for meta in running] + [_as_dict(meta, True) for meta in paused])
-        return
-    if not running and not paused:
-        say(f"no schedules in {queue}")
-        return
+    running, paused = server_of(ctx).ask(queue, lambda opened: _list(opened, limit))
     made = table("key", "job", "when", "next fire", "limit", "until", "missed", title=f"schedules of {queue}")
     for meta in (*running, *paused):
         made.add_row(
             meta.key, meta.job_name, when(meta.pattern), "paused" if meta in paused else moment(meta.next_fire_ms),
             "-" if meta.limit is None else str(meta.limit),
-            "-" if meta.end_before_ms is None else moment(meta.end_before_ms),
+            moment(meta.end_before_ms),
             "skip" if meta.missed_fires is None else _policy(meta.missed_fires),
         )  # fmt: skip
-    console().print(made)
+    value = [_as_dict(meta, False) for meta in running] + [_as_dict(meta, True) for meta in paused]
+    show(value, as_json, made, nothing=f"no schedules in {queue}")
 
 
 @app.command()
@@ -72,82 +68,67 @@ def add(
         "missed_fires": _missed(missed),
         "key": key,
         "limit": limit,
-        "start_after_ms": None if start is None else int(date("--start", start).timestamp() * 1000),
-        "end_before_ms": None if end is None else int(date("--end", end).timestamp() * 1000),
+        "start_after_ms": None if start is None else date_ms("--start", start),
+        "end_before_ms": None if end is None else date_ms("--end", end),
         "attempts": attempts,
         "backoff": backoff_ms,
     }
-    meta = run(_add(server_of(ctx), queue, name, parsed(data, "DATA"), options))
-    if as_json:
-        print_json(_as_dict(meta, False))
-    else:
-        say(f"schedule {meta.key} of {queue}: {when(meta.pattern)}, next at {moment(meta.next_fire_ms)}")
+    content = read_json(data, "DATA")
+    meta = server_of(ctx).ask(queue, lambda opened: opened.repeatables.upsert_repeatable(name, content, **options))
+    made = f"schedule {meta.key} of {queue}: {when(meta.pattern)}, next at {moment(meta.next_fire_ms)}"
+    show(_as_dict(meta, False), as_json, made)
 
 
 @app.command()
 def pause(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
     """Set a schedule aside; its slots pass unused until it is resumed."""
-    changed = run(_switch(server_of(ctx), queue, key, on=False))
-    _tell(as_json, queue, key, {"paused": True, "changed": changed}, "paused" if changed else "was paused already")
+    changed = server_of(ctx).ask(queue, lambda opened: _switch(opened, key, on=False))
+    words = "paused" if changed else "was paused already"
+    _show(as_json, queue, key, {"paused": True, "changed": changed}, words)
 
 
 @app.command()
 def resume(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
     """Take a paused schedule up again, with its next slot from now."""
-    changed = run(_switch(server_of(ctx), queue, key, on=True))
-    _tell(as_json, queue, key, {"paused": False, "changed": changed}, "goes on" if changed else "was not paused")
+    changed = server_of(ctx).ask(queue, lambda opened: _switch(opened, key, on=True))
+    words = "goes on" if changed else "was not paused"
+    _show(as_json, queue, key, {"paused": False, "changed": changed}, words)
 
 
 @app.command("run")
 def run_now(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
     """Add a job of the schedule now; its slots and its limit stay as they are."""
-    job_id = run(_run_now(server_of(ctx), queue, key))
-    _tell(as_json, queue, key, {"job_id": job_id}, f"added job {job_id}")
+    job = server_of(ctx).ask(queue, lambda opened: opened.run_repeatable_now(key))
+    _show(as_json, queue, key, {"job_id": job.id}, f"added job {job.id}")
 
 
 @app.command()
 def remove(ctx: typer.Context, queue: QueueName, key: Key, yes: Yes = False, as_json: Json = False) -> None:
     """End a schedule; jobs it has made stay."""
-    run(_remove(server_of(ctx), queue, key, yes))
-    _tell(as_json, queue, key, {"removed": True}, "removed")
+    server_of(ctx).ask(queue, lambda opened: _remove(opened, key, yes))
+    _show(as_json, queue, key, {"removed": True}, "removed")
 
 
-async def _list(server: Server, queue: str, limit: int) -> tuple[list[RepeatableMeta], list[RepeatableMeta]]:
-    async with server.queue(queue) as opened:
-        return await opened.repeatables.list(limit), await opened.repeatables.list(limit, paused=True)
+async def _list(queue: Queue, limit: int) -> tuple[list[RepeatableMeta], list[RepeatableMeta]]:
+    return await queue.repeatables.list(limit), await queue.repeatables.list(limit, paused=True)
 
 
-async def _add(server: Server, queue: str, name: str, data: Any, options: dict[str, Any]) -> RepeatableMeta:
-    async with server.queue(queue) as opened:
-        return await opened.repeatables.upsert_repeatable(name, data, **options)
+async def _switch(queue: Queue, key: str, *, on: bool) -> bool:
+    schedules = queue.repeatables
+    await schedules.recipe(key)  # says which schedule is missing
+    return await (schedules.resume(key) if on else schedules.pause_repeatable(key))
 
 
-async def _switch(server: Server, queue: str, key: str, *, on: bool) -> bool:
-    async with server.queue(queue) as opened:
-        schedules = opened.repeatables
-        await schedules.recipe(key)  # says which schedule is missing
-        return await (schedules.resume(key) if on else schedules.pause_repeatable(key))
+async def _remove(queue: Queue, key: str, yes: bool) -> None:
+    spec = await queue.repeatables.recipe(key)
+    pattern = when(RepeatPattern.from_wire(spec.pattern))
+    confirm(f"end the schedule {key} of {queue.name} ({spec.job_name}, {pattern})?", yes=yes)
+    if not await queue.remove_repeatable_by_key(key):
+        raise NoSuchSchedule(key=key, queue=queue.name)
 
 
-async def _run_now(server: Server, queue: str, key: str) -> str:
-    async with server.queue(queue) as opened:
-        return (await opened.run_repeatable_now(key)).id
-
-
-async def _remove(server: Server, queue: str, key: str, yes: bool) -> None:
-    async with server.queue(queue) as opened:
-        spec = await opened.repeatables.recipe(key)
-        if not yes:
-            ask(f"end the schedule {key} of {queue} ({spec.job_name}, {when(RepeatPattern.from_wire(spec.pattern))})?")
-        if not await opened.remove_repeatable_by_key(key):
-            raise NoSuchSchedule(key=key, queue=queue)
-
-
-def _tell(as_json: bool, queue: str, key: str, fields: dict[str, object], words: str) -> None:
-    if as_json:
-        print_json({"queue": queue, "key": key, **fields})
-    else:
-        say(f"schedule {key} of {queue}: {words}")
+def _show(as_json: bool, queue: str, key: str, fields: dict[str, object], words: str) -> None:
+    show({"queue": queue, "key": key, **fields}, as_json, f"schedule {key} of {queue}: {words}")
 
 
 def _pattern(cron: str | None, every: str | None, tz: str | None) -> RepeatPattern:

@@ -11,12 +11,12 @@ from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from relevo.broker.link import Link
 from relevo.cli.queues.arguments import Group, QueueName
 from relevo.cli.queues.inspect import as_table
 from relevo.cli.shell.output import Json, console, print_json
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.redis_server import server_of
 from relevo.engine.snapshot import QueueSnapshot
-from relevo.engine.validation import checked_queue_name
 from relevo.errors import ConnectionLost, Unreachable
 from relevo.wire.keys import QueueKeys
 
@@ -33,34 +33,31 @@ def watch(
 ) -> None:
     """Follow a queue's numbers until Ctrl-C."""
     with suppress(KeyboardInterrupt):
-        run(_watch(server_of(ctx), queue, group, interval_ms / 1000, times, as_json))
+        server_of(ctx).ask_link(queue, lambda link, keys: _watch(link, keys, group, interval_ms / 1000, times, as_json))
 
 
-async def _watch(server: Server, queue: str, group: str, every: float, times: int | None, as_json: bool) -> None:
-    keys = QueueKeys(checked_queue_name(queue))
-    screen = console()
+async def _watch(link: Link, keys: QueueKeys, group: str, every: float, times: int | None, as_json: bool) -> None:
     previous: QueueSnapshot | None = None
-    async with server.link(keys) as link:
-        with Live(console=screen, auto_refresh=False) as live:
-            while times is None or times > 0:
-                try:
-                    snapshot = await QueueSnapshot.take(link, keys, group)
-                except (ConnectionLost, Unreachable) as error:
-                    # The server may come back, and a watcher at 3 a.m. wants to see that it did.
-                    show(live, Text(" ".join(str(error).split()), style="red"))
-                    await asyncio.sleep(every)
-                    continue
-                if as_json:
-                    print_json(snapshot.as_dict(), lines=True)
-                else:
-                    show(live, as_table(snapshot, _changes(previous, snapshot)))
-                previous = snapshot
-                times = None if times is None else times - 1
-                if times != 0:
-                    await asyncio.sleep(every)
+    with Live(console=console(), auto_refresh=False) as live:
+        while times is None or times > 0:
+            try:
+                snapshot = await QueueSnapshot.take(link, keys, group)
+            except (ConnectionLost, Unreachable) as error:
+                # The server may come back, and a watcher at 3 a.m. wants to see that it did.
+                _draw(live, Text(" ".join(str(error).split()), style="red"))
+                await asyncio.sleep(every)
+                continue
+            if as_json:
+                print_json(snapshot.as_dict(), lines=True)
+            else:
+                _draw(live, as_table(snapshot, _changes(previous, snapshot)))
+            previous = snapshot
+            times = None if times is None else times - 1
+            if times != 0:
+                await asyncio.sleep(every)
 
 
-def show(live: Live, picture: RenderableType) -> None:
+def _draw(live: Live, picture: RenderableType) -> None:
     """In place in a terminal; one below the other in a file or a pipe."""
     if live.console.is_terminal:
         live.update(picture, refresh=True)

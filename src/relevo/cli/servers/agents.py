@@ -12,7 +12,6 @@ from relevo.cli.servers.work_service import (
     StreamQueue,
     Upgrade,
     WebhookAllow,
-    check_claim_path,
     log_to_stderr,
     require_server_extra,
     run_loop,
@@ -34,7 +33,6 @@ def agents(
     """Run the agents of work queues alone, beside `relevo serve --no-agents`. Several share the work."""
     log_to_stderr()
     require_server_extra()
-    check_claim_path(claim_path)
     from relevo.api.service import ServiceSettings, WorkService
     from relevo.work.office import OfficeSettings
 

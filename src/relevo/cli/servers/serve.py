@@ -17,7 +17,6 @@ from relevo.cli.servers.work_service import (
     StreamQueue,
     Upgrade,
     WebhookAllow,
-    check_claim_path,
     log_to_stderr,
     require_server_extra,
     run_loop,
@@ -57,18 +56,17 @@ def serve(
     log_to_stderr()
     require_server_extra()
     redis_url = redis_url or server_of(ctx).given
-    check_claim_path(claim_path)
     if processes > 1:
         from relevo.api.service import prepare
-        from relevo.cli.servers.serve_processes import Processes
+        from relevo.cli.servers.serve_processes import serve_processes
 
         if database_url.startswith("sqlite"):
             remedy = "Use MariaDB or PostgreSQL for more, or one process."
             reason = "SQLite is written by one process at a time"
             raise BadArgument(argument="processes", value=processes, reason=reason, remedy=remedy)
         run_loop(prepare(database_url, upgrade=upgrade))
-        crew = Processes(processes, host, port, announce=_say_where)
-        raise typer.Exit(asyncio.run(crew.run()))  # uvloop cannot give processes a group of their own
+        # On asyncio's own loop: uvloop cannot give processes a group of their own.
+        raise typer.Exit(asyncio.run(serve_processes(processes, host, port, _say_where)))
 
     from relevo.api.service import ServiceSettings, WorkService, is_loopback
     from relevo.api.settings import ApiSettings

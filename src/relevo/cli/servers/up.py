@@ -12,6 +12,7 @@ from typing import Annotated, Protocol
 import typer
 
 from relevo import version
+from relevo.broker.embedded import Fsync
 from relevo.cli.servers.embedded_redis import EmbeddedRedis
 from relevo.cli.servers.work_queues import ServedWorkQueues
 from relevo.cli.servers.work_service import DEFAULT_PORT as WORK_PORT
@@ -53,11 +54,9 @@ def up(
     work_port: Annotated[
         int, typer.Option(help="The port of work queues; a free one is chosen if it is taken.", min=1, max=65535)
     ] = WORK_PORT,
-    fsync: Annotated[str, typer.Option(help="When the server writes to disk: always, everysec or no.")] = "everysec",
+    fsync: Annotated[Fsync, typer.Option(help="When the server writes to disk: always, everysec or no.")] = "everysec",
 ) -> None:
     """Run the platform on the embedded server. Ctrl-C stops it; the data stays for the next time."""
-    if fsync not in ("always", "everysec", "no"):
-        raise typer.BadParameter(f"{fsync!r} is not one of always, everysec, no", param_hint="--fsync")
     server = EmbeddedRedis(data, port, fsync)
     services: list[Service] = [server]
     if _has_server_extra():

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,7 +26,8 @@ RedisUrl = Annotated[
     typer.Option("--redis-url", envvar="RELEVO_REDIS_URL", help="Keeps the order of messages; without one SQL does."),
 ]
 ClaimPath = Annotated[
-    str, typer.Option(envvar="RELEVO_CLAIM_PATH", help="Where claims ask for the order: auto, index or sql.")
+    Literal["auto", "index", "sql"],
+    typer.Option(envvar="RELEVO_CLAIM_PATH", help="Where claims ask for the order: auto, index or sql."),
 ]
 WebhookAllow = Annotated[
     list[str] | None,
@@ -49,11 +50,6 @@ Upgrade = Annotated[
     bool | None,
     typer.Option("--upgrade/--no-upgrade", help="Bring the tables up to date first. By default only for SQLite."),
 ]
-
-
-def check_claim_path(claim_path: str) -> None:
-    if claim_path not in ("auto", "index", "sql"):
-        raise typer.BadParameter(f"{claim_path!r} is not one of auto, index, sql", param_hint="--claim-path")
 
 
 def require_server_extra() -> None:

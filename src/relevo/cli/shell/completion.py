@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from relevo.broker.resp import Reply
-from relevo.cli.shell.redis_server import Server, run
+from relevo.cli.shell.redis_server import Server
 from relevo.errors import RelevoError
 from relevo.wire.keys import QueueKeys
 
@@ -20,7 +21,7 @@ def complete_queue(incomplete: str) -> list[str]:
     """
     server = Server(os.environ.get("RELEVO_REDIS_URL"), _PATIENCE_S, quiet=True)
     try:
-        names = run(_queue_names(server))
+        names = asyncio.run(_queue_names(server))
     except (RelevoError, OSError):
         return []
     return sorted(name for name in names if name.startswith(incomplete))

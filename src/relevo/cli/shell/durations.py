@@ -33,13 +33,18 @@ def instant_ms(option: str, text: str) -> int:
     """
     if _SPAN.fullmatch(text.strip()):
         return int(time.time() * 1000) - span_ms(option, text)
-    return int(date(option, text).timestamp() * 1000)
+    return date_ms(option, text, or_write=_REMEDY)
 
 
-def date(option: str, text: str) -> datetime:
+def date_ms(option: str, text: str, *, or_write: str = "") -> int:
+    return int(date(option, text, or_write=or_write).timestamp() * 1000)
+
+
+def date(option: str, text: str, *, or_write: str = "") -> datetime:
+    """A date in ISO form, UTC when it names no zone. `or_write` tells what else the option takes."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        remedy = f'Write a date such as "2026-01-31T08:00:00Z". {_REMEDY}'
+        remedy = f"Write a date such as 2026-01-01 or 2026-01-01T08:00:00Z. {or_write}".strip()
         raise BadArgument(argument=option, value=text, reason="not a time", remedy=remedy) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -6,12 +6,13 @@ import base64
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 
 import typer
 from rich.box import ROUNDED
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
@@ -41,8 +42,18 @@ def complain_at_length(text: str) -> None:
     console(stderr=True).print(text, markup=False, soft_wrap=True)
 
 
-def say(message: str, style: str = "") -> None:
-    console().print(message, style=style, markup=False, soft_wrap=True)
+def say(message: RenderableType, style: str = "") -> None:
+    console().print(message, style=style, markup=False, soft_wrap=not isinstance(message, Table))
+
+
+def show(value: object, as_json: bool, *shown: RenderableType | None, nothing: str = "") -> None:
+    """How a command ends: the whole value for programs; for people what is `shown`, or `nothing` when there was none."""
+    if as_json:
+        print_json(value)
+        return
+    for each in (nothing,) if nothing and not value else shown:
+        if each is not None:
+            say(each)
 
 
 def print_json(value: object, *, lines: bool = False) -> None:
@@ -53,7 +64,7 @@ def print_json(value: object, *, lines: bool = False) -> None:
 
 
 def readable(value: object) -> Any:
-    """`value` as JSON can hold it: bytes that are no text become {"base64": ...}, odd keys become text."""
+    """`value` as JSON can hold it: records become objects, bytes that are no text {"base64": ...}, odd keys text."""
     if isinstance(value, Mapping):
         return {
             key if isinstance(key, str) else str(key): readable(item)
@@ -68,7 +79,26 @@ def readable(value: object) -> Any:
             return {"base64": base64.b64encode(value).decode()}
     if value is None or isinstance(value, str | int | float | bool):
         return value
+    if is_dataclass(value):
+        return {field.name: readable(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "__struct_fields__"):
+        import msgspec  # here: most commands print none
+
+        return msgspec.to_builtins(value)
     return str(value)
+
+
+def one_line(value: object, width: int | None = None) -> str:
+    """JSON in one line, at most `width` characters of it.
+
+    >>> one_line({"to": "ada"}), one_line([1, 2, 3], width=5)
+    ('{"to": "ada"}', '[1, …')
+    """
+    return cut(json.dumps(readable(value), ensure_ascii=False), width)
+
+
+def cut(text: str, width: int | None) -> str:
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
 
 
 def table(*columns: str, title: str = "", numbers: tuple[str, ...] = ()) -> Table:
@@ -101,6 +131,12 @@ def span(ms: int | None) -> str:
     return f"{seconds} s"
 
 
-def moment(ms: int) -> str:
-    """An instant as ISO 8601 in UTC, to the millisecond."""
+def moment(ms: int | None) -> str:
+    """An instant as ISO 8601 in UTC, to the millisecond.
+
+    >>> moment(1_767_225_600_000), moment(None)
+    ('2026-01-01T00:00:00.000Z', '-')
+    """
+    if ms is None:
+        return "-"
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -15,9 +15,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which ones are meant.")]
 
 
-def ask(question: str) -> None:
-    """Goes on after a yes; anything else is an error, so that a script notices."""
-    if not typer.confirm(question, err=True):
+def confirm(question: str, *, yes: bool = False) -> None:
+    """Goes on after a yes, or when --yes was given; anything else is an error, so that a script notices."""
+    if not yes and not typer.confirm(question, err=True):
         remedy = "Answer y, or pass --yes."
         raise BadArgument(argument="answer", value="no", reason="nothing was changed", remedy=remedy)
 

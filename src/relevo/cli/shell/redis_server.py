@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -67,6 +67,38 @@ class Server:
 
         return Queue(name, redis_url=self.url, wait_s=self.patience)
 
+    def ask(self, queue: str, question: Callable[[Queue], Awaitable[T]]) -> T:
+        """Opens a queue, asks it, and closes it."""
+
+        async def asked() -> T:
+            async with self.queue(queue) as opened:
+                return await question(opened)
+
+        return asyncio.run(asked())
+
+    def ask_link(
+        self, queue: str, question: Callable[[Link, QueueKeys], Awaitable[T]], *, scripts: Iterable[Script] = ()
+    ) -> T:
+        """The same with the connection itself, for what a `Queue` does not know."""
+        from relevo.engine.validation import checked_queue_name
+        from relevo.wire.keys import QueueKeys
+
+        keys = QueueKeys(checked_queue_name(queue))
+
+        async def asked() -> T:
+            async with self.link(keys, scripts=scripts) as link:
+                return await question(link, keys)
+
+        return asyncio.run(asked())
+
+    def must_answer(self, queue: str = "relevo") -> None:
+        """Says at once when the server is away or the address wrong: what comes after this may wait for a server."""
+
+        async def nothing(_link: Link, _keys: QueueKeys) -> None:
+            pass
+
+        self.ask_link(queue, nothing)
+
     @asynccontextmanager
     async def link(
         self, keys: QueueKeys, address: Address | None = None, *, scripts: Iterable[Script] = ()
@@ -86,8 +118,3 @@ def server_of(ctx: typer.Context) -> Server:
     found = ctx.find_object(Server)
     assert found is not None  # the callback of the app has run before any command
     return found
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs one command's coroutine."""
-    return asyncio.run(work)

@@ -6,23 +6,13 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from relevo.cli.shell.output import Json, console, count, table
-from relevo.cli.shell.prompts import DryRun, Yes, ask
+from relevo.cli.shell.output import Json, count, moment, one_line, show, table
+from relevo.cli.shell.progress import bar
+from relevo.cli.shell.prompts import DryRun, Yes, confirm
+from relevo.cli.work.arguments import Labels, Limit, Scope, read_labels
 from relevo.cli.work.group import app
-from relevo.cli.work.target import (
-    Labels,
-    Limit,
-    Scope,
-    Target,
-    labels_given,
-    listed,
-    said,
-    short,
-    target_of,
-    when,
-)
+from relevo.cli.work.target import Target, target_of
 
 if TYPE_CHECKING:
     from relevo.client import Client, Replay
@@ -51,9 +41,9 @@ def dead_letters(
     for letter in found:
         made.add_row(
             letter.id, letter.queue or "-", letter.message_type, letter.reason or "-", str(letter.attempts),
-            str(letter.replays), when(letter.died_at), short(letter.body, 40),
+            str(letter.replays), moment(letter.died_at), one_line(letter.body, 40),
         )  # fmt: skip
-    listed(found, as_json, made, nothing=f"no dead letters in {scope}")
+    show(found, as_json, made, nothing=f"no dead letters in {scope}")
 
 
 @app.command()
@@ -75,17 +65,16 @@ def replay(
     given = {"queue": queue, "reason": reason, "message_type": message_type, "since": since, "ids": message}
     wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if label:
-        wanted["labels"] = labels_given(label)
+        wanted["labels"] = read_labels(label)
     target = target_of(ctx)
     meant = target.ask(lambda client: client.start_replay(scope, wanted, dry_run=True))
     if dry_run or meant.total == 0:
-        said(meant, as_json, f"{count(meant.total)} dead letters match, {count(meant.skipped)} would stay")
+        show(meant, as_json, f"{count(meant.total)} dead letters match, {count(meant.skipped)} would stay")
         return
-    if not yes:
-        ask(f"Send {count(meant.total)} dead letters of {scope} back?")
+    confirm(f"Send {count(meant.total)} dead letters of {scope} back?", yes=yes)
     started = target.ask(lambda client: client.start_replay(scope, wanted, rate_per_s=rate))
     ended = _follow(target, scope, started, quiet=as_json)
-    said(
+    show(
         ended,
         as_json,
         f"replay {ended.id} is {ended.state}: {count(ended.done)} sent back, {count(ended.skipped)} stay",
@@ -95,17 +84,13 @@ def replay(
 
 
 def _follow(target: Target, scope: str, replay: Replay, *, quiet: bool) -> Replay:
-    screen = console(stderr=True)
-    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-
     def watch(client: Client) -> Replay:
         seen = replay
-        with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal, transient=True) as progress:
-            bar = progress.add_task("replay", total=replay.total)
+        with bar("replaying", replay.total, quiet=quiet) as shown:
             while seen.state == "running":
                 time.sleep(_LOOK_EVERY_S)
                 seen = client.replay(scope, replay.id)
-                progress.update(bar, completed=seen.done + seen.skipped)
+                shown.update(seen.done + seen.skipped)
         return seen
 
     return target.ask(watch)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relevo.cli.shell.output import Json, count, table
-from relevo.cli.shell.prompts import Yes, ask
+from relevo.cli.shell.output import Json, count, moment, show, table
+from relevo.cli.shell.prompts import Yes, confirm
+from relevo.cli.work.arguments import Limit, Scope
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, Scope, listed, said, target_of, when
+from relevo.cli.work.target import target_of
 
 if TYPE_CHECKING:
     from relevo.client import Client, Erasure
@@ -27,8 +28,7 @@ def erase(
     as_json: Json = False,
 ) -> None:
     """Erase what all messages labelled subject=… say: bodies, results, parts, reviews. It cannot be undone."""
-    if not yes:
-        ask(f"Erase what messages of {scope} labelled subject={subject} say, for good?")
+    confirm(f"Erase what messages of {scope} labelled subject={subject} say, for good?", yes=yes)
 
     def erased(client: Client) -> Erasure:
         made = client.erase(scope, subject)
@@ -38,7 +38,7 @@ def erase(
         return made
 
     made = target_of(ctx).ask(erased)
-    said(made, as_json, f"erased what {count(made.messages)} messages said (erasure {made.id})")
+    show(made, as_json, f"erased what {count(made.messages)} messages said (erasure {made.id})")
 
 
 @app.command("erasures")
@@ -48,6 +48,11 @@ def list_erasures(ctx: typer.Context, scope: Scope, limit: Limit = 50, as_json: 
     made = table("erasure", "state", "messages", "by", "asked for", "done", numbers=("messages",))
     for each in found:
         made.add_row(
-            each.id, each.state, count(each.messages), each.created_by, when(each.created_at), when(each.finished_at)
+            each.id,
+            each.state,
+            count(each.messages),
+            each.created_by,
+            moment(each.created_at),
+            moment(each.finished_at),
         )
-    listed(found, as_json, made, nothing=f"no erasures in {scope}")
+    show(found, as_json, made, nothing=f"no erasures in {scope}")

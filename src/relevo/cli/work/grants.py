@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.shell.output import Json, say, table
+from relevo.cli.shell.output import Json, moment, say, show, table
+from relevo.cli.work.arguments import Scope
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Scope, listed, said, target_of, when
+from relevo.cli.work.target import target_of
 
 grants = typer.Typer(help="Grants: what keys may do in a scope or a queue.", no_args_is_help=True)
 app.add_typer(grants, name="grants")
@@ -29,9 +30,9 @@ def list_grants(
     for each in found:
         made.add_row(
             each.id, each.key_id, each.queue or "all", ", ".join(each.permissions), each.created_by,
-            when(each.created_at),
+            moment(each.created_at),
         )  # fmt: skip
-    listed(found, as_json, made, nothing=f"no grants in {scope}")
+    show(found, as_json, made, nothing=f"no grants in {scope}")
 
 
 @grants.command("give")
@@ -45,7 +46,7 @@ def give_grant(
 ) -> None:
     """Give a key permissions in a scope, or in one queue of it."""
     made = target_of(ctx).ask(lambda client: client.grant(scope, key_id, permission, queue=queue))
-    said(
+    show(
         made,
         as_json,
         f"grant {made.id}: {key_id} may {', '.join(made.permissions)} in {scope}{f'/{queue}' if queue else ''}",

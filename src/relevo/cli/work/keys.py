@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from relevo.cli.database.connection import DEFAULT_DATABASE, DatabaseUrl, opened
-from relevo.cli.shell.output import Json, console, print_json, say, table
-from relevo.cli.shell.prompts import Yes, ask
-from relevo.cli.shell.redis_server import run
+from relevo.cli.database.connection import DEFAULT_DATABASE, DatabaseUrl, ask_database
+from relevo.cli.shell.output import Json, hint, moment, show, table
+from relevo.cli.shell.prompts import Yes, confirm
 from relevo.cli.work.group import app
-from relevo.cli.work.target import listed, plain, said, target_of, when
+from relevo.cli.work.target import target_of
 
 if TYPE_CHECKING:
     from relevo.client import NewKey
+    from relevo.work.store.database import Database
 
 keys = typer.Typer(help="API keys: list, create, revoke, and the first one of a tenant.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
@@ -28,12 +28,12 @@ def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
     found = target_of(ctx).ask(lambda client: client.keys(limit=500)).items
     made = table("key", "name", "may", "scopes", "queues", "ends", "last used")
     for key in found:
-        ends = f"revoked {when(key.revoked_at)}" if key.revoked_at else when(key.expires_at)
+        ends = f"revoked {moment(key.revoked_at)}" if key.revoked_at else moment(key.expires_at)
         made.add_row(
             key.id, key.name, " ".join(key.permissions), " ".join(key.scopes or ["all"]),
-            " ".join(key.queues or ["all"]), ends, when(key.last_used_at),
+            " ".join(key.queues or ["all"]), ends, moment(key.last_used_at),
         )  # fmt: skip
-    listed(found, as_json, made, nothing="no keys")
+    show(found, as_json, made, nothing="no keys")
 
 
 @keys.command("create")
@@ -63,10 +63,9 @@ def revoke_key(
     ctx: typer.Context, key_id: Annotated[str, typer.Argument()], yes: Yes = False, as_json: Json = False
 ) -> None:
     """End a key now."""
-    if not yes:
-        ask(f"Revoke the key {key_id}?")
+    confirm(f"Revoke the key {key_id}?", yes=yes)
     made = target_of(ctx).ask(lambda client: client.revoke_key(key_id))
-    said(made, as_json, f"{made.id} ({made.name}) is revoked")
+    show(made, as_json, f"{made.id} ({made.name}) is revoked")
 
 
 @keys.command("first")
@@ -81,18 +80,15 @@ def first_key(
     from relevo.work.keys import first_key as make
     from relevo.work.store import schema
 
-    async def work() -> NewKey:
-        async with opened(database_url) as database:
-            await schema.require_head(database)
-            made = await make(database, tenant, lambda: time.time_ns() // 1_000_000, operator=operator)
-        return msgspec.convert(plain(made), NewKey)
+    async def first(database: Database) -> NewKey:
+        await schema.require_head(database)
+        made = await make(database, tenant, lambda: time.time_ns() // 1_000_000, operator=operator)
+        return msgspec.convert(msgspec.to_builtins(made), NewKey)
 
-    _show_new(run(work()), as_json)
+    _show_new(ask_database(database_url, first), as_json)
 
 
 def _show_new(made: NewKey, as_json: bool) -> None:
-    if as_json:
-        print_json(plain(made))
-        return
-    say(made.secret)
-    console(stderr=True).print(f"key {made.key.id} ({made.key.name}); this is the only time it is shown", style="dim")
+    show(made, as_json, made.secret)
+    if not as_json:
+        hint(f"key {made.key.id} ({made.key.name}); this is the only time it is shown")

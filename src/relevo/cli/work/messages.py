@@ -7,26 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relevo.cli.shell.output import Json, console, count, print_json, say, table
-from relevo.cli.shell.prompts import Yes, ask
+from relevo.cli.shell.json_text import read_json
+from relevo.cli.shell.output import Json, count, cut, moment, one_line, readable, show, table
+from relevo.cli.shell.prompts import Yes, confirm
+from relevo.cli.work.arguments import Labels, Limit, MessageId, Queue, Scope, Token, read_labels
 from relevo.cli.work.group import app
-from relevo.cli.work.target import (
-    Labels,
-    Limit,
-    MessageId,
-    Queue,
-    Scope,
-    Target,
-    Token,
-    json_given,
-    labels_given,
-    listed,
-    plain,
-    said,
-    short,
-    target_of,
-    when,
-)
+from relevo.cli.work.target import Target, target_of
 from relevo.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -50,13 +36,13 @@ def publish(
     given = {"message_type": message_type, "priority_tier": tier, "delay_seconds": delay}
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if label:
-        fields["labels"] = labels_given(label)
+        fields["labels"] = read_labels(label)
     if body is not None:
         if idempotency_key is not None:
             fields["idempotency_key"] = idempotency_key
-        content = json_given(body, "BODY")
+        content = read_json(body, "BODY")
         made = target_of(ctx).ask(lambda client: client.publish(scope, queue, content, **fields))
-        said(made, as_json, f"{made.id} {'was there already' if made.duplicate else made.state}")
+        show(made, as_json, f"{made.id} {'was there already' if made.duplicate else made.state}")
         return
     if idempotency_key is not None:
         remedy = "Pass one BODY, or leave --once out."
@@ -66,7 +52,7 @@ def publish(
 
 def _publish_lines(target: Target, scope: str, queue: str, fields: dict[str, Any], as_json: bool) -> None:
     lines = [line for line in sys.stdin if line.strip()]
-    messages = [{"body": json_given(line, f"line {number}"), **fields} for number, line in enumerate(lines, 1)]
+    messages = [{"body": read_json(line, f"line {number}"), **fields} for number, line in enumerate(lines, 1)]
 
     def send(client: Client) -> list[Any]:
         outcomes: list[Any] = []
@@ -76,12 +62,8 @@ def _publish_lines(target: Target, scope: str, queue: str, fields: dict[str, Any
 
     outcomes = target.ask(send)
     refused = [outcome for outcome in outcomes if not outcome.published]
-    if as_json:
-        print_json(plain(outcomes))
-    else:
-        say(f"{count(len(outcomes) - len(refused))} published" + (f", {len(refused)} refused" if refused else ""))
-        for outcome in refused[:10]:
-            say(f"  {outcome.code}: {outcome.detail}")
+    published = f"{count(len(outcomes) - len(refused))} published" + (f", {len(refused)} refused" if refused else "")
+    show(outcomes, as_json, published, *(f"  {outcome.code}: {outcome.detail}" for outcome in refused[:10]))
     if refused:
         raise typer.Exit(1)
 
@@ -101,16 +83,16 @@ def claim(
     found = target_of(ctx).ask(
         lambda client: client.claim(
             scope, queue, batch_size=batch_size, wait_s=wait, subscription=subscription,
-            labels=labels_given(label) or None, consumer="relevo work claim",
+            labels=read_labels(label) or None, consumer="relevo work claim",
         )
     )  # fmt: skip
     made = table("message", "token", "until", "attempt", "type", "body")
     for message in found:
         made.add_row(
-            message.id, message.claim_token, when(message.claim_until), str(message.attempts), message.message_type,
-            short(message.body),
+            message.id, message.claim_token, moment(message.claim_until), str(message.attempts), message.message_type,
+            one_line(message.body, 60),
         )  # fmt: skip
-    listed(found, as_json, made, nothing="nothing to claim")
+    show(found, as_json, made, nothing="nothing to claim")
 
 
 @app.command()
@@ -123,9 +105,9 @@ def complete(
     as_json: Json = False,
 ) -> None:
     """Finish a claimed message."""
-    value = None if result is None else json_given(result, "RESULT")
+    value = None if result is None else read_json(result, "RESULT")
     made = target_of(ctx).ask(lambda client: client.complete(scope, _claimed(message_id, token), value))
-    said(made, as_json, f"{made.id} is {made.state}")
+    show(made, as_json, f"{made.id} is {made.state}")
 
 
 @app.command()
@@ -155,14 +137,14 @@ def fail(
     made = target_of(ctx).ask(
         lambda client: client.fail(scope, _claimed(message_id, token), reason, error=error, dead=dead)
     )
-    said(made, as_json, f"{made.id} is {made.state}")
+    show(made, as_json, f"{made.id} is {made.state}")
 
 
 @app.command()
 def release(ctx: typer.Context, scope: Scope, message_id: MessageId, token: Token, as_json: Json = False) -> None:
     """Give a claimed message back untouched."""
     made = target_of(ctx).ask(lambda client: client.release(scope, _claimed(message_id, token)))
-    said(made, as_json, f"{made.id} is {made.state}")
+    show(made, as_json, f"{made.id} is {made.state}")
 
 
 @app.command()
@@ -176,7 +158,7 @@ def extend(
 ) -> None:
     """Keep a claimed message for longer."""
     made = target_of(ctx).ask(lambda client: client.extend(scope, _claimed(message_id, token), seconds))
-    said(made, as_json, f"{made.id} is {made.state} until {when(made.claim_until)}")
+    show(made, as_json, f"{made.id} is {made.state} until {moment(made.claim_until)}")
 
 
 @app.command()
@@ -199,7 +181,7 @@ def search(
         .ask(
             lambda client: client.search(
                 scope, queue=queue, state=state, message_type=message_type, correlation_id=correlation_id,
-                labels=labels_given(label) or None, since=since, until=until, limit=limit,
+                labels=read_labels(label) or None, since=since, until=until, limit=limit,
             )
         )
         .items
@@ -208,29 +190,31 @@ def search(
     for message in found:
         state_shown = f"{message.state} (archived)" if message.archived_at else message.state
         made.add_row(
-            message.id, message.queue, state_shown, message.message_type, when(message.created_at), short(message.body)
+            message.id,
+            message.queue,
+            state_shown,
+            message.message_type,
+            moment(message.created_at),
+            one_line(message.body, 60),
         )
-    listed(found, as_json, made, nothing=f"no such messages in {scope}")
+    show(found, as_json, made, nothing=f"no such messages in {scope}")
 
 
-@app.command()
-def show(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
+@app.command("show")
+def show_message(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
     """Show one message."""
     message = target_of(ctx).ask(lambda client: client.message(scope, message_id))
-    if as_json:
-        print_json(plain(message))
-        return
     made = table("", "", title=message.id)
-    for name, value in plain(message).items():
+    for name, value in readable(message).items():
         if value is not None and name != "error":
             made.add_row(
-                name, when(value) if name.endswith("_at") else value if isinstance(value, str) else short(value, 200)
+                name,
+                moment(value) if name.endswith("_at") else value if isinstance(value, str) else one_line(value, 200),
             )
     if message.error is not None:
         made.add_row("error", ": ".join(filter(None, (message.error.type, message.error.message))))
-    console().print(made)
-    if message.error is not None and message.error.stack is not None:
-        console().print(message.error.stack.rstrip(), markup=False, highlight=False, soft_wrap=True)
+    stack = None if message.error is None or message.error.stack is None else message.error.stack.rstrip()
+    show(message, as_json, made, stack)
 
 
 @app.command()
@@ -239,9 +223,11 @@ def history(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Js
     steps = target_of(ctx).ask(lambda client: client.history(scope, message_id))
     made = table("at", "event", "by", "detail")
     for step in steps:
-        detail = step.detail if isinstance(step.detail, str) else "-" if step.detail is None else short(step.detail)
-        made.add_row(when(step.at), step.event, step.actor or "-", detail if len(detail) <= 300 else f"{detail[:299]}…")
-    listed(steps, as_json, made, nothing="nothing happened yet")
+        detail = (
+            step.detail if isinstance(step.detail, str) else "-" if step.detail is None else one_line(step.detail, 60)
+        )
+        made.add_row(moment(step.at), step.event, step.actor or "-", cut(detail, 300))
+    show(steps, as_json, made, nothing="nothing happened yet")
 
 
 @app.command()
@@ -254,10 +240,9 @@ def cancel(
     as_json: Json = False,
 ) -> None:
     """Cancel a message that nobody works on."""
-    if not yes:
-        ask(f"Cancel {message_id}?")
+    confirm(f"Cancel {message_id}?", yes=yes)
     made = target_of(ctx).ask(lambda client: client.cancel(scope, message_id, reason=reason))
-    said(made, as_json, f"{made.id} is {made.state}")
+    show(made, as_json, f"{made.id} is {made.state}")
 
 
 def _claimed(message_id: str, token: str) -> Claimed:

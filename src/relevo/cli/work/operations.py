@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.shell.output import Json, count, span, table
+from relevo.cli.shell.output import Json, count, moment, one_line, show, span, table
+from relevo.cli.work.arguments import Limit
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, listed, short, target_of, when
+from relevo.cli.work.target import target_of
 
 
 @app.command()
@@ -28,7 +29,7 @@ def usage(
             row.day, row.scope, row.queue, count(row.published), count(row.published_bytes), count(row.completed),
             count(row.failed), count(row.dead_lettered), span(row.handler_ms),
         )  # fmt: skip
-    listed(rows, as_json, made, nothing="nothing happened then")
+    show(rows, as_json, made, nothing="nothing happened then")
 
 
 @app.command()
@@ -48,10 +49,10 @@ def audit(
     made = table("at", "who", "did", "what", "scope", "queue", "after")
     for entry in found:
         made.add_row(
-            when(entry.at), entry.actor, entry.action, entry.target, entry.scope or "-", entry.queue or "-",
-            short(entry.after),
+            moment(entry.at), entry.actor, entry.action, entry.target, entry.scope or "-", entry.queue or "-",
+            one_line(entry.after, 60),
         )  # fmt: skip
-    listed(found, as_json, made, nothing="nothing was changed")
+    show(found, as_json, made, nothing="nothing was changed")
 
 
 @app.command()
@@ -70,8 +71,8 @@ def agents(
     made = table("agent", "every", "last run", "took", "items", "error", "runs", "failures")
     for agent in found:
         made.add_row(
-            agent.agent, f"{agent.every_s:g} s", when(agent.last_finished_at), span(agent.last_duration_ms),
+            agent.agent, f"{agent.every_s:g} s", moment(agent.last_finished_at), span(agent.last_duration_ms),
             "-" if agent.last_items is None else count(agent.last_items), agent.last_error or "-", count(agent.runs),
             count(agent.failures),
         )  # fmt: skip
-    listed(found, as_json, made, nothing="no agents")
+    show(found, as_json, made, nothing="no agents")

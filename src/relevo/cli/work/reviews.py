@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import RenderableType
+from rich.text import Text
 
-from relevo.cli.shell.output import Json, console, print_json, say, table
+from relevo.cli.shell.json_text import read_json
+from relevo.cli.shell.output import Json, moment, one_line, say, show, table
+from relevo.cli.work.arguments import Limit, MessageId, Scope
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, MessageId, Scope, json_given, listed, plain, said, short, target_of, when
+from relevo.cli.work.target import target_of
+
+if TYPE_CHECKING:
+    from relevo.client import Review
 
 reviews = typer.Typer(help="Reviews: list, show, claim, release, hand over, comment, decide.", no_args_is_help=True)
 app.add_typer(reviews, name="reviews")
@@ -34,33 +42,36 @@ def list_reviews(
     made = table("review", "queue", "title", "state", "held by", "due", "since")
     for each in found:
         made.add_row(
-            each.id, each.queue or "-", each.title, each.state, each.holder or "-", when(each.due_at),
-            when(each.created_at),
+            each.id, each.queue or "-", each.title, each.state, each.holder or "-", moment(each.due_at),
+            moment(each.created_at),
         )  # fmt: skip
-    listed(found, as_json, made, nothing=f"nothing waits for people in {scope}")
+    show(found, as_json, made, nothing=f"nothing waits for people in {scope}")
 
 
 @reviews.command("show")
 def show_review(ctx: typer.Context, scope: Scope, review_id: ReviewId, as_json: Json = False) -> None:
     """Show a review: what is asked, and what happened so far."""
     found = target_of(ctx).ask(lambda client: client.review(scope, review_id))
-    if as_json:
-        print_json(plain(found))
-        return
-    say(f"{found.title} ({found.state}{f', held by {found.holder}' if found.holder else ''})", "bold")
-    for section in found.spec.get("context", []):
-        say(f"\n{section['title']}\n{section['content']}")
-    options = " | ".join(option["value"] for option in found.spec["decision"]["options"])
-    say(f"\n{found.spec['decision']['field']}: {options}")
-    for each in found.spec.get("input", []):
-        say(f"{each['field']}: {each['kind']}{', needed' if each['required'] else ''}")
-    made = table("at", "who", "did", "")
-    for note in found.notes:
-        made.add_row(when(note.at), note.person or "-", note.did, note.text or "")
-    if found.notes:
-        console().print(made)
-    if found.outcome is not None:
-        say(f"outcome: {short(found.outcome, 200)}")
+    show(found, as_json, *_parts(found))
+
+
+def _parts(review: Review) -> Iterator[RenderableType]:
+    """A review for people: what is asked, what happened so far, what came of it."""
+    held = f", held by {review.holder}" if review.holder else ""
+    yield Text(f"{review.title} ({review.state}{held})", "bold")
+    for section in review.spec.get("context", []):
+        yield f"\n{section['title']}\n{section['content']}"
+    options = " | ".join(option["value"] for option in review.spec["decision"]["options"])
+    yield f"\n{review.spec['decision']['field']}: {options}"
+    for each in review.spec.get("input", []):
+        yield f"{each['field']}: {each['kind']}{', needed' if each['required'] else ''}"
+    if review.notes:
+        made = table("at", "who", "did", "")
+        for note in review.notes:
+            made.add_row(moment(note.at), note.person or "-", note.did, note.text or "")
+        yield made
+    if review.outcome is not None:
+        yield f"outcome: {one_line(review.outcome, 200)}"
 
 
 @reviews.command("send")
@@ -68,7 +79,7 @@ def send_to_review(
     ctx: typer.Context, scope: Scope, message_id: MessageId, review: Asked = None, as_json: Json = False
 ) -> None:
     """Have people look at a dead letter; approved, it goes back to its queue."""
-    asked = None if review is None else json_given(review, "--review")
+    asked = None if review is None else read_json(review, "--review")
     _stands(target_of(ctx).ask(lambda client: client.review_dead_letter(scope, message_id, asked)), as_json)
 
 
@@ -81,7 +92,7 @@ def watch_stream(
     off: Annotated[bool, typer.Option("--off", help="No longer.")] = False,
 ) -> None:
     """Send the dead letters of a stream queue to review from now on."""
-    asked = None if review is None else json_given(review, "--review")
+    asked = None if review is None else read_json(review, "--review")
     if off:
         target_of(ctx).ask(lambda client: client.unwatch_stream(scope, stream_queue))
     else:
@@ -149,13 +160,13 @@ def decide_review(
     answer: dict[str, Any] = {asked: decision}
     for given in field or ():
         name, _, value = given.partition("=")
-        answer[name] = json_given(value, f"--field {name}")
+        answer[name] = read_json(value, f"--field {name}")
     if comment:
         answer["comment"] = comment
-    more: dict[str, Any] = {} if body is None else {"corrected_body": json_given(body, "--body")}
+    more: dict[str, Any] = {} if body is None else {"corrected_body": read_json(body, "--body")}
     _stands(target.ask(lambda client: client.decide_review(scope, review_id, answer, person=person, **more)), as_json)
 
 
 def _stands(review: Any, as_json: bool) -> None:
     held = f", in the hands of {review.holder}" if review.holder else ""
-    said(review, as_json, f"review {review.id} is {review.state}{held}")
+    show(review, as_json, f"review {review.id} is {review.state}{held}")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relevo.cli.shell.output import Json, count, table
+from relevo.cli.shell.output import Json, count, moment, show, table
+from relevo.cli.work.arguments import ExistOk, Queue, Scope
 from relevo.cli.work.group import app
-from relevo.cli.work.target import ExistOk, Queue, Scope, listed, said, target_of, when
+from relevo.cli.work.target import target_of
 
 if TYPE_CHECKING:
     from relevo.client import Queue as QueueShown
@@ -20,15 +21,15 @@ def scopes(ctx: typer.Context, as_json: Json = False) -> None:
     found = target_of(ctx).ask(lambda client: client.scopes(limit=500)).items
     made = table("scope", "name", "state", "made")
     for scope in found:
-        made.add_row(scope.slug, scope.display_name, scope.state, when(scope.created_at))
-    listed(found, as_json, made, nothing="no scopes yet")
+        made.add_row(scope.slug, scope.display_name, scope.state, moment(scope.created_at))
+    show(found, as_json, made, nothing="no scopes yet")
 
 
 @app.command("create-scope")
 def create_scope(ctx: typer.Context, scope: Scope, exist_ok: ExistOk = False, as_json: Json = False) -> None:
     """Make a scope, with its system queues."""
     made = target_of(ctx).ask(lambda client: client.create_scope(scope, exist_ok=exist_ok))
-    said(made, as_json, f"scope {made.slug} is there")
+    show(made, as_json, f"scope {made.slug} is there")
 
 
 @app.command()
@@ -39,7 +40,7 @@ def queues(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
     made = table("queue", "order", "mode", "state", *numbers, title=f"queues of {scope}", numbers=numbers)
     for queue in found:
         made.add_row(queue.slug, queue.ordering, queue.consumer_mode, queue.state, *_depths(queue))
-    listed(found, as_json, made, nothing=f"no queues in {scope}")
+    show(found, as_json, made, nothing=f"no queues in {scope}")
 
 
 @app.command("create-queue")
@@ -61,7 +62,7 @@ def create_queue(
         "max_retries": max_retries, "max_depth": max_depth,
     }  # fmt: skip
     made = target_of(ctx).ask(lambda client: client.create_queue(scope, queue, exist_ok=exist_ok, **settings))
-    said(made, as_json, f"queue {scope}/{made.slug} is there")
+    show(made, as_json, f"queue {scope}/{made.slug} is there")
 
 
 @app.command("set-state")
@@ -74,7 +75,7 @@ def set_state(
 ) -> None:
     """Pause, drain, archive or reopen a queue."""
     made = target_of(ctx).ask(lambda client: client.change_queue(scope, queue, state=state))
-    said(made, as_json, f"queue {scope}/{made.slug} is {made.state}")
+    show(made, as_json, f"queue {scope}/{made.slug} is {made.state}")
 
 
 def _depths(queue: QueueShown) -> tuple[str, ...]:

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from relevo.cli.shell.output import Json, print_json, say, table
-from relevo.cli.shell.prompts import Yes, ask
+from relevo.cli.shell.output import Json, moment, say, show, table
+from relevo.cli.shell.prompts import Yes, confirm
+from relevo.cli.work.arguments import Limit, Scope
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, Scope, listed, plain, target_of, when
+from relevo.cli.work.target import target_of
 
 webhooks = typer.Typer(help="Webhooks: list, create, switch, rotate, log, redeliver.", no_args_is_help=True)
 app.add_typer(webhooks, name="webhooks")
@@ -25,7 +26,7 @@ def list_webhooks(ctx: typer.Context, scope: Scope, as_json: Json = False) -> No
     for each in found:
         state = each.state if each.disabled_reason is None else f"{each.state}: {each.disabled_reason}"
         made.add_row(each.id, each.url, ", ".join(each.events) or "all", state, str(each.failures_in_a_row))
-    listed(found, as_json, made, nothing=f"no webhooks in {scope}")
+    show(found, as_json, made, nothing=f"no webhooks in {scope}")
 
 
 @webhooks.command("create")
@@ -68,8 +69,7 @@ def switch_webhook(
 @webhooks.command("delete")
 def delete_webhook(ctx: typer.Context, scope: Scope, webhook_id: WebhookId, yes: Yes = False) -> None:
     """Delete a webhook and its log."""
-    if not yes:
-        ask(f"Delete the webhook {webhook_id} of {scope}?")
+    confirm(f"Delete the webhook {webhook_id} of {scope}?", yes=yes)
     target_of(ctx).ask(lambda client: client.delete_webhook(scope, webhook_id))
     say(f"webhook {webhook_id} is gone")
 
@@ -89,9 +89,9 @@ def show_log(
     for each in found:
         answer = str(each.last_status) if each.last_status else each.last_error or "-"
         made.add_row(
-            each.id, each.event, each.message_id, each.state, str(each.attempts), answer, when(each.next_at)
+            each.id, each.event, each.message_id, each.state, str(each.attempts), answer, moment(each.next_at)
         )  # fmt: skip
-    listed(found, as_json, made, nothing="nothing was told yet")
+    show(found, as_json, made, nothing="nothing was told yet")
 
 
 @webhooks.command("redeliver")
@@ -107,8 +107,5 @@ def redeliver(
 
 
 def _secret(made: Any, as_json: bool) -> None:
-    if as_json:
-        print_json(plain(made))
-    else:
-        say(f"webhook {made.webhook.id} sends to {made.webhook.url}")
-        say(f"its secret, shown this once: {made.secret}")
+    sends = f"webhook {made.webhook.id} sends to {made.webhook.url}"
+    show(made, as_json, sends, f"its secret, shown this once: {made.secret}")

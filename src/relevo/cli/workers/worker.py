@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from asyncio.subprocess import Process
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +11,13 @@ import typer
 
 from relevo import logs
 from relevo.cli.shell.completion import complete_queue
-from relevo.cli.shell.redis_server import Server, run, server_of
+from relevo.cli.shell.redis_server import server_of
 from relevo.cli.workers.reload import changed_files
-from relevo.cli.workers.supervisor import run_supervisor
+from relevo.cli.workers.supervisor import Supervisor, start_process
 from relevo.cli.workers.worker_process import run_worker_process
 from relevo.cli.workers.worker_spec import WorkerSpec
 from relevo.engine.bad_result import OnBadResult
 from relevo.engine.validation import checked_queue_name
-from relevo.wire.keys import QueueKeys
 
 
 def worker(
@@ -77,16 +78,18 @@ def worker(
         metrics_host=metrics_host, log_level=log_level, json_logs=json_logs,
     )  # fmt: skip
     logs.configure(json=json_logs, level=log_level)
-    run(_answers(server, spec.queues[0]))
+    server.must_answer(spec.queues[0])
     if processes > 1 or reload or max_jobs is not None or max_rss is not None:
-        code = run_supervisor(spec, processes, changed_files(Path.cwd()) if reload else None)
+        code = asyncio.run(_supervise(spec, processes, reload))
     else:
         code = run_worker_process(spec)
     if code:
         raise typer.Exit(code)
 
 
-async def _answers(server: Server, queue: str) -> None:
-    """Later a worker waits for a server that is away; at the start a wrong address should be said, not waited for."""
-    async with server.link(QueueKeys(queue)):
-        pass
+async def _supervise(spec: WorkerSpec, size: int, reload: bool) -> int:
+    async def start(number: int) -> Process:
+        return await start_process("relevo.cli.workers.child", said=spec.for_child(number).written + "\n")
+
+    changes = changed_files(Path.cwd()) if reload else None
+    return await Supervisor(start, size, changes=changes).run()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from relevo.cli.workers.supervisor import RECYCLED
 from relevo.cli.workers.target import describe, load_target
 from relevo.cli.workers.worker_spec import WorkerSpec
 from relevo.engine.batch import Batch
@@ -23,9 +24,6 @@ from relevo.metrics.health_server import HealthServer
 from relevo.metrics.metrics import Metrics
 
 log = logging.getLogger("relevo.worker_process")
-
-RECYCLED = 75
-"""The exit code of a supervised process that has done its share: it is replaced, and nothing is wrong."""
 
 _LOOK_EVERY_S = 0.5
 _MB = 1024 * 1024
