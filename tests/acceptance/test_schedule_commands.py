@@ -57,10 +57,10 @@ def test_a_paused_schedule_is_listed_as_paused_until_resumed(
     server: Server, cli: Cli, queue_name: str, nightly: str
 ) -> None:
     assert cli("schedule", "pause", queue_name, nightly, "--json").data["changed"] is True
-    assert cli("schedule", "pause", queue_name, nightly).out.endswith("was paused already\n")
+    assert cli("schedule", "pause", queue_name, nightly).out.endswith("was already paused\n")
     (told,) = cli("schedule", "list", queue_name, "--json").data
     assert (told["paused"], told["next_fire"]) == (True, None)
-    assert cli("schedule", "resume", queue_name, nightly).out.endswith("goes on\n")
+    assert cli("schedule", "resume", queue_name, nightly).out.endswith("resumed\n")
     assert cli("schedule", "list", queue_name, "--json").data[0]["paused"] is False
 
 

@@ -51,8 +51,8 @@ def verify(
             return await integrity.verify(known=known, told=shown.update)
 
     verdict = ask_database(database_url, verified)
-    cut = f"; {count(verdict.cut)} older ones were cut, as the audit tells" if verdict.cut else ""
-    sound = f"sound: {count(verdict.entries)} entries in {count(verdict.chains)} chains{cut}"
+    cut = f"; {count(verdict.cut)} older entries were removed by `relevo audit cut`" if verdict.cut else ""
+    sound = f"intact: {count(verdict.entries)} entries in {count(verdict.chains)} chains{cut}"
     found = table("what", "row", "chain", "number", "", numbers=("row", "number"))
     for finding in verdict.findings[:_SHOWN]:
         row = "-" if finding.id is None else str(finding.id)
@@ -61,7 +61,7 @@ def verify(
     if not verdict.sound and not as_json:
         more = len(verdict.findings) - _SHOWN
         complain(
-            f"the audit is not as it was written: {len(verdict.findings)} findings in {count(verdict.entries)} entries"
+            f"the audit was changed after it was written: {len(verdict.findings)} findings in {count(verdict.entries)} entries"
             + (f", {more} of them not shown: --json has all" if more > 0 else "")
         )
     raise typer.Exit(0 if verdict.sound else 1)
@@ -106,7 +106,7 @@ def trace(
             moment(step.at), step.source, step.scope or "-", step.queue or "-", step.id, step.what, step.actor or "-",
             "" if step.detail is None else one_line(step.detail, 60),
         )  # fmt: skip
-    more = Text("there is more than this: name a scope, or use `relevo audit export`", "yellow")
+    more = Text("this is not all: name a scope, or use `relevo audit export`", "yellow")
     show(story, as_json, made, None if story.complete else more)
 
 

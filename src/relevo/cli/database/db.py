@@ -25,7 +25,7 @@ def upgrade(
     from relevo.work.store import schema
 
     before, after = ask_database(database_url, lambda database: schema.upgrade(database, to))
-    moved = f"from revision {before or 'none'} to {after}"
+    moved = f"upgraded from revision {before or 'none'} to {after}"
     show({"before": before, "after": after}, as_json, f"up to date: revision {after}" if before == after else moved)
 
 
@@ -35,7 +35,7 @@ def current(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False)
     from relevo.work.store import schema
 
     found, needed = ask_database(database_url, schema.current), schema.head()
-    words = f"at revision {found or 'none'}; this program needs {needed}"
+    words = f"at revision {found or 'none'}; this version of relevo needs {needed}"
     show({"current": found, "needed": needed}, as_json, words)
 
 
@@ -53,5 +53,5 @@ def check(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False) -
     if differences and not as_json:
         complain("the tables differ: " + "; ".join(differences))
     else:
-        show({"differences": differences}, as_json, "the tables are as they should be")
+        show({"differences": differences}, as_json, "the tables match this version of relevo")
     raise typer.Exit(1 if differences else 0)

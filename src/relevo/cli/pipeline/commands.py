@@ -139,7 +139,7 @@ def report(
 
     figures = write(Lake(lake), to, queues=queue or (), days=days, title=title)
     value = {"page": str(to), "queues": figures.queues, "totals": figures.totals, "slo": figures.slo}
-    show(value, as_json, *figures_lines(figures), f"the page: {to}")
+    show(value, as_json, *figures_lines(figures), f"report written to {to}")
 
 
 @_command
@@ -217,7 +217,7 @@ def archive(
     if done is None:
         return
     gone = done.erased.messages + done.erased.reviews + done.erased.events
-    erased = f"erased what {count(gone)} rows of the lake said; `relevo pipeline build` renews what was made of them"
+    erased = f"erased the content of {count(gone)} rows of the lake; run `relevo pipeline build` to renew what was made of them"
     show(
         done,
         as_json,

@@ -56,7 +56,7 @@ def status_lines(tables: list[TableStatus]) -> Iterator[RenderableType]:
         for reason in one.broken:
             yield Text(f"{one.table}: {' '.join(reason.split())}", "red")
     if any(one.behind for one in tables):
-        yield Text("some tables are behind their sources: `relevo pipeline build`", "yellow")
+        yield Text("some tables are behind their sources: run `relevo pipeline build`", "yellow")
 
 
 def figures_lines(figures: Figures) -> Iterator[RenderableType]:

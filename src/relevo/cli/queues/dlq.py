@@ -71,7 +71,7 @@ class _Done:
     def remarks(self, queue: str) -> Iterator[Text]:
         if self.stuck:
             look = f"look at them with `relevo dlq peek {queue}`"
-            yield Text(f"{count(self.stuck)} cannot be read as jobs and stay: {look}", "yellow")
+            yield Text(f"{count(self.stuck)} cannot be read as jobs and were not replayed: {look}", "yellow")
         if self.moved < self.meant - self.stuck:
             yield Text("the queue is full, or someone else took the rest: run it again", "yellow")
 

@@ -83,8 +83,8 @@ def _queue_findings(snapshot: QueueSnapshot, workers: int) -> list[Finding]:
     found: list[Finding] = []
     waiting = f"{count(snapshot.waiting)}, the oldest for {span(snapshot.oldest_waiting_ms)}"
     if snapshot.paused:
-        remedy = "`Queue.resume` lets workers go on."
-        found.append(Finding(Level.NOTE, "paused", "the queue is paused: nothing of it runs", remedy))
+        remedy = f"Resume it: relevo resume {snapshot.queue}."
+        found.append(Finding(Level.NOTE, "paused", "the queue is paused: its jobs do not run", remedy))
     if snapshot.waiting and workers == 0:
         found.append(Finding(Level.DANGER, "waiting", f"{waiting}; no worker", "Start a worker for this queue."))
     else:

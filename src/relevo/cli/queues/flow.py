@@ -43,7 +43,7 @@ def cancel(ctx: typer.Context, queue: QueueName, flow_id: FlowId, yes: Yes = Fal
     show(
         {"queue": queue, "flow": flow_id, "cancelled": True, "running": running},
         as_json,
-        f"flow {flow_id} is cancelled; {running} of its jobs were running or on their way",
+        f"flow {flow_id} cancelled; {running} of its jobs were running or queued",
     )
 
 

@@ -93,7 +93,7 @@ def logs(
     """Print the lines the job wrote with `job.log`."""
     first = -last if last else 0
     lines, total = server_of(ctx).ask(queue, lambda opened: opened.get_job_logs(job_id, start=first))
-    none = None if total else Text(f"job {job_id} has written no log, or it has expired", "dim")
+    none = None if total else Text(f"job {job_id} has no log, or its log has expired", "dim")
     show({"queue": queue, "id": job_id, "lines": lines, "total": total}, as_json, *lines, none)
 
 
@@ -101,7 +101,7 @@ def logs(
 def progress(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = False) -> None:
     """Print how far the job says it is."""
     percent = server_of(ctx).ask(queue, lambda opened: opened.get_job_progress(job_id))
-    words = f"{percent} %" if percent is not None else f"job {job_id} has not told its progress"
+    words = f"{percent} %" if percent is not None else f"job {job_id} has not reported any progress"
     show({"queue": queue, "id": job_id, "progress": percent}, as_json, words)
 
 
@@ -110,7 +110,7 @@ def cancel(ctx: typer.Context, queue: QueueName, job_id: JobId, yes: Yes = False
     """Cancel a job that is delayed, waits or runs."""
     state = server_of(ctx).ask(queue, lambda opened: _cancel(opened, checked_job_id(job_id), yes))
     ends = {"active": "its run is being cancelled", "waiting": "it will not start"}
-    words = f"job {job_id} was {state}: {ends.get(state, 'it was taken back')}"
+    words = f"job {job_id} was {state}: {ends.get(state, 'it will not run')}"
     show({"queue": queue, "id": job_id, "was": state, "cancelled": True}, as_json, words)
 
 
@@ -118,7 +118,7 @@ def cancel(ctx: typer.Context, queue: QueueName, job_id: JobId, yes: Yes = False
 def retry(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = False) -> None:
     """Send a dead job back to the queue with a fresh budget of attempts."""
     server_of(ctx).ask(queue, lambda opened: _retry(opened, checked_job_id(job_id)))
-    show({"queue": queue, "id": job_id, "retried": True}, as_json, f"job {job_id} is back in {queue}")
+    show({"queue": queue, "id": job_id, "retried": True}, as_json, f"job {job_id} moved back to {queue}")
 
 
 @app.command()
@@ -197,7 +197,7 @@ async def _retry(queue: Queue, job_id: str) -> None:
     if await queue.replay_dlq(1, job_ids=[job_id]):
         return
     found = await _known(queue, job_id)
-    remedy = "Only dead jobs can be retried; the others are retried by themselves."
+    remedy = "Only dead jobs can be retried; all others are retried automatically."
     raise BadArgument(argument="ID", value=job_id, reason=f"the job is {found.state}", remedy=remedy)
 
 
@@ -207,7 +207,7 @@ async def _remove(queue: Queue, job_id: str, yes: bool) -> dict[str, bool]:
     removal = await queue.maintenance.remove(job_id, most=_FAR)
     if removal.running and not removal.count:
         remedy = "Cancel it with `relevo job cancel`, then remove it."
-        raise BadArgument(argument="ID", value=job_id, reason="a worker runs it", remedy=remedy)
+        raise BadArgument(argument="ID", value=job_id, reason="a worker is running it", remedy=remedy)
     return removal.as_report()
 
 
@@ -220,7 +220,5 @@ async def _known(queue: Queue, job_id: str) -> FoundJob:
 
 def _not_found(queue: Queue, job_id: str, found: FoundJob) -> BadArgument:
     reason = f"queue {queue.name!r} has no such job" + ("" if found.complete else " among the first million")
-    remedy = (
-        "A finished job leaves nothing but its result, and that only for a while: `relevo events` tells what happens."
-    )
+    remedy = "A finished job leaves only its result, and only for a while: `relevo events` shows what happens."
     return BadArgument(argument="ID", value=job_id, reason=reason, remedy=remedy)

@@ -55,7 +55,7 @@ def unlimit(ctx: typer.Context, queue: QueueName, lane: LaneName, as_json: Json 
     if not server_of(ctx).ask(queue, lambda opened: opened.lanes.unlimit(lane)):
         remedy = f"`relevo lanes list {queue}` shows which have one."
         raise BadArgument(argument="LANE", value=lane, reason="it has no limit of its own", remedy=remedy)
-    ended = f"lane {lane} of {queue} has no limit of its own any more"
+    ended = f"lane {lane} of {queue}: limit removed"
     show({"queue": queue, "lane": lane, "limit": None}, as_json, ended)
 
 

@@ -23,14 +23,14 @@ _AT_ONCE = 1000
 def pause(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
     """Stop all workers of a queue; running jobs finish, new ones may be added and wait."""
     server_of(ctx).ask(queue, lambda opened: opened.pause())
-    paused = f"queue {queue} is paused; `relevo resume {queue}` lets it go on"
+    paused = f"queue {queue} paused; resume it with `relevo resume {queue}`"
     show({"queue": queue, "paused": True}, as_json, paused)
 
 
 def resume(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
-    """Let the workers of a paused queue go on."""
+    """Let the workers of a paused queue work again."""
     server_of(ctx).ask(queue, lambda opened: opened.resume())
-    show({"queue": queue, "paused": False}, as_json, f"queue {queue} goes on")
+    show({"queue": queue, "paused": False}, as_json, f"queue {queue} resumed")
 
 
 def drain(
@@ -40,7 +40,7 @@ def drain(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove all jobs that nobody has begun; running ones, dead letters and schedules stay."""
+    """Remove all jobs that have not started; running ones, dead letters and schedules stay."""
     removed = server_of(ctx).ask(queue, lambda opened: _drain(opened, delayed, yes, as_json))
     show({"queue": queue, "removed": removed}, as_json, f"removed {count(removed)} jobs from {queue}")
 
@@ -55,7 +55,7 @@ def clean(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove old jobs of one state: results of completed ones, dead letters, or jobs nobody has begun."""
+    """Remove old jobs of one state: results of completed ones, dead letters, or jobs that have not started."""
     if state not in STATES or state == "active":
         remedy = "Use waiting, delayed, failed or completed; what runs is cancelled with `relevo job cancel`."
         raise BadArgument(argument="--state", value=state, reason="cannot be cleaned", remedy=remedy)
@@ -80,7 +80,7 @@ def obliterate(
 ) -> None:
     """Delete a queue with everything in it: jobs, dead letters, results, events, schedules."""
     deleted = server_of(ctx).ask(queue, lambda opened: _obliterate(opened, force, yes, as_json))
-    done = f"queue {queue} is gone ({count(deleted)} keys)" if deleted else f"there is no queue {queue}"
+    done = f"queue {queue} deleted ({count(deleted)} keys)" if deleted else f"queue {queue} does not exist"
     show({"queue": queue, "deleted_keys": deleted}, as_json, done)
 
 
@@ -88,7 +88,7 @@ async def _drain(queue: Queue, delayed: bool, yes: bool, quiet: bool) -> int:
     if not yes:
         seen = await queue.stats()
         meant = seen.waiting + (seen.delayed if delayed else 0)
-        confirm(f"remove about {count(meant)} jobs of {queue.name} that nobody has begun?")
+        confirm(f"remove about {count(meant)} jobs of {queue.name} that have not started?")
     async with busy(f"draining {queue.name}", quiet=quiet):
         return await queue.drain(delayed)
 
@@ -131,6 +131,6 @@ async def _obliterate(queue: Queue, force: bool, yes: bool, quiet: bool) -> int:
     if not yes:
         seen = await queue.stats()
         held = f"{count(seen.waiting)} waiting, {count(seen.delayed)} delayed, {count(seen.dead)} dead jobs"
-        confirm(f"delete queue {queue.name} with {held} and {count(seen.repeatable)} schedules, for good?")
+        confirm(f"delete queue {queue.name} with {held} and {count(seen.repeatable)} schedules, permanently?")
     async with busy(f"deleting {queue.name}", quiet=quiet):
         return await queue.obliterate(force=force)

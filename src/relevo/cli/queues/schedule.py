@@ -83,7 +83,7 @@ def add(
 def pause(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
     """Set a schedule aside; its slots pass unused until it is resumed."""
     changed = server_of(ctx).ask(queue, lambda opened: _switch(opened, key, on=False))
-    words = "paused" if changed else "was paused already"
+    words = "paused" if changed else "was already paused"
     _show(as_json, queue, key, {"paused": True, "changed": changed}, words)
 
 
@@ -91,7 +91,7 @@ def pause(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False)
 def resume(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
     """Take a paused schedule up again, with its next slot from now."""
     changed = server_of(ctx).ask(queue, lambda opened: _switch(opened, key, on=True))
-    words = "goes on" if changed else "was not paused"
+    words = "resumed" if changed else "was not paused"
     _show(as_json, queue, key, {"paused": False, "changed": changed}, words)
 
 
@@ -122,7 +122,7 @@ async def _switch(queue: Queue, key: str, *, on: bool) -> bool:
 async def _remove(queue: Queue, key: str, yes: bool) -> None:
     spec = await queue.repeatables.recipe(key)
     pattern = when(RepeatPattern.from_wire(spec.pattern))
-    confirm(f"end the schedule {key} of {queue.name} ({spec.job_name}, {pattern})?", yes=yes)
+    confirm(f"remove the schedule {key} of {queue.name} ({spec.job_name}, {pattern})?", yes=yes)
     if not await queue.remove_repeatable_by_key(key):
         raise NoSuchSchedule(key=key, queue=queue.name)
 

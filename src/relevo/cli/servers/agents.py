@@ -44,4 +44,4 @@ def agents(
         stream_queues=tuple(stream_queue or ()),
     )
     service = WorkService(ServiceSettings(office=office, http=False, upgrade=upgrade, version=version()))
-    raise typer.Exit(run_loop(serve_until_told(service, lambda: say("the agents are at work; Ctrl-C ends them"))))
+    raise typer.Exit(run_loop(serve_until_told(service, lambda: say("the agents are running; Ctrl-C stops them"))))

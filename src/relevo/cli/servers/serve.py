@@ -94,5 +94,5 @@ def serve(
 
 
 def _say_where(url: str) -> None:
-    say(f"work queues on {url}  (console: {url}/console, API reference: {url}/docs; Ctrl-C ends them)")
+    say(f"work queues on {url}  (console: {url}/console, API reference: {url}/docs; Ctrl-C stops them)")
     sys.stdout.flush()

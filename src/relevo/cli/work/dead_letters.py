@@ -69,7 +69,7 @@ def replay(
     target = target_of(ctx)
     meant = target.ask(lambda client: client.start_replay(scope, wanted, dry_run=True))
     if dry_run or meant.total == 0:
-        show(meant, as_json, f"{count(meant.total)} dead letters match, {count(meant.skipped)} would stay")
+        show(meant, as_json, f"{count(meant.total)} dead letters match, {count(meant.skipped)} would be skipped")
         return
     confirm(f"Send {count(meant.total)} dead letters of {scope} back?", yes=yes)
     started = target.ask(lambda client: client.start_replay(scope, wanted, rate_per_s=rate))
@@ -77,7 +77,7 @@ def replay(
     show(
         ended,
         as_json,
-        f"replay {ended.id} is {ended.state}: {count(ended.done)} sent back, {count(ended.skipped)} stay",
+        f"replay {ended.id} is {ended.state}: {count(ended.done)} sent back, {count(ended.skipped)} skipped",
     )
     if ended.state == "failed":
         raise typer.Exit(1)

@@ -28,7 +28,7 @@ def erase(
     as_json: Json = False,
 ) -> None:
     """Erase what all messages labelled subject=… say: bodies, results, parts, reviews. It cannot be undone."""
-    confirm(f"Erase what messages of {scope} labelled subject={subject} say, for good?", yes=yes)
+    confirm(f"Erase the content of all messages in {scope} labelled subject={subject}, permanently?", yes=yes)
 
     def erased(client: Client) -> Erasure:
         made = client.erase(scope, subject)
@@ -38,7 +38,7 @@ def erase(
         return made
 
     made = target_of(ctx).ask(erased)
-    show(made, as_json, f"erased what {count(made.messages)} messages said (erasure {made.id})")
+    show(made, as_json, f"erased the content of {count(made.messages)} messages (erasure {made.id})")
 
 
 @app.command("erasures")

@@ -61,4 +61,4 @@ def take_grant(
 ) -> None:
     """Take a grant back."""
     target_of(ctx).ask(lambda client: client.revoke_grant(scope, grant_id))
-    say(f"grant {grant_id} is taken back")
+    say(f"grant {grant_id} revoked")

@@ -91,4 +91,4 @@ def first_key(
 def _show_new(made: NewKey, as_json: bool) -> None:
     show(made, as_json, made.secret)
     if not as_json:
-        hint(f"key {made.key.id} ({made.key.name}); this is the only time it is shown")
+        hint(f"key {made.key.id} ({made.key.name}); it is shown only now")

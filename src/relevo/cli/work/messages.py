@@ -42,11 +42,11 @@ def publish(
             fields["idempotency_key"] = idempotency_key
         content = read_json(body, "BODY")
         made = target_of(ctx).ask(lambda client: client.publish(scope, queue, content, **fields))
-        show(made, as_json, f"{made.id} {'was there already' if made.duplicate else made.state}")
+        show(made, as_json, f"{made.id} {'was already published' if made.duplicate else made.state}")
         return
     if idempotency_key is not None:
         remedy = "Pass one BODY, or leave --once out."
-        raise BadArgument(argument="--once", value=idempotency_key, reason="it names one message", remedy=remedy)
+        raise BadArgument(argument="--once", value=idempotency_key, reason="it is for one message", remedy=remedy)
     _publish_lines(target_of(ctx), scope, queue, fields, as_json)
 
 
@@ -133,7 +133,7 @@ def fail(
         error["message"] = reason or "failed"
     if reason is None and error is None:
         remedy = "Pass a REASON, or --error-type and --message."
-        raise BadArgument(argument="REASON", value=reason, reason="nobody would know why it failed", remedy=remedy)
+        raise BadArgument(argument="REASON", value=reason, reason="a failure needs a reason", remedy=remedy)
     made = target_of(ctx).ask(
         lambda client: client.fail(scope, _claimed(message_id, token), reason, error=error, dead=dead)
     )
@@ -227,7 +227,7 @@ def history(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Js
             step.detail if isinstance(step.detail, str) else "-" if step.detail is None else one_line(step.detail, 60)
         )
         made.add_row(moment(step.at), step.event, step.actor or "-", cut(detail, 300))
-    show(steps, as_json, made, nothing="nothing happened yet")
+    show(steps, as_json, made, nothing="no history yet")
 
 
 @app.command()

@@ -29,7 +29,7 @@ def usage(
             row.day, row.scope, row.queue, count(row.published), count(row.published_bytes), count(row.completed),
             count(row.failed), count(row.dead_lettered), span(row.handler_ms),
         )  # fmt: skip
-    show(rows, as_json, made, nothing="nothing happened then")
+    show(rows, as_json, made, nothing="no usage in that time")
 
 
 @app.command()
@@ -52,7 +52,7 @@ def audit(
             moment(entry.at), entry.actor, entry.action, entry.target, entry.scope or "-", entry.queue or "-",
             one_line(entry.after, 60),
         )  # fmt: skip
-    show(found, as_json, made, nothing="nothing was changed")
+    show(found, as_json, made, nothing="no audit entries")
 
 
 @app.command()

@@ -45,7 +45,7 @@ def list_reviews(
             each.id, each.queue or "-", each.title, each.state, each.holder or "-", moment(each.due_at),
             moment(each.created_at),
         )  # fmt: skip
-    show(found, as_json, made, nothing=f"nothing waits for people in {scope}")
+    show(found, as_json, made, nothing=f"no reviews in {scope}")
 
 
 @reviews.command("show")
@@ -97,7 +97,7 @@ def watch_stream(
         target_of(ctx).ask(lambda client: client.unwatch_stream(scope, stream_queue))
     else:
         target_of(ctx).ask(lambda client: client.watch_stream(scope, stream_queue, asked))
-    say(f"dead letters of {stream_queue} {'stay where they are' if off else f'go to review in {scope}'}")
+    say(f"dead letters of {stream_queue} {'no longer go to review' if off else f'go to review in {scope}'}")
 
 
 @reviews.command("claim")
@@ -168,5 +168,5 @@ def decide_review(
 
 
 def _stands(review: Any, as_json: bool) -> None:
-    held = f", in the hands of {review.holder}" if review.holder else ""
+    held = f", held by {review.holder}" if review.holder else ""
     show(review, as_json, f"review {review.id} is {review.state}{held}")

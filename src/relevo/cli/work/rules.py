@@ -61,7 +61,7 @@ def set_rule(ctx: typer.Context, scope: Scope, file: RuleFile, as_json: Json = F
         made = target_of(ctx).ask(lambda client: client.change_rule(scope, wanted))
     else:
         made = target_of(ctx).ask(lambda client: client.create_rule(scope, wanted))
-    show(made, as_json, f"rule {scope}/{made.rule.name} is {'on' if made.rule.enabled else 'there, but off'}")
+    show(made, as_json, f"rule {scope}/{made.rule.name} saved, {'enabled' if made.rule.enabled else 'disabled'}")
 
 
 @rules.command("try")
@@ -114,14 +114,14 @@ def delete_rule(ctx: typer.Context, scope: Scope, name: RuleName, yes: Yes = Fal
     """Delete a rule."""
     confirm(f"Delete the rule {name} of {scope}?", yes=yes)
     target_of(ctx).ask(lambda client: client.delete_rule(scope, name))
-    say(f"rule {scope}/{name} is gone")
+    say(f"rule {scope}/{name} deleted")
 
 
 def _switch(ctx: typer.Context, scope: str, name: str, *, on: bool) -> None:
     found = target_of(ctx).ask(lambda client: client.rule(scope, name)).rule
     wanted = {**readable(found), "enabled": on}
     target_of(ctx).ask(lambda client: client.change_rule(scope, wanted))
-    say(f"rule {scope}/{name} is {'on' if on else 'off'}")
+    say(f"rule {scope}/{name} {'enabled' if on else 'disabled'}")
 
 
 def _does(actions: list[dict[str, Any]]) -> str:

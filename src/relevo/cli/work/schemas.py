@@ -48,7 +48,7 @@ def add_schema(
     """Add a schema, or a new version of it."""
     definition = read_json_file(file)
     made = target_of(ctx).ask(lambda client: client.add_schema(scope, name, definition))
-    show(made, as_json, f"schema {scope}/{made.name} is there, version {made.version}")
+    show(made, as_json, f"schema {scope}/{made.name} saved as version {made.version}")
 
 
 @schemas.command("bind")
@@ -62,14 +62,14 @@ def bind_schema(
 ) -> None:
     """Have bodies of a queue fit a schema from now on."""
     made = target_of(ctx).ask(lambda client: client.bind_schema(scope, queue, name, version=version, force=force))
-    say(f"bodies of {scope}/{queue} must fit {made.schema}, version {made.version}")
+    say(f"bodies of {scope}/{queue} must match {made.schema}, version {made.version}")
 
 
 @schemas.command("unbind")
 def unbind_schema(ctx: typer.Context, scope: Scope, queue: Queue) -> None:
     """Take any body from now on."""
     target_of(ctx).ask(lambda client: client.unbind_schema(scope, queue))
-    say(f"{scope}/{queue} takes any body")
+    say(f"{scope}/{queue} accepts any body")
 
 
 @schemas.command("check")
@@ -78,7 +78,7 @@ def check_schema(
 ) -> None:
     """How what waits in a queue fits a schema; ends with 1 when something does not."""
     found = target_of(ctx).ask(lambda client: client.compatibility(scope, name, queue, version=version))
-    looked_at = f"{count(found.looked_at)} looked at, {count(found.refused)} would be refused"
+    looked_at = f"checked {count(found.looked_at)} messages, {count(found.refused)} would be refused"
     show(found, as_json, looked_at, *(f"  {example}" for example in found.examples))
     if found.refused:
         raise typer.Exit(1)
@@ -89,4 +89,4 @@ def delete_schema(ctx: typer.Context, scope: Scope, name: SchemaName, yes: Yes =
     """Delete all versions of a schema."""
     confirm(f"Delete the schema {name} of {scope}?", yes=yes)
     target_of(ctx).ask(lambda client: client.delete_schema(scope, name))
-    say(f"schema {scope}/{name} is gone")
+    say(f"schema {scope}/{name} deleted")

@@ -29,7 +29,7 @@ def scopes(ctx: typer.Context, as_json: Json = False) -> None:
 def create_scope(ctx: typer.Context, scope: Scope, exist_ok: ExistOk = False, as_json: Json = False) -> None:
     """Make a scope, with its system queues."""
     made = target_of(ctx).ask(lambda client: client.create_scope(scope, exist_ok=exist_ok))
-    show(made, as_json, f"scope {made.slug} is there")
+    show(made, as_json, f"scope {made.slug} is ready")
 
 
 @app.command()
@@ -62,7 +62,7 @@ def create_queue(
         "max_retries": max_retries, "max_depth": max_depth,
     }  # fmt: skip
     made = target_of(ctx).ask(lambda client: client.create_queue(scope, queue, exist_ok=exist_ok, **settings))
-    show(made, as_json, f"queue {scope}/{made.slug} is there")
+    show(made, as_json, f"queue {scope}/{made.slug} is ready")
 
 
 @app.command("set-state")

@@ -71,7 +71,7 @@ def delete_webhook(ctx: typer.Context, scope: Scope, webhook_id: WebhookId, yes:
     """Delete a webhook and its log."""
     confirm(f"Delete the webhook {webhook_id} of {scope}?", yes=yes)
     target_of(ctx).ask(lambda client: client.delete_webhook(scope, webhook_id))
-    say(f"webhook {webhook_id} is gone")
+    say(f"webhook {webhook_id} deleted")
 
 
 @webhooks.command("log")
@@ -91,7 +91,7 @@ def show_log(
         made.add_row(
             each.id, each.event, each.message_id, each.state, str(each.attempts), answer, moment(each.next_at)
         )  # fmt: skip
-    show(found, as_json, made, nothing="nothing was told yet")
+    show(found, as_json, made, nothing="no deliveries yet")
 
 
 @webhooks.command("redeliver")
@@ -103,9 +103,9 @@ def redeliver(
 ) -> None:
     """Send an event once more."""
     made = target_of(ctx).ask(lambda client: client.redeliver(scope, webhook_id, delivery_id))
-    say(f"{made.event} of {made.message_id} is sent again")
+    say(f"sending {made.event} of {made.message_id} again")
 
 
 def _secret(made: Any, as_json: bool) -> None:
     sends = f"webhook {made.webhook.id} sends to {made.webhook.url}"
-    show(made, as_json, sends, f"its secret, shown this once: {made.secret}")
+    show(made, as_json, sends, f"its secret, shown only now: {made.secret}")

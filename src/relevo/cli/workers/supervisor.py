@@ -172,7 +172,7 @@ class Supervisor:
         if self._signals > 2:
             log.warning("%s a third time: killing %d processes", name, alive)
         else:
-            what = "finish their jobs (again to stop now)" if self._signals == 1 else "stop now"
+            what = "finish their jobs (send it again to stop now)" if self._signals == 1 else "stop now"
             self._tell(logging.WARNING, "%s: told %d processes to %s", name, alive, what)
         self._end(signal.SIGKILL if self._signals > 2 else signal.SIGTERM)
 

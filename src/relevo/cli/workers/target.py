@@ -91,9 +91,9 @@ def _may_be_one(value: object, module: ModuleType) -> bool:
 def _checked(found: object, target: str) -> AnyHandler:
     if isinstance(found, Task):
         remedy = "Name the Tasks object it belongs to: a worker serves all its tasks."
-        raise BadTarget(target=target, reason=f"it is the one task {found.name!r}", remedy=remedy)
+        raise BadTarget(target=target, reason=f"it is the single task {found.name!r}", remedy=remedy)
     if inspect.isclass(found):
-        raise BadTarget(target=target, reason=f"it is the class {found.__name__}", remedy="Name an object of it.")
+        raise BadTarget(target=target, reason=f"it is the class {found.__name__}", remedy="Name an instance of it.")
     if not callable(found):
         remedy = "Name a Tasks object, a Batch, or a function that takes a Job."
         raise BadTarget(target=target, reason=f"expected a handler, got {type(found).__name__}", remedy=remedy)

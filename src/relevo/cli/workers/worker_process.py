@@ -72,7 +72,7 @@ class WorkerProcess:
                 )  # fmt: skip
                 if isinstance(self._handler, Batch) and self._handler.size > spec.concurrency:
                     log.warning(
-                        "a batch of %d never fills up with --concurrency %d: raise it to the size of the batch",
+                        "a batch of %d never fills with --concurrency %d: raise --concurrency to the size of the batch",
                         self._handler.size, spec.concurrency,
                     )  # fmt: skip
                 ends = await asyncio.gather(*self._running, return_exceptions=True)
@@ -80,8 +80,8 @@ class WorkerProcess:
             restore()
         failed = [end for end in ends if isinstance(end, Exception)]
         for error in failed:
-            log.error("a worker ended by itself: %s: %s", type(error).__name__, error, exc_info=error)
-        log.info("process %d has left in order", os.getpid())
+            log.error("a worker failed: %s: %s", type(error).__name__, error, exc_info=error)
+        log.info("process %d shut down cleanly", os.getpid())
         return 1 if failed else RECYCLED if self._recycled else 0
 
     async def _run(self, worker: Worker) -> None:
@@ -110,18 +110,20 @@ class WorkerProcess:
         if self._left is not None:
             self._left -= 1
             if self._left == 0:
-                self._recycle(f"{self._spec.max_jobs} jobs")
+                self._recycle(f"--max-jobs ({self._spec.max_jobs})")
 
     async def _watch_memory(self, most_mb: int) -> None:
         rss = 0
         while rss <= most_mb * _MB:
             await asyncio.sleep(_LOOK_EVERY_S)
             rss = resident_bytes()
-        self._recycle(f"{rss // _MB} MB of memory")
+        self._recycle(f"--max-rss ({most_mb} MB) with {rss // _MB} MB of memory")
 
     def _recycle(self, why: str) -> None:
         if not self._recycled:
-            log.info("process %d has had %s: it finishes what runs and makes room for a new one", os.getpid(), why)
+            log.info(
+                "process %d reached %s: finishing its running jobs, then a new process takes over", os.getpid(), why
+            )
             self._recycled = True
             self._close()
 
@@ -137,14 +139,16 @@ class WorkerProcess:
 
         threading.Thread(target=wait, name="relevo-supervisor-watch", daemon=True).start()
         await ended.wait()
-        log.warning("process %d: the process that started it is gone; leaving in order", os.getpid())
+        log.warning("process %d: its supervisor is gone; shutting down", os.getpid())
         self._close()
 
     def _signalled(self, name: str) -> None:
         if not self._told:
             self._told = True
             running = sum(len(worker.runner.running) for worker in self._workers)
-            log.warning("%s: no more reading; %d running jobs may finish (again to stop now)", name, running)
+            log.warning(
+                "%s: reading no more jobs; waiting for %d running jobs (send it again to stop now)", name, running
+            )
             self._recycled = False
             self._close()
         else:
@@ -166,7 +170,7 @@ def run_worker_process(spec: WorkerSpec, *, supervised: bool = False) -> int:
     busy = _busy_threads()
     if busy:
         # Python would wait for them for ever; their jobs were handed back, and what they still do no longer counts.
-        log.warning("process %d ends with threads that do not: %s", os.getpid(), ", ".join(busy))
+        log.warning("process %d exits while these threads are still running: %s", os.getpid(), ", ".join(busy))
         logging.shutdown()
         sys.stdout.flush()
         os._exit(code)
