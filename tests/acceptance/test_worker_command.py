@@ -300,6 +300,30 @@ def test_every_process_answers_on_a_port_of_its_own(start: Start, queue_name: st
     assert ports == {first, first + 1}
 
 
+def test_processes_have_names_of_their_own_in_the_group(
+    server: Server, cli: Cli, start: Start, queue_name: str
+) -> None:
+    cli("add", queue_name, "wait", "--lines", stdin="{}\n{}\n")
+    flags = ("--group", "night", "--consumer-id", "me", "--shutdown-s", "0.1")
+    workers = start("app:tasks", "-q", queue_name, "-p", "2", "-c", "1", *flags)
+    for _ in range(2):
+        workers.wait_for("waits in")
+    *_, holders = server.call_at(f"{{chasqui:{queue_name}}}:stream", "XPENDING", "night")
+    assert {name for name, _ in holders} == {b"me", b"me-2"}
+    assert workers.end() == 0
+
+
+def test_a_run_over_its_time_is_dead_after_the_attempts_that_were_set(
+    server: Server, cli: Cli, start: Start, queue_name: str
+) -> None:
+    flags = ("--job-timeout-s", "0.05", "--max-attempts", "2", "--retry-initial-ms", "1", "--retry-jitter-ms", "0")
+    worker = start("app:tasks", "-q", queue_name, *flags)
+    assert cli("add", queue_name, "wait", "{}", "--wait", "40").code == 1
+    (letter,) = cli("dlq", "peek", queue_name, "--json").data
+    assert letter["attempts_made"] == 2
+    assert worker.end() == 0
+
+
 def test_a_taken_metrics_port_is_said_without_a_traceback(start: Start, queue_name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

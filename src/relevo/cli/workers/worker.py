@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio.subprocess import Process
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,12 +14,13 @@ from relevo.cli.shell.completion import complete_queue
 from relevo.cli.shell.redis_server import server_of
 from relevo.cli.workers.reload import changed_files
 from relevo.cli.workers.supervisor import Supervisor, start_process
+from relevo.cli.workers.worker_options import OBSERVING, PROCESSES, with_worker_options
 from relevo.cli.workers.worker_process import run_worker_process
 from relevo.cli.workers.worker_spec import WorkerSpec
-from relevo.engine.bad_result import OnBadResult
 from relevo.engine.validation import checked_queue_name
 
 
+@with_worker_options
 def worker(
     ctx: typer.Context,
     target: Annotated[
@@ -32,28 +33,27 @@ def worker(
         list[str],
         typer.Option("--queue", "-q", help="A queue to work on; may be repeated.", autocompletion=complete_queue),
     ],
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", help="Jobs at a time, for each queue.", min=1)
-    ] = 100,
-    processes: Annotated[int, typer.Option("--processes", "-p", help="Worker processes.", min=1)] = 1,
-    max_attempts: Annotated[int, typer.Option(help="Runs before a failing job is dead-lettered.", min=1)] = 25,
-    idle_ms: Annotated[
-        int | None, typer.Option(help="How long a worker may be silent before its jobs go to others. [30000]", min=1)
-    ] = None,
-    store_results: Annotated[bool, typer.Option("--store-results", help="Keep what handlers return.")] = False,
-    on_bad_result: Annotated[
-        OnBadResult, typer.Option(help="A job whose result cannot be stored is done without it, or dead.")
-    ] = "drop",
-    unknown_task_wait_s: Annotated[
-        float, typer.Option(help="Seconds a job of a task that no worker knows is kept before it is dead.", min=0)
-    ] = 600.0,
-    shutdown_s: Annotated[float, typer.Option(help="Seconds running jobs may take after a signal.", min=0)] = 30.0,
+    options: dict[str, Any],
+    processes: Annotated[
+        int, typer.Option("--processes", "-p", help="Worker processes.", min=1, rich_help_panel=PROCESSES)
+    ] = 1,
     max_jobs: Annotated[
-        int | None, typer.Option(help="Replace a process after this many runs, when what it runs then is done.", min=1)
+        int | None,
+        typer.Option(
+            help="Replace a process after this many runs, when what it runs then is done.",
+            min=1,
+            rich_help_panel=PROCESSES,
+        ),
     ] = None,
-    max_rss: Annotated[int | None, typer.Option(help="Replace a process over this many MB of memory.", min=1)] = None,
+    max_rss: Annotated[
+        int | None,
+        typer.Option(help="Replace a process over this many MB of memory.", min=1, rich_help_panel=PROCESSES),
+    ] = None,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Start anew when a .py file below this folder changes.")
+        bool,
+        typer.Option(
+            "--reload", help="Start anew when a .py file below this folder changes.", rich_help_panel=PROCESSES
+        ),
     ] = False,
     metrics_port: Annotated[
         int | None,
@@ -61,22 +61,29 @@ def worker(
             help="Answer /metrics, /healthz and /readyz here; further processes on the ports behind it.",
             min=0,
             max=65535,
+            rich_help_panel=OBSERVING,
         ),
     ] = None,
-    metrics_host: Annotated[str, typer.Option(help="The address for that.")] = "127.0.0.1",
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log one JSON object a line.")] = False,
+    metrics_host: Annotated[str, typer.Option(help="The address for that.", rich_help_panel=OBSERVING)] = "127.0.0.1",
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", rich_help_panel=OBSERVING)] = "INFO",
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="Log one JSON object a line.", rich_help_panel=OBSERVING)
+    ] = False,
 ) -> None:
     """Run your tasks until Ctrl-C: the first lets running jobs finish, the second stops now."""
     server = server_of(ctx)
     spec = WorkerSpec(
-        target, tuple(dict.fromkeys(checked_queue_name(queue) for queue in queues)), server.url,
-        concurrency=concurrency, max_attempts=max_attempts, idle_ms=idle_ms, store_results=store_results,
-        on_bad_result=on_bad_result,
-        unknown_task_wait_s=unknown_task_wait_s,
-        shutdown_s=shutdown_s, max_jobs=max_jobs, max_rss_mb=max_rss, metrics_port=metrics_port,
-        metrics_host=metrics_host, log_level=log_level, json_logs=json_logs,
-    )  # fmt: skip
+        target,
+        tuple(dict.fromkeys(checked_queue_name(queue) for queue in queues)),
+        server.url,
+        options,
+        max_jobs=max_jobs,
+        max_rss_mb=max_rss,
+        metrics_port=metrics_port,
+        metrics_host=metrics_host,
+        log_level=log_level,
+        json_logs=json_logs,
+    )
     logs.configure(json=json_logs, level=log_level)
     server.must_answer(spec.queues[0])
     if processes > 1 or reload or max_jobs is not None or max_rss is not None:

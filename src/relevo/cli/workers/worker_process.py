@@ -14,6 +14,7 @@ from pathlib import Path
 
 from relevo.cli.workers.supervisor import RECYCLED
 from relevo.cli.workers.target import describe, load_target
+from relevo.cli.workers.worker_options import worker_arguments
 from relevo.cli.workers.worker_spec import WorkerSpec
 from relevo.engine.batch import Batch
 from relevo.engine.exit_signals import catch_exit_signals
@@ -45,15 +46,9 @@ class WorkerProcess:
         """Works until it is told to end or has done its share; the exit code of the process."""
         spec = self._spec
         self._workers = [
-            Worker(
-                queue, self._handler, redis_url=spec.redis_url, concurrency=spec.concurrency,
-                max_attempts=spec.max_attempts, claim_min_idle_ms=spec.idle_ms, store_results=spec.store_results,
-                on_bad_result=spec.on_bad_result,
-                unknown_task_wait_s=spec.unknown_task_wait_s,
-                shutdown_deadline_s=spec.shutdown_s,
-            )
+            Worker(queue, self._handler, redis_url=spec.redis_url, **worker_arguments(spec.options))
             for queue in spec.queues
-        ]  # fmt: skip
+        ]
         for worker in self._workers:
             worker.verdicts.outcomes.listen(self._counted)
         restore = catch_exit_signals(self._signalled)
@@ -66,15 +61,7 @@ class WorkerProcess:
                 for duty in self._duties(until_stdin_ends):
                     stack.callback(duty.cancel)
                 self._running = [asyncio.ensure_future(self._run(worker)) for worker in self._workers]
-                log.info(
-                    "process %d works on %s for %s, %d at a time%s", os.getpid(), ", ".join(spec.queues),
-                    describe(self._handler), spec.concurrency, ", with uvloop" if _on_uvloop() else "",
-                )  # fmt: skip
-                if isinstance(self._handler, Batch) and self._handler.size > spec.concurrency:
-                    log.warning(
-                        "a batch of %d never fills with --concurrency %d: raise --concurrency to the size of the batch",
-                        self._handler.size, spec.concurrency,
-                    )  # fmt: skip
+                self._say_what_it_does()
                 ends = await asyncio.gather(*self._running, return_exceptions=True)
         finally:
             restore()
@@ -83,6 +70,15 @@ class WorkerProcess:
             log.error("a worker failed: %s: %s", type(error).__name__, error, exc_info=error)
         log.info("process %d shut down cleanly", os.getpid())
         return 1 if failed else RECYCLED if self._recycled else 0
+
+    def _say_what_it_does(self) -> None:
+        concurrency = int(self._spec.options["concurrency"])
+        queues, what = ", ".join(self._spec.queues), describe(self._handler)
+        uvloop = ", with uvloop" if _on_uvloop() else ""
+        log.info("process %d works on %s for %s, %d at a time%s", os.getpid(), queues, what, concurrency, uvloop)
+        if isinstance(self._handler, Batch) and self._handler.size > concurrency:
+            advice = "a batch of %d never fills with --concurrency %d: raise --concurrency to the size of the batch"
+            log.warning(advice, self._handler.size, concurrency)
 
     async def _run(self, worker: Worker) -> None:
         try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
-
-from relevo.engine.bad_result import OnBadResult
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,8 @@ class WorkerSpec:
     target: str
     queues: tuple[str, ...]
     redis_url: str
-    concurrency: int = 100
-    max_attempts: int = 25
-    idle_ms: int | None = None
-    store_results: bool = False
-    on_bad_result: OnBadResult = "drop"
-    unknown_task_wait_s: float = 600.0
-    shutdown_s: float = 30.0
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The values of the flags that worker_options.py describes."""
     max_jobs: int | None = None
     max_rss_mb: int | None = None
     metrics_port: int | None = None
@@ -38,9 +33,13 @@ class WorkerSpec:
         return json.dumps(asdict(self))
 
     def for_child(self, number: int) -> WorkerSpec:
-        """The same for one child of a supervisor, counted from 1: each answers on a port of its own, one after the other."""
-        shared = self.metrics_port or None  # 0 finds a free one for each
-        return self if shared is None else replace(self, metrics_port=shared + number - 1)
+        """The same for one child of a supervisor, counted from 1: those after the first have a name and a port of their own."""
+        port, name = self.metrics_port, self.options.get("consumer_id")
+        if number > 1 and port:  # 0 finds a free one for each
+            port += number - 1
+        if number > 1 and name is not None:
+            name = f"{name}-{number}"
+        return replace(self, metrics_port=port, options={**self.options, "consumer_id": name})
 
     @staticmethod
     def read(text: str) -> WorkerSpec:
