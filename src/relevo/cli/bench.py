@@ -41,9 +41,14 @@ async def _measure(server: Server) -> Measured:
 
 def _table(server: Server, measured: Measured) -> Table:
     made = table(
-        "", "relevo", "the server itself", "share", "bounded by", numbers=("relevo", "the server itself", "share"),
+        "",
+        "relevo",
+        "the server itself",
+        "share",
+        "bounded by",
+        numbers=("relevo", "the server itself", "share"),
         title=f"{measured.server} at {server.address}, a second",
-    )  # fmt: skip
+    )
     for name, share in measured.shares.items():
         bound = measured.BOUNDS[name]
         made.add_row(

@@ -103,9 +103,15 @@ def trace(
     made = table("at", "", "scope", "queue", "about", "what", "who", "detail")
     for step in story.steps:
         made.add_row(
-            moment(step.at), step.source, step.scope or "-", step.queue or "-", step.id, step.what, step.actor or "-",
+            moment(step.at),
+            step.source,
+            step.scope or "-",
+            step.queue or "-",
+            step.id,
+            step.what,
+            step.actor or "-",
             "" if step.detail is None else one_line(step.detail, 60),
-        )  # fmt: skip
+        )
     more = Text("this is not all: name a scope, or use `relevo audit export`", "yellow")
     show(story, as_json, made, None if story.complete else more)
 

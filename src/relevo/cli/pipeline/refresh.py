@@ -23,9 +23,14 @@ async def refresh(lake: str, page: str | None = None, queues: str = "*", redis_u
     if redis_url is not None:
         environment["RELEVO_REDIS_URL"] = redis_url
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "relevo", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "relevo",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+    )
     try:
         out, err = await process.communicate()
     finally:

@@ -97,10 +97,15 @@ def peek(
         envelope = letter.envelope
         detail = cut(" ".join((letter.detail or "-").split()), _DETAIL)
         made.add_row(
-            letter.dlq_id, letter.source_id or "-", envelope.id if envelope else "-", letter.name or "-",
-            "-" if letter.attempts_made is None else count(letter.attempts_made), letter.reason, detail,
+            letter.dlq_id,
+            letter.source_id or "-",
+            envelope.id if envelope else "-",
+            letter.name or "-",
+            "-" if letter.attempts_made is None else count(letter.attempts_made),
+            letter.reason,
+            detail,
             count(len(letter.payload)),
-        )  # fmt: skip
+        )
     nothing = f"no dead letters in {queue}" + (" match" if wanted != DeadLetterFilter() else "")
     value = [_as_dict(letter) for letter in letters]
     show(value, as_json, made, _reasons_line(letters), *_tracebacks(letters), nothing=nothing)

@@ -49,9 +49,12 @@ def list_(
     made = table("id", "name", "runs", "created", "data", title=f"{state} jobs of {queue}", numbers=("runs",))
     for job in page.jobs:
         made.add_row(
-            job.id, job.name or "-", str(job.attempts_made), moment(job.created_at_ms or None),
+            job.id,
+            job.name or "-",
+            str(job.attempts_made),
+            moment(job.created_at_ms or None),
             one_line(job.data, _CUT),
-        )  # fmt: skip
+        )
     shown = made if page.jobs else f"no {state} jobs in {queue}"
     more = None if page.cursor is None else f"more with --cursor '{page.cursor}'"
     show({"queue": queue, "state": state, "jobs": jobs, "cursor": page.cursor}, as_json, shown, more)

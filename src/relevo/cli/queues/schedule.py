@@ -33,11 +33,14 @@ def list_(
     made = table("key", "job", "when", "next fire", "limit", "until", "missed", title=f"schedules of {queue}")
     for meta in (*running, *paused):
         made.add_row(
-            meta.key, meta.job_name, when(meta.pattern), "paused" if meta in paused else moment(meta.next_fire_ms),
+            meta.key,
+            meta.job_name,
+            when(meta.pattern),
+            "paused" if meta in paused else moment(meta.next_fire_ms),
             "-" if meta.limit is None else str(meta.limit),
             moment(meta.end_before_ms),
             "skip" if meta.missed_fires is None else _policy(meta.missed_fires),
-        )  # fmt: skip
+        )
     value = [_as_dict(meta, False) for meta in running] + [_as_dict(meta, True) for meta in paused]
     show(value, as_json, made, nothing=f"no schedules in {queue}")
 

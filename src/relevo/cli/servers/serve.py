@@ -75,15 +75,26 @@ def serve(
 
     settings = ServiceSettings(
         office=OfficeSettings(
-            database_url=database_url, redis_url=redis_url, claim_path=claim_path, max_body_bytes=max_message_bytes,
-            webhook_allow=tuple(webhook_allow or ()), stream_queues=tuple(stream_queue or ()),
+            database_url=database_url,
+            redis_url=redis_url,
+            claim_path=claim_path,
+            max_body_bytes=max_message_bytes,
+            webhook_allow=tuple(webhook_allow or ()),
+            stream_queues=tuple(stream_queue or ()),
         ),
         api=ApiSettings(
-            max_message_bytes=max_message_bytes, max_batch_bytes=max_batch_bytes, metrics_token=metrics_token,
+            max_message_bytes=max_message_bytes,
+            max_batch_bytes=max_batch_bytes,
+            metrics_token=metrics_token,
             metrics_open=is_loopback(host),
         ),
-        host=host, port=port, agents=agents, upgrade=upgrade, shared_port=member, version=version(),
-    )  # fmt: skip
+        host=host,
+        port=port,
+        agents=agents,
+        upgrade=upgrade,
+        shared_port=member,
+        version=version(),
+    )
     service = WorkService(settings, console=make_console)
 
     def started() -> None:

@@ -40,9 +40,15 @@ def dead_letters(
     made = table("message", "from", "type", "reason", "attempts", "replays", "died", "body")
     for letter in found:
         made.add_row(
-            letter.id, letter.queue or "-", letter.message_type, letter.reason or "-", str(letter.attempts),
-            str(letter.replays), moment(letter.died_at), one_line(letter.body, 40),
-        )  # fmt: skip
+            letter.id,
+            letter.queue or "-",
+            letter.message_type,
+            letter.reason or "-",
+            str(letter.attempts),
+            str(letter.replays),
+            moment(letter.died_at),
+            one_line(letter.body, 40),
+        )
     show(found, as_json, made, nothing=f"no dead letters in {scope}")
 
 

@@ -29,9 +29,13 @@ def list_grants(
     made = table("grant", "key", "queue", "permissions", "by", "made")
     for each in found:
         made.add_row(
-            each.id, each.key_id, each.queue or "all", ", ".join(each.permissions), each.created_by,
+            each.id,
+            each.key_id,
+            each.queue or "all",
+            ", ".join(each.permissions),
+            each.created_by,
             moment(each.created_at),
-        )  # fmt: skip
+        )
     show(found, as_json, made, nothing=f"no grants in {scope}")
 
 

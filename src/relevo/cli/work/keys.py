@@ -30,9 +30,14 @@ def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
     for key in found:
         ends = f"revoked {moment(key.revoked_at)}" if key.revoked_at else moment(key.expires_at)
         made.add_row(
-            key.id, key.name, " ".join(key.permissions), " ".join(key.scopes or ["all"]),
-            " ".join(key.queues or ["all"]), ends, moment(key.last_used_at),
-        )  # fmt: skip
+            key.id,
+            key.name,
+            " ".join(key.permissions),
+            " ".join(key.scopes or ["all"]),
+            " ".join(key.queues or ["all"]),
+            ends,
+            moment(key.last_used_at),
+        )
     show(found, as_json, made, nothing="no keys")
 
 

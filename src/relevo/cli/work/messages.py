@@ -82,16 +82,25 @@ def claim(
     """Claim the next messages. Settle or `extend` them before their time is over."""
     found = target_of(ctx).ask(
         lambda client: client.claim(
-            scope, queue, batch_size=batch_size, wait_s=wait, subscription=subscription,
-            labels=read_labels(label) or None, consumer="relevo work claim",
+            scope,
+            queue,
+            batch_size=batch_size,
+            wait_s=wait,
+            subscription=subscription,
+            labels=read_labels(label) or None,
+            consumer="relevo work claim",
         )
-    )  # fmt: skip
+    )
     made = table("message", "token", "until", "attempt", "type", "body")
     for message in found:
         made.add_row(
-            message.id, message.claim_token, moment(message.claim_until), str(message.attempts), message.message_type,
+            message.id,
+            message.claim_token,
+            moment(message.claim_until),
+            str(message.attempts),
+            message.message_type,
             one_line(message.body, 60),
-        )  # fmt: skip
+        )
     show(found, as_json, made, nothing="nothing to claim")
 
 
@@ -180,12 +189,19 @@ def search(
         target_of(ctx)
         .ask(
             lambda client: client.search(
-                scope, queue=queue, state=state, message_type=message_type, correlation_id=correlation_id,
-                labels=read_labels(label) or None, since=since, until=until, limit=limit,
+                scope,
+                queue=queue,
+                state=state,
+                message_type=message_type,
+                correlation_id=correlation_id,
+                labels=read_labels(label) or None,
+                since=since,
+                until=until,
+                limit=limit,
             )
         )
         .items
-    )  # fmt: skip
+    )
     made = table("message", "queue", "state", "type", "made", "body")
     for message in found:
         state_shown = f"{message.state} (archived)" if message.archived_at else message.state
@@ -250,7 +266,21 @@ def _claimed(message_id: str, token: str) -> Claimed:
     from relevo.client import Claimed
 
     return Claimed(
-        id=message_id, claim_token=token, queue="", claim_until=0, attempts=0, reclaims=0, message_type="",
-        priority_tier="", priority_score=0, labels={}, content_type="", body=None, correlation_id="", causation_id=None,
-        parent_id=None, deadline=None, created_at=0,
-    )  # fmt: skip
+        id=message_id,
+        claim_token=token,
+        queue="",
+        claim_until=0,
+        attempts=0,
+        reclaims=0,
+        message_type="",
+        priority_tier="",
+        priority_score=0,
+        labels={},
+        content_type="",
+        body=None,
+        correlation_id="",
+        causation_id=None,
+        parent_id=None,
+        deadline=None,
+        created_at=0,
+    )

@@ -26,9 +26,16 @@ def usage(
     made = table("day", "scope", "queue", *numbers, numbers=numbers)
     for row in rows:
         made.add_row(
-            row.day, row.scope, row.queue, count(row.published), count(row.published_bytes), count(row.completed),
-            count(row.failed), count(row.dead_lettered), span(row.handler_ms),
-        )  # fmt: skip
+            row.day,
+            row.scope,
+            row.queue,
+            count(row.published),
+            count(row.published_bytes),
+            count(row.completed),
+            count(row.failed),
+            count(row.dead_lettered),
+            span(row.handler_ms),
+        )
     show(rows, as_json, made, nothing="no usage in that time")
 
 
@@ -43,15 +50,22 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Who changed what, the newest first."""
-    found = target_of(ctx).ask(
-        lambda client: client.audit(scope=scope, actor=actor, action=action, target=target, limit=limit)
-    ).items  # fmt: skip
+    found = (
+        target_of(ctx)
+        .ask(lambda client: client.audit(scope=scope, actor=actor, action=action, target=target, limit=limit))
+        .items
+    )
     made = table("at", "who", "did", "what", "scope", "queue", "after")
     for entry in found:
         made.add_row(
-            moment(entry.at), entry.actor, entry.action, entry.target, entry.scope or "-", entry.queue or "-",
+            moment(entry.at),
+            entry.actor,
+            entry.action,
+            entry.target,
+            entry.scope or "-",
+            entry.queue or "-",
             one_line(entry.after, 60),
-        )  # fmt: skip
+        )
     show(found, as_json, made, nothing="no audit entries")
 
 
@@ -71,8 +85,13 @@ def agents(
     made = table("agent", "every", "last run", "took", "items", "error", "runs", "failures")
     for agent in found:
         made.add_row(
-            agent.agent, f"{agent.every_s:g} s", moment(agent.last_finished_at), span(agent.last_duration_ms),
-            "-" if agent.last_items is None else count(agent.last_items), agent.last_error or "-", count(agent.runs),
+            agent.agent,
+            f"{agent.every_s:g} s",
+            moment(agent.last_finished_at),
+            span(agent.last_duration_ms),
+            "-" if agent.last_items is None else count(agent.last_items),
+            agent.last_error or "-",
+            count(agent.runs),
             count(agent.failures),
-        )  # fmt: skip
+        )
     show(found, as_json, made, nothing="no agents")

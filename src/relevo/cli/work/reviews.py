@@ -42,9 +42,14 @@ def list_reviews(
     made = table("review", "queue", "title", "state", "held by", "due", "since")
     for each in found:
         made.add_row(
-            each.id, each.queue or "-", each.title, each.state, each.holder or "-", moment(each.due_at),
+            each.id,
+            each.queue or "-",
+            each.title,
+            each.state,
+            each.holder or "-",
+            moment(each.due_at),
             moment(each.created_at),
-        )  # fmt: skip
+        )
     show(found, as_json, made, nothing=f"no reviews in {scope}")
 
 

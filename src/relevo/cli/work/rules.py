@@ -35,9 +35,16 @@ def list_rules(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
         rule = each.rule
         state = "off" if not rule.enabled else "on" if each.breaker == "closed" else f"breaker {each.breaker}"
         made.add_row(
-            rule.name, str(rule.position), rule.trigger, rule.queue or "-", rule.condition, _does(rule.actions), state,
-            count(each.matched), count(each.failed),
-        )  # fmt: skip
+            rule.name,
+            str(rule.position),
+            rule.trigger,
+            rule.queue or "-",
+            rule.condition,
+            _does(rule.actions),
+            state,
+            count(each.matched),
+            count(each.failed),
+        )
     show(found, as_json, made, nothing=f"no rules in {scope}")
 
 

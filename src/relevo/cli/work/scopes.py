@@ -58,9 +58,12 @@ def create_queue(
 ) -> None:
     """Make a queue."""
     settings: dict[str, Any] = {
-        "ordering": ordering, "consumer_mode": mode, "visibility_timeout_s": visibility_timeout,
-        "max_retries": max_retries, "max_depth": max_depth,
-    }  # fmt: skip
+        "ordering": ordering,
+        "consumer_mode": mode,
+        "visibility_timeout_s": visibility_timeout,
+        "max_retries": max_retries,
+        "max_depth": max_depth,
+    }
     made = target_of(ctx).ask(lambda client: client.create_queue(scope, queue, exist_ok=exist_ok, **settings))
     show(made, as_json, f"queue {scope}/{made.slug} is ready")
 

@@ -88,9 +88,7 @@ def show_log(
     made = table("delivery", "event", "message", "state", "attempts", "answer", "next", numbers=("attempts",))
     for each in found:
         answer = str(each.last_status) if each.last_status else each.last_error or "-"
-        made.add_row(
-            each.id, each.event, each.message_id, each.state, str(each.attempts), answer, moment(each.next_at)
-        )  # fmt: skip
+        made.add_row(each.id, each.event, each.message_id, each.state, str(each.attempts), answer, moment(each.next_at))
     show(found, as_json, made, nothing="no deliveries yet")
 
 
