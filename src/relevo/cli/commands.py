@@ -17,7 +17,7 @@ from relevo.cli.group_options import accept_behind
 from relevo.cli.shell.failures import INTERRUPTED, complain_of, missing_extra
 from relevo.errors import RelevoError
 
-_PLACES = {
+PLACES = {
     "demo": "demo.demo",
     "up": "servers.up.up",
     "worker": "workers.worker.worker",
@@ -58,15 +58,15 @@ class _OnDemand(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            self._made[name] = accept_behind(name, _made(name, _PLACES[_OTHER_NAMES.get(name, name)]))
+            self._made[name] = accept_behind(name, _made(name, PLACES[_OTHER_NAMES.get(name, name)]))
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from _PLACES
+        yield from PLACES
         yield from _OTHER_NAMES
 
     def __len__(self) -> int:
-        return len(_PLACES) + len(_OTHER_NAMES)
+        return len(PLACES) + len(_OTHER_NAMES)
 
 
 def _made(name: str, place: str) -> Any:
