@@ -39,7 +39,7 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Walk the whole audit and name what was edited, added or removed after it was written; ends with 1 when there is any.
+    """Check the whole audit and name what was edited, added or removed after it was written; exit code 1 when there is any.
 
     It may run while others work. Entries that `relevo audit cut` removed are not missed: the audit tells of them.
     """
@@ -73,7 +73,7 @@ def heads(
     to: Annotated[Path | None, typer.Option(help="A file for `relevo audit verify --heads`.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Where every chain of the audit ends. Keep the file where nobody of the database can reach it: `verify --heads`."""
+    """Show where every chain of the audit ends. Keep the file away from the database, for `verify --heads`."""
     found = ask_database(database_url, lambda database: _integrity(database).heads())
     ends = {head.chain: [head.last_no, head.last_hash] for head in found}
     if to is not None:
@@ -86,13 +86,15 @@ def heads(
 
 @app.command()
 def trace(
-    correlation_id: Annotated[str, typer.Argument(help="What the messages of one story share.", show_default=False)],
+    correlation_id: Annotated[
+        str, typer.Argument(help="The correlation id that the messages share.", show_default=False)
+    ],
     tenant: Tenant = "main",
     scope: Annotated[str | None, typer.Option(help="Only of this scope.")] = None,
     database_url: DatabaseUrl = DEFAULT_DATABASE,
     as_json: Json = False,
 ) -> None:
-    """Everything that happened under one correlation id, oldest first: messages, reviews, webhooks, who changed what."""
+    """Show everything that happened under one correlation id, oldest first: messages, reviews, webhooks, changes."""
 
     async def traced(database: Database) -> Trace:
         from relevo.work.audit.trace import Traces
@@ -120,11 +122,11 @@ def trace(
 def export(
     tenant: Annotated[str | None, typer.Option(help="Slug of one tenant; all by default.")] = None,
     scope: Annotated[str | None, typer.Option(help="Only of this scope.")] = None,
-    after: Annotated[int, typer.Option(help="The `id` of the last line there is already.", min=0)] = 0,
-    to: Annotated[Path | None, typer.Option(help="A file to add to; the screen by default.")] = None,
+    after: Annotated[int, typer.Option(help="The `id` of the last line you already have.", min=0)] = 0,
+    to: Annotated[Path | None, typer.Option(help="A file to append to; stdout by default.")] = None,
     database_url: DatabaseUrl = DEFAULT_DATABASE,
 ) -> None:
-    """The audit as JSON lines, oldest first, with the hashes, so that a copy elsewhere can vouch for the rows here."""
+    """Export the audit as JSON lines, oldest first, with the hashes, so that a copy elsewhere can prove the rows here."""
 
     async def write(database: Database, out: IO[bytes]) -> int:
         import msgspec
@@ -155,7 +157,7 @@ def cut(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove the entries from before a moment, of all tenants. The audit tells that it was done; export them first."""
+    """Remove the entries from before a moment, of all tenants. The audit records that it was done; export them first."""
     moment_ms = date_ms("--before", before)
     confirm(f"Remove all audit entries from before {moment(moment_ms)}?", yes=yes)
 

@@ -21,7 +21,7 @@ def upgrade(
     to: Annotated[str, typer.Option(help="A revision; the newest by default.")] = "head",
     as_json: Json = False,
 ) -> None:
-    """Bring the tables up to date. Safe to run from several machines at once, and again."""
+    """Upgrade the tables. Safe to run again, and from several machines at once."""
     from relevo.work.store import schema
 
     before, after = ask_database(database_url, lambda database: schema.upgrade(database, to))
@@ -31,7 +31,7 @@ def upgrade(
 
 @app.command()
 def current(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False) -> None:
-    """Say at which revision the tables are, and which one this program needs."""
+    """Show the revision of the tables, and the one this version of relevo needs."""
     from relevo.work.store import schema
 
     found, needed = ask_database(database_url, schema.current), schema.head()
@@ -41,7 +41,7 @@ def current(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False)
 
 @app.command()
 def check(database_url: DatabaseUrl = DEFAULT_DATABASE, as_json: Json = False) -> None:
-    """Compare the tables with what the program expects; ends with 1 when they differ."""
+    """Compare the tables with what this version of relevo expects; exit code 1 when they differ."""
     from relevo.work.store import schema
 
     async def compare(database: Database) -> list[str]:

@@ -61,16 +61,16 @@ def ingest(
     ctx: typer.Context,
     lake: LakeFolder = DEFAULT_LAKE,
     queues: Annotated[str, typer.Option(help="Names or globs, separated by commas.")] = "*",
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(help="Seconds between two looks, with --follow.", min=0.1)] = 10.0,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two reads, with --follow.", min=0.1)] = 10.0,
     rows: Annotated[int, typer.Option(help="Events a batch.", min=1)] = 500_000,
     lossy: Annotated[
-        bool, typer.Option("--lossy", help="Go on when events were trimmed before they were read.")
+        bool, typer.Option("--lossy", help="Continue when events were trimmed before they were read.")
     ] = False,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Take events from Redis into the lake, every one once."""
+    """Read events from Redis into the lake, each exactly once."""
     from relevo.pipeline.jobs.ingest import Batch, Ingest
     from relevo.pipeline.lake.lake import Lake
 
@@ -104,7 +104,7 @@ def build(
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Make silver and gold from what is new; only what has changed is built again."""
+    """Build silver and gold; only what has changed is built again."""
     from relevo.pipeline.jobs.build import BUILT
     from relevo.pipeline.jobs.build import build as run_build
     from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
@@ -133,7 +133,7 @@ def report(
     title: Annotated[str, typer.Option(help="The page's title.")] = "Queue report",
     as_json: Json = False,
 ) -> None:
-    """Write gold as one HTML page that needs nothing else, and its main numbers here."""
+    """Write gold as one self-contained HTML page, and print its main numbers."""
     from relevo.pipeline.jobs.report import report as write
     from relevo.pipeline.lake.lake import Lake
 
@@ -229,7 +229,7 @@ def archive(
 @_command
 def replay(
     ctx: typer.Context,
-    queue: Annotated[str, typer.Argument(help="The queue whose dead letters are meant.")],
+    queue: Annotated[str, typer.Argument(help="The queue of the dead letters.")],
     where: Annotated[
         str | None, typer.Option(help="Spark SQL: \"reason = 'stalled' AND detail LIKE '%timeout%'\".")
     ] = None,
@@ -240,7 +240,7 @@ def replay(
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Send dead letters back that SQL picks, changed by SQL on the way."""
+    """Send back dead letters that SQL selects, changed by SQL on the way."""
     from relevo.pipeline.jobs.replay import replay as run_replay
 
     meant: dict[str, Any] = {
@@ -279,14 +279,14 @@ def load(
     sql: Annotated[str | None, typer.Option(help="Spark SQL over the table `rows`; its result is loaded.")] = None,
     name: Annotated[str | None, typer.Option(help="The name of the jobs, where rows have none.")] = None,
     kind: Annotated[
-        str | None, typer.Option("--format", help="csv, json or parquet, where the path does not tell.")
+        str | None, typer.Option("--format", help="csv, json or parquet, if the path does not say.")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Load a file that was loaded before once more.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Load a file again that was loaded before.")] = False,
     dry_run: DryRun = False,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Make a job of every row. A load that was cut short goes on where it stopped when it is run again."""
+    """Make a job of every row. Run a load that was cut short again, and it continues where it stopped."""
     from relevo.pipeline.jobs import load as job
 
     options = _server(ctx)

@@ -29,11 +29,12 @@ def add(
     at: Annotated[str | None, typer.Option(help="Run it at this time: 2026-01-31T08:00:00Z.")] = None,
     attempts: Annotated[int | None, typer.Option(help="Runs before it is dead-lettered.", min=1)] = None,
     backoff_ms: Annotated[int | None, typer.Option(help="Fixed pause before each retry.", min=0)] = None,
-    job_id: Annotated[str | None, typer.Option(help="An id of yours: the same id again adds nothing.")] = None,
+    job_id: Annotated[str | None, typer.Option(help="Your own id: adding the same id again does nothing.")] = None,
     lane: Annotated[str | None, typer.Option(help="The lane it takes its turn in, such as a tenant's id.")] = None,
     lines: Annotated[bool, typer.Option(help="Read stdin: each line is the data of one job.")] = False,
     wait: Annotated[
-        float | None, typer.Option(help="Wait at most this many seconds for its end, and print the result.", min=0.1)
+        float | None,
+        typer.Option(help="Wait at most this many seconds for the job to end, and print its result.", min=0.1),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -43,7 +43,7 @@ class _Method(Protocol):
 
 
 @dataclass(frozen=True)
-class _Deed:
+class _Action:
     """What is done to the chosen letters."""
 
     verb: str
@@ -55,8 +55,8 @@ class _Deed:
         return [letter for letter in letters if letter.envelope is None] if self.verb == "replay" else []
 
 
-_REPLAY = _Deed("replay", "replayed", lambda dead: dead.replay)
-_PURGE = _Deed("purge", "purged", lambda dead: dead.purge)
+_REPLAY = _Action("replay", "replayed", lambda dead: dead.replay)
+_PURGE = _Action("purge", "purged", lambda dead: dead.purge)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def purge(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete dead letters for good."""
+    """Delete dead letters permanently."""
     wanted = _filter(reason, name, job_id, since, until)
     _change(ctx, queue, wanted, limit, _PURGE, dry_run, yes, as_json)
 
@@ -154,25 +154,25 @@ def _change(
     queue: str,
     wanted: DeadLetterFilter,
     limit: int | None,
-    deed: _Deed,
+    action: _Action,
     dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Says what would be done, or asks, does it, and says what was done."""
+    """Says what would be done; or asks, does it, and says what was done."""
     server = server_of(ctx)
     if dry_run:
         meant, there = server.ask(queue, lambda opened: _meant(opened, wanted, limit))
-        number = len(meant) - len(deed.stuck(meant))
-        words = f"would {deed.verb} {count(number)} of {count(there)} dead letters of {queue}"
-        value = {"queue": queue, "would": deed.verb, "count": number, "reasons": _reasons(meant)}
+        number = len(meant) - len(action.stuck(meant))
+        words = f"would {action.verb} {count(number)} of {count(there)} dead letters of {queue}"
+        value = {"queue": queue, "would": action.verb, "count": number, "reasons": _reasons(meant)}
         show(value, as_json, words, _reasons_line(meant))
         return
-    done = server.ask(queue, lambda opened: _do(opened, wanted, limit, deed, yes, as_json))
+    done = server.ask(queue, lambda opened: _do(opened, wanted, limit, action, yes, as_json))
     show(
-        {"queue": queue, deed.done: done.moved, "left": done.left},
+        {"queue": queue, action.done: done.moved, "left": done.left},
         as_json,
-        f"{deed.done} {count(done.moved)} of {count(done.meant)} dead letters; {count(done.left)} left in {queue}",
+        f"{action.done} {count(done.moved)} of {count(done.meant)} dead letters; {count(done.left)} left in {queue}",
         *done.remarks(queue),
     )
 
@@ -183,14 +183,16 @@ async def _meant(queue: Queue, wanted: DeadLetterFilter, limit: int | None) -> t
     return await queue.dead_letters.peek(there if limit is None else limit, wanted), there
 
 
-async def _do(queue: Queue, wanted: DeadLetterFilter, limit: int | None, deed: _Deed, yes: bool, quiet: bool) -> _Done:
+async def _do(
+    queue: Queue, wanted: DeadLetterFilter, limit: int | None, action: _Action, yes: bool, quiet: bool
+) -> _Done:
     meant, _ = await _meant(queue, wanted, limit)
-    stuck = len(deed.stuck(meant))
+    stuck = len(action.stuck(meant))
     number, moved = len(meant) - stuck, 0
     if number:
-        confirm(f"{deed.verb} {count(number)} dead letters of {queue.name}?", yes=yes)
-        with bar(f"{deed.verb} {queue.name}", number, quiet=quiet) as shown:
-            moved = await deed.of(queue.dead_letters)(number, wanted, shown.update)
+        confirm(f"{action.verb} {count(number)} dead letters of {queue.name}?", yes=yes)
+        with bar(f"{action.verb} {queue.name}", number, quiet=quiet) as shown:
+            moved = await action.of(queue.dead_letters)(number, wanted, shown.update)
     return _Done(len(meant), stuck, moved, await queue.dead_letters.count())
 
 

@@ -29,7 +29,7 @@ _STYLES = {Level.OK: "green", Level.NOTE: "yellow", Level.DANGER: "bold red"}
 
 def doctor(
     ctx: typer.Context,
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Look at this queue as well.")] = None,
+    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Check this queue as well.")] = None,
     as_json: Json = False,
 ) -> None:
     """Check the server's version, persistence, eviction and clock; exit code 1 when jobs are in danger."""

@@ -24,7 +24,7 @@ _STYLES = {"done": "green", "failed": "bold red", "skipped": "yellow", "cancelle
 
 @app.command("show")
 def show_flow(ctx: typer.Context, queue: QueueName, flow_id: FlowId, as_json: Json = False) -> None:
-    """Show the jobs of a flow, what they came to, and what still waits."""
+    """Show the jobs of a flow, their results, and what still waits."""
     state = server_of(ctx).ask_link(queue, lambda link, keys: Flows(link, keys).state(flow_id))
     jobs = {key: {"state": job.state, "value": job.value, "reason": job.reason} for key, job in state.jobs.items()}
     made = table("job", "state", "result", title=f"flow {flow_id} of {queue}: {state.state}")
@@ -36,7 +36,7 @@ def show_flow(ctx: typer.Context, queue: QueueName, flow_id: FlowId, as_json: Js
 
 @app.command()
 def cancel(ctx: typer.Context, queue: QueueName, flow_id: FlowId, yes: Yes = False, as_json: Json = False) -> None:
-    """Cancel what has not ended: what waits never starts, what runs is cancelled."""
+    """Cancel the jobs of a flow that have not ended: waiting ones never start, running ones are cancelled."""
     running = server_of(ctx).ask_link(
         queue, lambda link, keys: _cancel(link, keys, flow_id, yes), scripts=(CANCEL_FLOW,)
     )

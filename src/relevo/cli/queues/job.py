@@ -31,7 +31,7 @@ def list_(
     queue: QueueName,
     state: Annotated[str, typer.Option(help="waiting, active, delayed, failed or completed.")] = "waiting",
     limit: Annotated[int, typer.Option(help="How many, the oldest first.", min=1)] = 20,
-    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Where the last page ended.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show jobs of one state."""
@@ -102,7 +102,7 @@ def logs(
 
 @app.command()
 def progress(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = False) -> None:
-    """Print how far the job says it is."""
+    """Print the progress that the job has reported."""
     percent = server_of(ctx).ask(queue, lambda opened: opened.get_job_progress(job_id))
     words = f"{percent} %" if percent is not None else f"job {job_id} has not reported any progress"
     show({"queue": queue, "id": job_id, "progress": percent}, as_json, words)
@@ -126,7 +126,7 @@ def retry(ctx: typer.Context, queue: QueueName, job_id: JobId, as_json: Json = F
 
 @app.command()
 def remove(ctx: typer.Context, queue: QueueName, job_id: JobId, yes: Yes = False, as_json: Json = False) -> None:
-    """Remove a job that does not run, from wherever it is; its id may then be used again."""
+    """Remove a job that is not running, wherever it is; its id may then be used again."""
     report = server_of(ctx).ask(queue, lambda opened: _remove(opened, checked_job_id(job_id), yes))
     places = ", ".join(place for place, there in report.items() if there)
     show({"queue": queue, "id": job_id, "removed_from": report}, as_json, f"job {job_id} was removed from {places}")

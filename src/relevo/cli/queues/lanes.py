@@ -43,7 +43,7 @@ def limit(
     burst: Annotated[int, typer.Option(help="Jobs at once after a quiet time; 0: never more than --rate.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
-    """Limit a lane, or with '*' every lane without a limit of its own. All workers obey at once."""
+    """Limit a lane, or with '*' every lane without a limit of its own. All workers follow it at once."""
     chosen = LaneLimit(concurrency, rate, span_ms("--per", per), burst)
     server_of(ctx).ask(queue, lambda opened: opened.lanes.limit(lane, chosen))
     show({"queue": queue, "lane": lane, "limit": chosen}, as_json, f"lane {lane} of {queue}: {in_words(chosen)}")
@@ -51,7 +51,7 @@ def limit(
 
 @app.command()
 def unlimit(ctx: typer.Context, queue: QueueName, lane: LaneName, as_json: Json = False) -> None:
-    """Remove a limit."""
+    """Remove the limit of a lane."""
     if not server_of(ctx).ask(queue, lambda opened: opened.lanes.unlimit(lane)):
         remedy = f"`relevo lanes list {queue}` shows which have one."
         raise BadArgument(argument="LANE", value=lane, reason="it has no limit of its own", remedy=remedy)

@@ -28,7 +28,7 @@ def list_(
     limit: Annotated[int, typer.Option(help="How many, the soonest first.", min=1)] = 100,
     as_json: Json = False,
 ) -> None:
-    """Show schedules in the order of their next fire, and then those that are paused."""
+    """Show schedules in the order of their next fire, paused ones last."""
     running, paused = server_of(ctx).ask(queue, lambda opened: _list(opened, limit))
     made = table("key", "job", "when", "next fire", "limit", "until", "missed", title=f"schedules of {queue}")
     for meta in (*running, *paused):
@@ -54,12 +54,12 @@ def add(
     cron: Annotated[str | None, typer.Option(help='A cron expression: "0 9 * * MON-FRI".')] = None,
     every: Annotated[str | None, typer.Option(help='An interval: "30s", "2h".')] = None,
     tz: Annotated[str | None, typer.Option(help="The zone of --cron: Europe/Madrid, +05:30. [UTC]")] = None,
-    key: Annotated[str | None, typer.Option(help="A key of yours; else it is made of name and pattern.")] = None,
+    key: Annotated[str | None, typer.Option(help="Your own key; by default it is made of name and pattern.")] = None,
     limit: Annotated[int | None, typer.Option(help="End after this many fires.", min=1)] = None,
     start: Annotated[str | None, typer.Option(help="No fire at or before: 2026-01-31T08:00:00Z.")] = None,
     end: Annotated[str | None, typer.Option(help="No fire after.")] = None,
     missed: Annotated[
-        str, typer.Option("--missed-fires", help="What passed while no worker ran: skip, fire-once or fire-all:N.")
+        str, typer.Option("--missed-fires", help="Fires missed while no worker ran: skip, fire-once or fire-all:N.")
     ] = "skip",
     attempts: Annotated[int | None, typer.Option(help="Runs of a job before it is dead-lettered.", min=1)] = None,
     backoff_ms: Annotated[int | None, typer.Option(help="Fixed pause before each retry.", min=0)] = None,
@@ -84,7 +84,7 @@ def add(
 
 @app.command()
 def pause(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
-    """Set a schedule aside; its slots pass unused until it is resumed."""
+    """Pause a schedule; it does not fire until it is resumed."""
     changed = server_of(ctx).ask(queue, lambda opened: _switch(opened, key, on=False))
     words = "paused" if changed else "was already paused"
     _show(as_json, queue, key, {"paused": True, "changed": changed}, words)
@@ -92,7 +92,7 @@ def pause(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False)
 
 @app.command()
 def resume(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
-    """Take a paused schedule up again, with its next slot from now."""
+    """Resume a paused schedule; it fires next at its first slot from now."""
     changed = server_of(ctx).ask(queue, lambda opened: _switch(opened, key, on=True))
     words = "resumed" if changed else "was not paused"
     _show(as_json, queue, key, {"paused": False, "changed": changed}, words)
@@ -107,7 +107,7 @@ def run_now(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = Fals
 
 @app.command()
 def remove(ctx: typer.Context, queue: QueueName, key: Key, yes: Yes = False, as_json: Json = False) -> None:
-    """End a schedule; jobs it has made stay."""
+    """Remove a schedule; jobs it has added stay."""
     server_of(ctx).ask(queue, lambda opened: _remove(opened, key, yes))
     _show(as_json, queue, key, {"removed": True}, "removed")
 

@@ -27,8 +27,8 @@ def watch(
     ctx: typer.Context,
     queue: QueueName,
     group: Group = "default",
-    interval_ms: Annotated[int, typer.Option(help="Milliseconds between two looks.", min=1)] = 1000,
-    times: Annotated[int | None, typer.Option("--count", help="Stop after this many looks.", min=1)] = None,
+    interval_ms: Annotated[int, typer.Option(help="Milliseconds between two updates.", min=1)] = 1000,
+    times: Annotated[int | None, typer.Option("--count", help="Stop after this many updates.", min=1)] = None,
     as_json: Json = False,
 ) -> None:
     """Follow a queue's numbers until Ctrl-C."""

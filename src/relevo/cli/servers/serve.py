@@ -48,7 +48,7 @@ def serve(
     max_message_bytes: Annotated[int, typer.Option(envvar="RELEVO_MAX_MESSAGE_BYTES", min=1024)] = 1_048_576,
     max_batch_bytes: Annotated[int, typer.Option(envvar="RELEVO_MAX_BATCH_BYTES", min=1024)] = 8 * 1_048_576,
     metrics_token: Annotated[
-        str | None, typer.Option(envvar="RELEVO_METRICS_TOKEN", help="Asked for at /metrics; needed beyond loopback.")
+        str | None, typer.Option(envvar="RELEVO_METRICS_TOKEN", help="Required at /metrics; needed beyond loopback.")
     ] = None,
     member: Annotated[bool, typer.Option("--member", hidden=True)] = False,
 ) -> None:

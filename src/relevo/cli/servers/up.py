@@ -46,7 +46,7 @@ class Service(Protocol):
 def up(
     data: Annotated[
         Path,
-        typer.Option(envvar="RELEVO_DATA", help="The folder that keeps the jobs; made if it is not there."),
+        typer.Option(envvar="RELEVO_DATA", help="The folder that keeps the jobs; created if it does not exist."),
     ] = Path(DATA),
     port: Annotated[
         int, typer.Option(help="The server's port; a free one is chosen if it is taken.", min=1, max=65535)

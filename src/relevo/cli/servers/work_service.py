@@ -34,7 +34,7 @@ WebhookAllow = Annotated[
     typer.Option(
         "--webhook-allow",
         envvar="RELEVO_WEBHOOK_ALLOW",
-        help="A host or network that webhooks may go to although it is not of the public internet; may be repeated.",
+        help="A private host or network that webhooks may be sent to; may be repeated.",
     ),
 ]
 StreamQueue = Annotated[
@@ -48,7 +48,7 @@ StreamQueue = Annotated[
 ]
 Upgrade = Annotated[
     bool | None,
-    typer.Option("--upgrade/--no-upgrade", help="Bring the tables up to date first. By default only for SQLite."),
+    typer.Option("--upgrade/--no-upgrade", help="Upgrade the tables first. By default only for SQLite."),
 ]
 
 

@@ -12,7 +12,7 @@ from relevo.cli.shell.output import console
 from relevo.errors import BadArgument
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say which ones are meant.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be changed.")]
 
 
 def confirm(question: str, *, yes: bool = False) -> None:

@@ -12,7 +12,7 @@ Scope = Annotated[str, typer.Argument(help="Slug of the scope.", show_default=Fa
 Queue = Annotated[str, typer.Argument(help="Slug of the queue.", show_default=False)]
 MessageId = Annotated[str, typer.Argument(help="Id of the message.", show_default=False)]
 Token = Annotated[str, typer.Argument(help="The claim's token.", show_default=False)]
-ExistOk = Annotated[bool, typer.Option("--exist-ok", help="One that is there already is fine, and stays as it is.")]
+ExistOk = Annotated[bool, typer.Option("--exist-ok", help="Do nothing if it exists already.")]
 Limit = Annotated[int, typer.Option(help="How many at most.", min=1, max=500)]
 Labels = Annotated[list[str] | None, typer.Option("--label", help="name=value; may be repeated.")]
 

@@ -1,4 +1,4 @@
-"""`relevo work erase` and `relevo work erasures`: making what was said of somebody go away."""
+"""`relevo work erase` and `relevo work erasures`: erasing what messages say of a person."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def erase(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Erase what all messages labelled subject=… say: bodies, results, parts, reviews. It cannot be undone."""
+    """Erase the content of all messages labelled subject=…: bodies, results, parts, reviews. It cannot be undone."""
     confirm(f"Erase the content of all messages in {scope} labelled subject={subject}, permanently?", yes=yes)
 
     def erased(client: Client) -> Erasure:
@@ -43,7 +43,7 @@ def erase(
 
 @app.command("erasures")
 def list_erasures(ctx: typer.Context, scope: Scope, limit: Limit = 50, as_json: Json = False) -> None:
-    """List erasures; whom they were about is not known any more."""
+    """List erasures; whom they were about is not kept."""
     found = target_of(ctx).ask(lambda client: client.erasures(scope, limit=limit)).items
     made = table("erasure", "state", "messages", "by", "asked for", "done", numbers=("messages",))
     for each in found:

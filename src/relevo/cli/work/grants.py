@@ -63,6 +63,6 @@ def take_grant(
     scope: Scope,
     grant_id: Annotated[str, typer.Argument(help="Id of the grant.", show_default=False)],
 ) -> None:
-    """Take a grant back."""
+    """Revoke a grant."""
     target_of(ctx).ask(lambda client: client.revoke_grant(scope, grant_id))
     say(f"grant {grant_id} revoked")

@@ -24,7 +24,7 @@ app.add_typer(keys, name="keys")
 
 @keys.command("list")
 def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
-    """The tenant's keys, without their secrets."""
+    """List the tenant's keys, without their secrets."""
     found = target_of(ctx).ask(lambda client: client.keys(limit=500)).items
     made = table("key", "name", "may", "scopes", "queues", "ends", "last used")
     for key in found:
@@ -54,7 +54,7 @@ def create_key(
     expires: Annotated[float | None, typer.Option(help="Days until it ends.", min=0.001, max=36_500)] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key. It is shown once."""
+    """Make a key. It is shown only now."""
     ends = None if expires is None else int((time.time() + expires * 86_400) * 1000)
     permissions = may or ["view", "publish", "consume"]
     made = target_of(ctx).ask(
@@ -67,7 +67,7 @@ def create_key(
 def revoke_key(
     ctx: typer.Context, key_id: Annotated[str, typer.Argument()], yes: Yes = False, as_json: Json = False
 ) -> None:
-    """End a key now."""
+    """Revoke a key now."""
     confirm(f"Revoke the key {key_id}?", yes=yes)
     made = target_of(ctx).ask(lambda client: client.revoke_key(key_id))
     show(made, as_json, f"{made.id} ({made.name}) is revoked")
@@ -75,12 +75,12 @@ def revoke_key(
 
 @keys.command("first")
 def first_key(
-    tenant: Annotated[str, typer.Argument(help="Slug of the tenant; made when it is not there.")],
+    tenant: Annotated[str, typer.Argument(help="Slug of the tenant; created if it does not exist.")],
     database_url: DatabaseUrl = DEFAULT_DATABASE,
     operator: Annotated[bool, typer.Option("--operator", help="It also sees and runs the agents.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a tenant and a key for it, straight in the database: where a new installation begins."""
+    """Make a tenant and its first key, directly in the database: the first step of a new installation."""
     from relevo.client import NewKey
     from relevo.work.keys import first_key as make
     from relevo.work.store import schema

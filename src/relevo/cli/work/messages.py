@@ -75,11 +75,11 @@ def claim(
     queue: Queue,
     batch_size: Annotated[int, typer.Option("--count", help="How many at most.", min=1, max=1000)] = 1,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the first.", min=0, max=60)] = 0.0,
-    subscription: Annotated[str | None, typer.Option(help="Of a broadcast queue: as whom.")] = None,
+    subscription: Annotated[str | None, typer.Option(help="The subscription, for a broadcast queue.")] = None,
     label: Labels = None,
     as_json: Json = False,
 ) -> None:
-    """Claim the next messages. Settle or `extend` them before their time is over."""
+    """Claim the next messages. Settle or `extend` them before the claim expires."""
     found = target_of(ctx).ask(
         lambda client: client.claim(
             scope,
@@ -113,7 +113,7 @@ def complete(
     result: Annotated[str | None, typer.Argument(help="JSON.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Finish a claimed message."""
+    """Complete a claimed message."""
     value = None if result is None else read_json(result, "RESULT")
     made = target_of(ctx).ask(lambda client: client.complete(scope, _claimed(message_id, token), value))
     show(made, as_json, f"{made.id} is {made.state}")
@@ -131,7 +131,7 @@ def fail(
     stack_file: Annotated[
         typer.FileText | None, typer.Option(help="File with the stack of the error; - for standard input.")
     ] = None,
-    dead: Annotated[bool, typer.Option("--dead", help="No more tries.")] = False,
+    dead: Annotated[bool, typer.Option("--dead", help="Do not try again.")] = False,
     as_json: Json = False,
 ) -> None:
     """Give a claimed message back as failed: with a reason, with the error, or with both."""
@@ -162,7 +162,7 @@ def extend(
     scope: Scope,
     message_id: MessageId,
     token: Token,
-    seconds: Annotated[int, typer.Argument(help="From now.", min=1, max=43_200)],
+    seconds: Annotated[int, typer.Argument(help="Seconds from now.", min=1, max=43_200)],
     as_json: Json = False,
 ) -> None:
     """Keep a claimed message for longer."""
@@ -184,7 +184,7 @@ def search(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """Look for messages, the newest first, archived ones too."""
+    """Search messages, archived ones too, the newest first."""
     found = (
         target_of(ctx)
         .ask(
@@ -235,7 +235,7 @@ def show_message(ctx: typer.Context, scope: Scope, message_id: MessageId, as_jso
 
 @app.command()
 def history(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
-    """What happened to a message."""
+    """Show what happened to a message."""
     steps = target_of(ctx).ask(lambda client: client.history(scope, message_id))
     made = table("at", "event", "by", "detail")
     for step in steps:
@@ -255,7 +255,7 @@ def cancel(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Cancel a message that nobody works on."""
+    """Cancel a message that is not claimed."""
     confirm(f"Cancel {message_id}?", yes=yes)
     made = target_of(ctx).ask(lambda client: client.cancel(scope, message_id, reason=reason))
     show(made, as_json, f"{made.id} is {made.state}")

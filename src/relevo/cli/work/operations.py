@@ -20,7 +20,7 @@ def usage(
     scope: Annotated[str | None, typer.Option()] = None,
     as_json: Json = False,
 ) -> None:
-    """What each queue did on each day."""
+    """Show what each queue did on each day."""
     rows = target_of(ctx).ask(lambda client: client.usage(since=since, until=until, scope=scope))
     numbers = ("published", "bytes", "completed", "failed", "dead", "handler time")
     made = table("day", "scope", "queue", *numbers, numbers=numbers)
@@ -49,7 +49,7 @@ def audit(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """Who changed what, the newest first."""
+    """Show who changed what, the newest first."""
     found = (
         target_of(ctx)
         .ask(lambda client: client.audit(scope=scope, actor=actor, action=action, target=target, limit=limit))
@@ -75,7 +75,7 @@ def agents(
     run_now: Annotated[str | None, typer.Option("--run", help="Run this one now.")] = None,
     as_json: Json = False,
 ) -> None:
-    """The duties of the installation and their last runs; with a key that may `operate`."""
+    """Show the agents of the installation and their last runs; needs a key that may `operate`."""
     target = target_of(ctx)
     found = (
         [target.ask(lambda client: client.run_agent(run_now))]

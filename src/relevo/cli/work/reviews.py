@@ -37,7 +37,7 @@ def list_reviews(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """List what waits for people, the oldest first."""
+    """List reviews, the oldest first."""
     found = target_of(ctx).ask(lambda client: client.reviews(scope, state=state, person=person, limit=limit)).items
     made = table("review", "queue", "title", "state", "held by", "due", "since")
     for each in found:
@@ -83,7 +83,7 @@ def _parts(review: Review) -> Iterator[RenderableType]:
 def send_to_review(
     ctx: typer.Context, scope: Scope, message_id: MessageId, review: Asked = None, as_json: Json = False
 ) -> None:
-    """Have people look at a dead letter; approved, it goes back to its queue."""
+    """Send a dead letter to review; if approved, it goes back to its queue."""
     asked = None if review is None else read_json(review, "--review")
     _stands(target_of(ctx).ask(lambda client: client.review_dead_letter(scope, message_id, asked)), as_json)
 
@@ -94,7 +94,7 @@ def watch_stream(
     scope: Scope,
     stream_queue: Annotated[str, typer.Argument(help="Name of the stream queue.", show_default=False)],
     review: Asked = None,
-    off: Annotated[bool, typer.Option("--off", help="No longer.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Stop sending them.")] = False,
 ) -> None:
     """Send the dead letters of a stream queue to review from now on."""
     asked = None if review is None else read_json(review, "--review")
@@ -109,7 +109,7 @@ def watch_stream(
 def claim_review(
     ctx: typer.Context, scope: Scope, review_id: ReviewId, person: Person = None, as_json: Json = False
 ) -> None:
-    """Take a review into your hands; again to hold it for longer."""
+    """Claim a review; claim it again to hold it for longer."""
     _stands(target_of(ctx).ask(lambda client: client.claim_review(scope, review_id, person=person)), as_json)
 
 
@@ -117,7 +117,7 @@ def claim_review(
 def release_review(
     ctx: typer.Context, scope: Scope, review_id: ReviewId, person: Person = None, as_json: Json = False
 ) -> None:
-    """Give a review back."""
+    """Release a review that you hold."""
     _stands(target_of(ctx).ask(lambda client: client.release_review(scope, review_id, person=person)), as_json)
 
 
@@ -126,11 +126,11 @@ def hand_over_review(
     ctx: typer.Context,
     scope: Scope,
     review_id: ReviewId,
-    to: Annotated[str, typer.Argument(help="To whom.", show_default=False)],
+    to: Annotated[str, typer.Argument(help="Who takes it over.", show_default=False)],
     person: Person = None,
     as_json: Json = False,
 ) -> None:
-    """Hand a review that you hold to somebody else."""
+    """Hand a review that you hold over to someone else."""
     _stands(target_of(ctx).ask(lambda client: client.hand_over_review(scope, review_id, to, person=person)), as_json)
 
 
@@ -139,11 +139,11 @@ def comment_review(
     ctx: typer.Context,
     scope: Scope,
     review_id: ReviewId,
-    text: Annotated[str, typer.Argument(help="What to say.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="The comment.", show_default=False)],
     person: Person = None,
     as_json: Json = False,
 ) -> None:
-    """Say something about a review."""
+    """Comment on a review."""
     _stands(target_of(ctx).ask(lambda client: client.comment_review(scope, review_id, text, person=person)), as_json)
 
 
@@ -155,11 +155,11 @@ def decide_review(
     decision: Annotated[str, typer.Argument(help="The option you choose, such as approve.", show_default=False)],
     field: Annotated[list[str] | None, typer.Option("--field", help="name=JSON; may be repeated.")] = None,
     body: Annotated[str | None, typer.Option(help="The body as it should have been, as JSON.")] = None,
-    comment: Annotated[str | None, typer.Option(help="Goes with the answer.")] = None,
+    comment: Annotated[str | None, typer.Option(help="A comment to go with the decision.")] = None,
     person: Person = None,
     as_json: Json = False,
 ) -> None:
-    """Answer a review."""
+    """Decide a review."""
     target = target_of(ctx)
     asked = target.ask(lambda client: client.review(scope, review_id)).spec["decision"]["field"]
     answer: dict[str, Any] = {asked: decision}

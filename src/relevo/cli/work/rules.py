@@ -1,4 +1,4 @@
-"""`relevo work rules`: routing rules of a scope, how they do, and trying one out first."""
+"""`relevo work rules`: routing rules of a scope, their state, and trying one out first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RuleFile = Annotated[
 
 @rules.command("list")
 def list_rules(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
-    """List rules in the order in which they are asked."""
+    """List rules in the order in which they are evaluated."""
     found = target_of(ctx).ask(lambda client: client.rules(scope))
     numbers = ("position", "matched", "failed")
     made = table(
@@ -50,7 +50,7 @@ def list_rules(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
 
 @rules.command("show")
 def show_rule(ctx: typer.Context, scope: Scope, name: RuleName, as_json: Json = False) -> None:
-    """Show a rule as JSON, and how it does."""
+    """Show a rule as JSON, with its breaker and counts."""
     found = target_of(ctx).ask(lambda client: client.rule(scope, name))
     print_json(found if as_json else found.rule)
     if not as_json:
@@ -82,7 +82,7 @@ def try_rule(
     label: Labels = None,
     as_json: Json = False,
 ) -> None:
-    """What a rule would do. Nothing is changed."""
+    """Show what a rule would do. Nothing is changed."""
     wanted = read_json_file(file)
     options: dict[str, Any] = {"labels": read_labels(label) or None}
     if body is not None:
@@ -99,19 +99,19 @@ def try_rule(
 
 @rules.command("enable")
 def enable_rule(ctx: typer.Context, scope: Scope, name: RuleName) -> None:
-    """Have a rule asked from now on."""
+    """Enable a rule."""
     _switch(ctx, scope, name, on=True)
 
 
 @rules.command("disable")
 def disable_rule(ctx: typer.Context, scope: Scope, name: RuleName) -> None:
-    """Have a rule asked no longer, and keep it."""
+    """Disable a rule, and keep it."""
     _switch(ctx, scope, name, on=False)
 
 
 @rules.command("reset")
 def reset_rule(ctx: typer.Context, scope: Scope, name: RuleName) -> None:
-    """Close the breaker of a rule: it is asked again."""
+    """Close the breaker of a rule, so that it is evaluated again."""
     made = target_of(ctx).ask(lambda client: client.reset_rule(scope, name))
     say(f"the breaker of {scope}/{name} is {made.breaker}")
 

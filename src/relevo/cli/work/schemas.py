@@ -18,7 +18,7 @@ schemas = typer.Typer(help="JSON Schemas: list, show, add, bind to queues, check
 app.add_typer(schemas, name="schemas")
 
 SchemaName = Annotated[str, typer.Argument(help="Name of the schema.", show_default=False)]
-Version = Annotated[int | None, typer.Option(help="The latest when none is named.", min=1)]
+Version = Annotated[int | None, typer.Option(help="The version; the latest by default.", min=1)]
 
 
 @schemas.command("list")
@@ -58,16 +58,16 @@ def bind_schema(
     queue: Queue,
     name: SchemaName,
     version: Version = None,
-    force: Annotated[bool, typer.Option("--force", help="Also when messages that wait do not fit.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also when waiting messages do not match.")] = False,
 ) -> None:
-    """Have bodies of a queue fit a schema from now on."""
+    """Require bodies of a queue to match a schema from now on."""
     made = target_of(ctx).ask(lambda client: client.bind_schema(scope, queue, name, version=version, force=force))
     say(f"bodies of {scope}/{queue} must match {made.schema}, version {made.version}")
 
 
 @schemas.command("unbind")
 def unbind_schema(ctx: typer.Context, scope: Scope, queue: Queue) -> None:
-    """Take any body from now on."""
+    """Accept any body from now on."""
     target_of(ctx).ask(lambda client: client.unbind_schema(scope, queue))
     say(f"{scope}/{queue} accepts any body")
 
@@ -76,7 +76,7 @@ def unbind_schema(ctx: typer.Context, scope: Scope, queue: Queue) -> None:
 def check_schema(
     ctx: typer.Context, scope: Scope, name: SchemaName, queue: Queue, version: Version = None, as_json: Json = False
 ) -> None:
-    """How what waits in a queue fits a schema; ends with 1 when something does not."""
+    """Check waiting messages of a queue against a schema; exit code 1 when one does not match."""
     found = target_of(ctx).ask(lambda client: client.compatibility(scope, name, queue, version=version))
     looked_at = f"checked {count(found.looked_at)} messages, {count(found.refused)} would be refused"
     show(found, as_json, looked_at, *(f"  {example}" for example in found.examples))

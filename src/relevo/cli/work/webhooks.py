@@ -37,7 +37,7 @@ def create_webhook(
     event: Annotated[list[str] | None, typer.Option("--event", help="Only this one; may be repeated.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a webhook. Its secret is shown this once."""
+    """Make a webhook. Its secret is shown only now."""
     made = target_of(ctx).ask(lambda client: client.create_webhook(scope, url, events=event or ()))
     _secret(made, as_json)
 
@@ -50,7 +50,7 @@ def rotate_webhook(
     overlap: Annotated[int, typer.Option(help="Seconds both secrets sign.", min=0)] = 86_400,
     as_json: Json = False,
 ) -> None:
-    """A new secret, beside the old one for a while."""
+    """Make a new secret; the old one stays valid for a while."""
     _secret(target_of(ctx).ask(lambda client: client.rotate_webhook(scope, webhook_id, overlap_s=overlap)), as_json)
 
 
@@ -61,7 +61,7 @@ def switch_webhook(
     webhook_id: WebhookId,
     state: Annotated[str, typer.Argument(help="active or disabled.", show_default=False)],
 ) -> None:
-    """Switch a webhook off, or on again."""
+    """Disable a webhook, or enable it again."""
     made = target_of(ctx).ask(lambda client: client.change_webhook(scope, webhook_id, state=state))
     say(f"webhook {made.id} is {made.state}")
 
@@ -83,7 +83,7 @@ def show_log(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """What was told, and how it went."""
+    """Show the deliveries of a webhook, and how they went."""
     found = target_of(ctx).ask(lambda client: client.deliveries(scope, webhook_id, state=state, limit=limit)).items
     made = table("delivery", "event", "message", "state", "attempts", "answer", "next", numbers=("attempts",))
     for each in found:
@@ -99,7 +99,7 @@ def redeliver(
     webhook_id: WebhookId,
     delivery_id: Annotated[str, typer.Argument(help="Id of the delivery.", show_default=False)],
 ) -> None:
-    """Send an event once more."""
+    """Send a delivery again."""
     made = target_of(ctx).ask(lambda client: client.redeliver(scope, webhook_id, delivery_id))
     say(f"sending {made.event} of {made.message_id} again")
 

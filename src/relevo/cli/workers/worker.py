@@ -40,7 +40,7 @@ def worker(
     max_jobs: Annotated[
         int | None,
         typer.Option(
-            help="Replace a process after this many runs, when what it runs then is done.",
+            help="Replace a process after this many runs, once its running jobs are done.",
             min=1,
             rich_help_panel=PROCESSES,
         ),
@@ -51,9 +51,7 @@ def worker(
     ] = None,
     reload: Annotated[
         bool,
-        typer.Option(
-            "--reload", help="Start anew when a .py file below this folder changes.", rich_help_panel=PROCESSES
-        ),
+        typer.Option("--reload", help="Restart when a .py file below this folder changes.", rich_help_panel=PROCESSES),
     ] = False,
     metrics_port: Annotated[
         int | None,
@@ -64,7 +62,9 @@ def worker(
             rich_help_panel=OBSERVING,
         ),
     ] = None,
-    metrics_host: Annotated[str, typer.Option(help="The address for that.", rich_help_panel=OBSERVING)] = "127.0.0.1",
+    metrics_host: Annotated[
+        str, typer.Option(help="The address for --metrics-port.", rich_help_panel=OBSERVING)
+    ] = "127.0.0.1",
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", rich_help_panel=OBSERVING)] = "INFO",
     json_logs: Annotated[
         bool, typer.Option("--json-logs", help="Log one JSON object a line.", rich_help_panel=OBSERVING)

@@ -79,9 +79,9 @@ FLAGS = {
     "read_block_ms": Flag(READING, "Milliseconds a read waits for the first job. [5000]"),
     "pause_poll_ms": Flag(READING, "Milliseconds until a pause of the queue is noticed."),
     "delayed_enabled": Flag(DUTIES, "Promote delayed jobs when they are due."),
-    "promote_every_ms": Flag(DUTIES, "Milliseconds between two looks for due jobs."),
+    "promote_every_ms": Flag(DUTIES, "Milliseconds between two checks for due jobs."),
     "run_scheduler": Flag(DUTIES, "Fire due schedules."),
-    "scheduler_tick_ms": Flag(DUTIES, "Milliseconds between two looks for due schedules. [1000]"),
+    "scheduler_tick_ms": Flag(DUTIES, "Milliseconds between two checks for due schedules. [1000]"),
     "stalled_detector_enabled": Flag(DUTIES, "Look for jobs of dead workers."),
 }
 
