@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,10 @@ from relevo.cli.shell.json_text import read_json
 from relevo.cli.shell.output import Json, complain_at_length, count, one_line, print_json, say, show
 from relevo.cli.shell.redis_server import server_of
 from relevo.engine.job import Job
-from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, JobDead
+
+if TYPE_CHECKING:
+    from relevo.engine.queue import Queue
 
 _BULK = 500
 

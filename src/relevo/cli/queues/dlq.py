@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 from rich.text import Text
@@ -17,10 +17,12 @@ from relevo.cli.shell.progress import bar
 from relevo.cli.shell.prompts import DryRun, Yes, confirm
 from relevo.cli.shell.redis_server import server_of
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter, DeadLetters
-from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, Undecodable
 from relevo.wire.dead import Reason
 from relevo.wire.payload import decode_payload
+
+if TYPE_CHECKING:
+    from relevo.engine.queue import Queue
 
 app = typer.Typer(help="Dead letters: peek, replay, purge.", no_args_is_help=True)
 

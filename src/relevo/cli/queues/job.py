@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -14,10 +14,12 @@ from relevo.cli.shell.prompts import Yes, confirm
 from relevo.cli.shell.redis_server import server_of
 from relevo.engine.dead_letters import DeadLetter, DeadLetterFilter
 from relevo.engine.job_search import FoundJob
-from relevo.engine.queue import Queue
 from relevo.engine.validation import checked_job_id
 from relevo.errors import BadArgument
 from relevo.wire.failure import Failure
+
+if TYPE_CHECKING:
+    from relevo.engine.queue import Queue
 
 app = typer.Typer(help="Jobs: list, show, logs, progress, cancel, retry, remove.", no_args_is_help=True)
 

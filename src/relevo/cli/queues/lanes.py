@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,8 +11,10 @@ from relevo.cli.shell.durations import span_ms
 from relevo.cli.shell.output import Json, count, show, span, table
 from relevo.cli.shell.redis_server import server_of
 from relevo.engine.lanes import ALL, LaneLimit, LaneState
-from relevo.engine.queue import Queue
 from relevo.errors import BadArgument
+
+if TYPE_CHECKING:
+    from relevo.engine.queue import Queue
 
 app = typer.Typer(help="Lanes: list, limit, unlimit.", no_args_is_help=True)
 

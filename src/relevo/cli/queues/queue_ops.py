@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +14,10 @@ from relevo.cli.shell.prompts import DryRun, Yes, busy, confirm
 from relevo.cli.shell.redis_server import server_of
 from relevo.engine.dead_letters import DeadLetterFilter
 from relevo.engine.introspection import STATES
-from relevo.engine.queue import Queue
 from relevo.errors import BadArgument
+
+if TYPE_CHECKING:
+    from relevo.engine.queue import Queue
 
 _AT_ONCE = 1000
 

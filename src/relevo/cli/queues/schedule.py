@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,10 @@ from relevo.cli.shell.output import Json, moment, show, span, table
 from relevo.cli.shell.prompts import Yes, confirm
 from relevo.cli.shell.redis_server import server_of
 from relevo.engine.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
-from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, NoSuchSchedule
+
+if TYPE_CHECKING:
+    from relevo.engine.queue import Queue
 
 app = typer.Typer(help="Schedules: list, add, pause, resume, run, remove.", no_args_is_help=True)
 
