@@ -189,7 +189,7 @@ def of_group(parameter: object) -> bool:
 
 def _commands(group: TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
     for name, command in group.commands.items():
-        if isinstance(command, TyperGroup):
+        if isinstance(command, TyperGroup) and not command.hidden:
             if not all(of_group(parameter) for parameter in command.params):
                 yield f"{path} {name}", command
             yield from _commands(command, f"{path} {name}")

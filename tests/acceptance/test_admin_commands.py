@@ -68,7 +68,7 @@ def test_a_dead_job_is_shown_with_its_reason_and_can_be_retried(server: Server, 
     told = cli("job", "show", queue_name, job_id, "--json").data
     assert (told["state"], told["reason"], told["attempts_made"]) == ("failed", "retries_exhausted", 1)
     assert told["detail"] == told["last_failure"]["error"] == "TimeoutError: the other side is down"
-    assert cli("job", "retry", queue_name, job_id).out == f"job {job_id} is back in {queue_name}\n"
+    assert cli("job", "retry", queue_name, job_id).out == f"job {job_id} moved back to {queue_name}\n"
     assert cli("job", "show", queue_name, job_id, "--json").data["state"] == "waiting"
 
 
@@ -77,7 +77,7 @@ def test_a_delayed_job_is_cancelled_after_a_yes(server: Server, cli: Cli, queue_
     refused = cli("job", "cancel", queue_name, "order-7", stdin="n\n")
     assert refused.code == 1
     assert "nothing was changed" in refused.err
-    assert cli("job", "cancel", queue_name, "order-7", stdin="y\n").out.endswith("it was taken back\n")
+    assert cli("job", "cancel", queue_name, "order-7", stdin="y\n").out.endswith("it will not run\n")
     assert cli("inspect", queue_name, "--json").data["delayed"] == 0
 
 
@@ -155,7 +155,7 @@ def test_an_obliterated_queue_leaves_no_key(server: Server, cli: Cli, queue_name
     assert cli("obliterate", queue_name, stdin="n\n").code == 1
     assert "1 waiting" in cli("obliterate", queue_name, stdin="y\n").err
     assert cli("inspect", queue_name, "--json").data["stream"] == 0
-    assert cli("obliterate", queue_name, "--yes").out == f"there is no queue {queue_name}\n"
+    assert cli("obliterate", queue_name, "--yes").out == f"queue {queue_name} does not exist\n"
 
 
 def test_a_busy_queue_is_obliterated_only_by_force(server: Server, cli: Cli, queue_name: str) -> None:
@@ -214,7 +214,7 @@ def test_a_flow_is_shown_and_cancelled(server: Server, cli: Cli, queue_name: str
         "running", {"fetch": "queued", "merge": "waiting"}
     )  # fmt: skip
     assert cli("flow", "cancel", queue_name, flow_id, stdin="n\n").code == 1
-    assert "is cancelled" in cli("flow", "cancel", queue_name, flow_id, "--yes").out
+    assert f"flow {flow_id} cancelled" in cli("flow", "cancel", queue_name, flow_id, "--yes").out
     assert cli("flow", "show", queue_name, flow_id, "--json").data["jobs"]["merge"]["state"] == "cancelled"
     cli("obliterate", queue_name, "--yes")
 

@@ -37,7 +37,7 @@ def tamper(file: Path, statement: str) -> None:
 
 def test_a_sound_audit_is_said_to_be_so(file: Path) -> None:
     said = audit(file, "verify")
-    assert (said.code, said.out) == (0, "sound: 7 entries in 1 chains\n")
+    assert (said.code, said.out) == (0, "intact: 7 entries in 1 chains\n")
 
 
 def test_an_edit_is_named_and_ends_with_1(file: Path) -> None:

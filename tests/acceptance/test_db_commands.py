@@ -28,14 +28,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_an_empty_database_is_brought_up_to_date_once(url: str) -> None:
     newest = schema.head()
-    assert call("db", "current", "--database-url", url).out == f"at revision none; this program needs {newest}\n"
+    assert (
+        call("db", "current", "--database-url", url).out == f"at revision none; this version of relevo needs {newest}\n"
+    )
     behind = call("db", "check", "--database-url", url)
     assert (behind.code, behind.out) == (1, "")
     assert f"revision none instead of {newest}" in behind.err
-    assert call("db", "upgrade", "--database-url", url).out == f"from revision none to {newest}\n"
+    assert call("db", "upgrade", "--database-url", url).out == f"upgraded from revision none to {newest}\n"
     assert call("db", "upgrade", "--database-url", url).out == f"up to date: revision {newest}\n"
     checked = call("db", "check", "--database-url", url)
-    assert (checked.code, checked.out) == (0, "the tables are as they should be\n")
+    assert (checked.code, checked.out) == (0, "the tables match this version of relevo\n")
 
 
 def test_programs_read_the_same_as_json(url: str) -> None:

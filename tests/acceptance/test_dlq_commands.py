@@ -163,5 +163,5 @@ def test_a_letter_that_is_no_job_is_shown_with_its_bytes_and_stays(server: Serve
     (letter,) = cli("dlq", "peek", queue_name, "--json").data
     assert base64.b64decode(letter["payload"]["base64"]) == poison
     said = cli("dlq", "replay", queue_name, "--yes").out
-    assert "1 cannot be read as jobs and stay" in said
+    assert "1 cannot be read as jobs and were not replayed" in said
     assert cli("inspect", queue_name, "--json").data["dead"] == 1

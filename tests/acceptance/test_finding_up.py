@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relevo.cli.run_file import NAME, Running, find_running, running_in
+from relevo.cli.shell.run_file import NAME, Running, find_running, running_in
 from tests.acceptance.conftest import COMMAND, Said
 from tests.servers.child import Child
 from tests.servers.process import free_port

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from relevo.cli import app
-from relevo.cli.server import server_of
+from relevo.cli.shell.redis_server import server_of
 from tests.acceptance.conftest import call
 from tests.servers.server import Server
 

@@ -105,7 +105,7 @@ def test_report_writes_the_page_and_says_where(told: Told, cli: Cli, tmp_path: P
         "pipeline", "report", "--lake", str(told.folder), "-o", str(tmp_path / "page.html"), "--title", "Letters"
     )
     assert f"{JOBS} done" in said.out
-    assert said.out.endswith(f"the page: {tmp_path / 'page.html'}\n")
+    assert said.out.endswith(f"report written to {tmp_path / 'page.html'}\n")
     assert "<title>Letters" in (tmp_path / "page.html").read_text()
 
 

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from relevo.cli import app
-from relevo.cli.server import Server
+from relevo.cli.shell.redis_server import Server
 from tests.acceptance.page import blocks_of, pages
 
 CALLS = [

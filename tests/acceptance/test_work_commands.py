@@ -23,7 +23,7 @@ def test_scopes_are_listed(desk: WorkDesk) -> None:
 
 def test_a_scope_is_made_once(desk: WorkDesk) -> None:
     slug = f"{desk.scope}-b"
-    assert desk.done("create-scope", slug).out == f"scope {slug} is there\n"
+    assert desk.done("create-scope", slug).out == f"scope {slug} is ready\n"
     again = desk("create-scope", slug)
     assert (again.code, again.out) == (1, "")
     assert f"There is a scope '{slug}' already" in again.err
@@ -32,7 +32,7 @@ def test_a_scope_is_made_once(desk: WorkDesk) -> None:
 def test_a_scope_and_a_queue_that_are_there_already_are_fine_when_asked_for(desk: WorkDesk) -> None:
     slug = f"{desk.scope}-e"
     for _ in range(2):
-        assert desk.done("create-scope", slug, "--exist-ok").out == f"scope {slug} is there\n"
+        assert desk.done("create-scope", slug, "--exist-ok").out == f"scope {slug} is ready\n"
         made = desk.done("create-queue", slug, "emails", "--max-retries", "7", "--exist-ok", "--json").data
         assert made["max_retries"] == 7
     kept = desk.done("create-queue", slug, "emails", "--max-retries", "1", "--exist-ok", "--json").data
@@ -69,7 +69,7 @@ def test_a_queue_is_made_as_it_was_asked_for(desk: WorkDesk) -> None:
         made["max_depth"],
     )
     assert kept == ("priority", "broadcast", 90, 2, 7)
-    assert desk.done("create-queue", desk.scope, "plain").out == f"queue {desk.scope}/plain is there\n"
+    assert desk.done("create-queue", desk.scope, "plain").out == f"queue {desk.scope}/plain is ready\n"
 
 
 def test_a_paused_queue_takes_nothing_until_it_is_active_again(desk: WorkDesk) -> None:
@@ -101,7 +101,7 @@ def test_a_publish_says_the_id_and_the_state(desk: WorkDesk) -> None:
 def test_the_same_once_key_publishes_once(desk: WorkDesk) -> None:
     first = desk.published("1", "--once", "order-17")
     again = desk.done("publish", desk.scope, "invoices", "1", "--once", "order-17").out
-    assert again == f"{first} was there already\n"
+    assert again == f"{first} was already published\n"
     other = desk("publish", desk.scope, "invoices", "2", "--once", "order-17")
     assert other.code == 1
     assert f"'order-17' was used with another body, for message {first}" in other.err
@@ -265,7 +265,7 @@ def test_a_message_is_cancelled_after_a_yes(desk: WorkDesk) -> None:
         (("publish", "SCOPE", "invoices", "{bad"), "'{bad' is not valid"),
         (("publish", "SCOPE", "invoices", "1", "--label", "ada"), "Write name=value"),
         (("publish", "SCOPE", "invoices", "1", "--tier", "urgent"), "urgent"),
-        (("publish", "SCOPE", "invoices", "--once", "order-17"), "it names one message"),
+        (("publish", "SCOPE", "invoices", "--once", "order-17"), "it is for one message"),
         (("claim", "SCOPE", "nothing"), "There is no queue 'nothing' here"),
         (("claim", "SCOPE", "invoices", "--subscription", "ada"), "'invoices' is competing"),
         (("complete", "SCOPE", "01J9ZZZZZZZZZZZZZZZZZZZZZZ", "token", "{bad"), "'{bad' is not valid"),

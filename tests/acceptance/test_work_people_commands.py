@@ -29,11 +29,11 @@ def test_a_rule_is_tried_set_switched_and_deleted(desk: WorkDesk, tmp_path: Path
     (told,) = desk.done("rules", "try", scope, file, "invoices", "--body", '{"late": true}', "--json").data
     assert (told["matches"], told["ending"]) == (True, "dropped")
     assert "dropped" in desk.done("rules", "try", scope, file, "invoices", "--last", "5").out
-    assert desk.done("rules", "set", scope, file).out == f"rule {scope}/late is on\n"
+    assert desk.done("rules", "set", scope, file).out == f"rule {scope}/late saved, enabled\n"
     assert desk.done("rules", "set", scope, "-", stdin=json.dumps(DROP | {"position": 5})).code == 0
     (listed,) = desk.done("rules", "list", scope, "--json").data
     assert (listed["rule"]["position"], listed["breaker"]) == (5, "closed")
-    assert desk.done("rules", "disable", scope, "late").out == f"rule {scope}/late is off\n"
+    assert desk.done("rules", "disable", scope, "late").out == f"rule {scope}/late disabled\n"
     assert "off" in desk.done("rules", "list", scope).out
     desk.done("rules", "enable", scope, "late")
     assert "breaker closed" in desk.done("rules", "show", scope, "late").out
@@ -53,7 +53,7 @@ def test_a_dead_letter_is_reviewed_from_the_terminal(desk: WorkDesk) -> None:
     sent = desk.done("reviews", "send", scope, message_id, "--json").data
     assert sent["title"] in desk.done("reviews", "list", scope).out
     assert "Why it died" in desk.done("reviews", "show", scope, sent["id"]).out
-    assert "in the hands of" in desk.done("reviews", "claim", scope, sent["id"]).out
+    assert "held by" in desk.done("reviews", "claim", scope, sent["id"]).out
     desk.done("reviews", "comment", scope, sent["id"], "asked the customer")
     desk.done("reviews", "hand-over", scope, sent["id"], "grace")
     refused = desk("reviews", "release", scope, sent["id"])
@@ -79,11 +79,11 @@ def test_a_review_is_decided_with_fields_and_a_corrected_body(desk: WorkDesk) ->
 def test_schemas_are_added_checked_bound_and_deleted(desk: WorkDesk, tmp_path: Path) -> None:
     scope, file = desk.scope, written(tmp_path, {"type": "object", "required": ["amount"]})
     desk.published("{}")
-    assert desk.done("schemas", "add", scope, "invoice", file).out == f"schema {scope}/invoice is there, version 1\n"
+    assert desk.done("schemas", "add", scope, "invoice", file).out == f"schema {scope}/invoice saved as version 1\n"
     checked = desk("schemas", "check", scope, "invoice", "invoices")
     assert (checked.code, "1 would be refused" in checked.out) == (1, True)
     assert desk("schemas", "bind", scope, "invoices", "invoice").code == 1
-    assert "must fit invoice" in desk.done("schemas", "bind", scope, "invoices", "invoice", "--force").out
+    assert "must match invoice" in desk.done("schemas", "bind", scope, "invoices", "invoice", "--force").out
     assert desk("publish", scope, "invoices", "{}").code == 1
     desk.done("schemas", "unbind", scope, "invoices")
     assert desk.done("schemas", "show", scope, "invoice").data["required"] == ["amount"]
@@ -99,9 +99,9 @@ def test_a_webhook_is_made_listed_switched_and_deleted(desk: WorkDesk) -> None:
     listed = desk.done("webhooks", "list", scope).out
     assert "https://example.org/hook" in listed
     assert made["secret"] not in listed
-    assert "shown this once" in desk.done("webhooks", "rotate", scope, webhook).out
+    assert "shown only now" in desk.done("webhooks", "rotate", scope, webhook).out
     assert desk.done("webhooks", "switch", scope, webhook, "disabled").out == f"webhook {webhook} is disabled\n"
-    assert desk.done("webhooks", "log", scope, webhook).out == "nothing was told yet\n"
+    assert desk.done("webhooks", "log", scope, webhook).out == "no deliveries yet\n"
     assert desk("webhooks", "redeliver", scope, webhook, webhook).code == 1
     desk.done("webhooks", "delete", scope, webhook, "--yes")
     assert desk.done("webhooks", "list", scope, "--json").data == []
@@ -121,7 +121,7 @@ def test_grants_are_given_listed_and_taken(desk: WorkDesk) -> None:
 
 def test_what_a_subject_s_messages_say_is_erased(desk: WorkDesk) -> None:
     message_id = desk.published('{"name": "ada"}', "--label", "subject=42")
-    assert "erased what 1 messages said" in desk.done("erase", desk.scope, "42", "--yes").out
+    assert "erased the content of 1 messages" in desk.done("erase", desk.scope, "42", "--yes").out
     assert desk.shown(message_id)["body"] is None
     assert [each["messages"] for each in desk.done("erasures", desk.scope, "--json").data] == [1]
     assert "done" in desk.done("erasures", desk.scope).out

@@ -33,14 +33,14 @@ def test_a_scope_without_dead_letters_says_so(desk: WorkDesk) -> None:
 def test_a_dry_run_counts_and_sends_nothing_back(desk: WorkDesk) -> None:
     message_id = desk.dead()
     said = desk.done("replay", desk.scope, "--dry-run").out
-    assert said == "1 dead letters match, 0 would stay\n"
+    assert said == "1 dead letters match, 0 would be skipped\n"
     assert desk.state(message_id) == "dead"
 
 
 def test_a_replay_sends_back_what_matches_and_says_how_it_ended(desk: WorkDesk) -> None:
     wanted, other = desk.dead("no such customer"), desk.dead("no stock")
     said = desk.done("replay", desk.scope, "--reason", "customer", "--rate", "100", "--yes").out
-    assert "is done: 1 sent back, 0 stay\n" in said
+    assert "is done: 1 sent back, 0 skipped\n" in said
     assert (desk.state(wanted), desk.state(other)) == ("pending", "dead")
 
 
@@ -61,7 +61,7 @@ def test_a_replay_asks_first(desk: WorkDesk) -> None:
 
 
 def test_a_replay_of_nothing_asks_nothing(desk: WorkDesk) -> None:
-    assert desk.done("replay", desk.scope, "--reason", "boredom").out == "0 dead letters match, 0 would stay\n"
+    assert desk.done("replay", desk.scope, "--reason", "boredom").out == "0 dead letters match, 0 would be skipped\n"
 
 
 def test_usage_counts_what_the_queue_did_today(desk: WorkDesk) -> None:
@@ -119,7 +119,7 @@ def test_a_new_key_is_the_only_thing_on_stdout(desk: WorkDesk) -> None:
     said = desk.done("keys", "create", "for-a-script")
     assert said.out.startswith("rlv_")
     assert said.out.count("\n") == 1
-    assert "this is the only time it is shown" in said.err
+    assert "it is shown only now" in said.err
     assert desk("publish", desk.scope, "invoices", "1", key=said.out.strip()).code == 0
 
 

@@ -1,4 +1,4 @@
-"""`relevo worker`: what it runs, how it ends, how a crew is looked after, and what it says to a wrong call."""
+"""`relevo worker`: what it runs, how it ends, how several processes are supervised, and what it says to a wrong call."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def start(request: pytest.FixtureRequest, app: Path) -> Generator[Start]:
 
     yield begin
     for running in started:
-        running.close()  # its crew notices, and leaves by itself
+        running.close()  # its processes notice, and leave by themselves
 
 
 def test_tasks_run_and_their_results_are_kept(server: Server, cli: Cli, start: Start, queue_name: str) -> None:
@@ -114,7 +114,7 @@ def test_tasks_run_and_their_results_are_kept(server: Server, cli: Cli, start: S
     said = cli("add", queue_name, "greet", '{"name": "Ada"}', "--wait", "40")
     assert 'result: "Hello, Ada!"' in said.out
     assert worker.end() == 0
-    assert "has left in order" in worker.said[-1]
+    assert "shut down cleanly" in worker.said[-1]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_second_signal_stops_now_and_the_job_is_free_for_others(
     worker = start("app:tasks", "-q", queue_name)
     worker.wait_for("waits in")
     worker.process.send_signal(signal.SIGINT)
-    worker.wait_for("1 running jobs may finish")
+    worker.wait_for("waiting for 1 running jobs")
     assert worker.end(signal.SIGINT) == 0
     assert cli("inspect", queue_name, "--json").data["waiting"] == 1
 
@@ -161,116 +161,118 @@ def test_a_thread_that_never_ends_does_not_keep_the_process(cli: Cli, start: Sta
     worker = start("app:tasks", "-q", queue_name, "--shutdown-s", "0.1")
     worker.wait_for("blocks in")
     assert worker.end() == 0
-    assert "ends with threads that do not" in worker.said[-1]
+    assert "exits while these threads are still running" in worker.said[-1]
 
 
-def test_a_crew_shares_the_work_and_ends_together(server: Server, cli: Cli, start: Start, queue_name: str) -> None:
-    crew = start("app:tasks", "-q", queue_name, "-p", "2", "-c", "1", "--shutdown-s", "0.1")
+def test_several_processes_share_the_work_and_end_together(
+    server: Server, cli: Cli, start: Start, queue_name: str
+) -> None:
+    workers = start("app:tasks", "-q", queue_name, "-p", "2", "-c", "1", "--shutdown-s", "0.1")
     cli("add", queue_name, "wait", "--lines", stdin="{}\n{}\n")
-    processes = {crew.wait_for(r"waits in (\d+)")[1] for _ in range(2)}
+    processes = {workers.wait_for(r"waits in (\d+)")[1] for _ in range(2)}
     assert len(processes) == 2
-    assert crew.end(signal.SIGINT) == 0
+    assert workers.end(signal.SIGINT) == 0
     assert not any(_alive(int(process)) for process in processes)
 
 
 def test_a_third_signal_kills_a_process_that_hears_no_other(cli: Cli, start: Start, queue_name: str) -> None:
-    crew = start("app:tasks", "-q", queue_name, "-p", "2")
+    workers = start("app:tasks", "-q", queue_name, "-p", "2")
     cli("add", queue_name, "freeze", "{}")
-    frozen = int(crew.wait_for(r"freezes (\d+)")[1])
+    frozen = int(workers.wait_for(r"freezes (\d+)")[1])
     for said in ("finish their jobs", "stop now", "a third time: killing"):
-        crew.process.send_signal(signal.SIGTERM)
-        crew.wait_for(said)
-    assert crew.ended() == 1
+        workers.process.send_signal(signal.SIGTERM)
+        workers.wait_for(said)
+    assert workers.ended() == 1
     assert not _alive(frozen)
 
 
 def test_a_crashed_process_is_started_again_and_it_is_said(
     server: Server, cli: Cli, start: Start, queue_name: str
 ) -> None:
-    crew = start("app:tasks", "-q", queue_name, "-p", "2", "--idle-ms", "60000")
+    workers = start("app:tasks", "-q", queue_name, "-p", "2", "--idle-ms", "60000")
     cli("add", queue_name, "crash", "{}")
-    crew.wait_for(r"ended with code 3; it is started again in 0\.5 s \(crash 1\)")
-    crew.wait_for(r"process \d+ works on")
+    workers.wait_for(r"ended with code 3; restarting it in 0\.5 s \(crash 1\)")
+    workers.wait_for(r"process \d+ works on")
     cli("add", queue_name, "greet", '{"name": "Grace"}')
-    crew.wait_for("hello Grace")
-    assert crew.end() == 0
+    workers.wait_for("hello Grace")
+    assert workers.end() == 0
 
 
 def test_a_signal_in_the_middle_of_the_start_is_no_crash(start: Start, queue_name: str) -> None:
-    crew = start("app:tasks", "-q", queue_name, "-p", "2")
-    crew.wait_for("looks after 2 processes")
-    assert crew.end() == 0
-    assert not any("crash" in line or "was killed" in line for line in crew.said if "works on" not in line)
+    workers = start("app:tasks", "-q", queue_name, "-p", "2")
+    workers.wait_for("supervises 2 processes")
+    assert workers.end() == 0
+    assert not any("crash" in line or "was killed" in line for line in workers.said if "works on" not in line)
 
 
 def test_a_batch_that_can_never_fill_up_is_said(start: Start, queue_name: str) -> None:
     worker = start("app:batch", "-q", queue_name, "-c", "1")
-    worker.wait_for("a batch of 2 never fills up with --concurrency 1")
+    worker.wait_for("a batch of 2 never fills with --concurrency 1")
     assert worker.end() == 0
 
 
 def test_a_killed_process_is_named_with_its_signal(cli: Cli, start: Start, queue_name: str) -> None:
-    crew = start("app:tasks", "-q", queue_name, "-p", "2")
-    victim = int(crew.wait_for(r"process (\d+) works on")[1])
+    workers = start("app:tasks", "-q", queue_name, "-p", "2")
+    victim = int(workers.wait_for(r"process (\d+) works on")[1])
     os.kill(victim, signal.SIGKILL)
-    crew.wait_for("was killed by SIGKILL; it is started again")
+    workers.wait_for("was killed by SIGKILL; restarting it")
 
 
-def test_the_processes_of_a_killed_crew_leave_in_order(cli: Cli, start: Start, queue_name: str) -> None:
-    crew = start("app:tasks", "-q", queue_name, "-p", "2")
+def test_the_processes_of_a_killed_supervisor_leave_in_order(cli: Cli, start: Start, queue_name: str) -> None:
+    workers = start("app:tasks", "-q", queue_name, "-p", "2")
     for _ in range(2):
-        crew.wait_for("works on")
-    crew.process.kill()
+        workers.wait_for("works on")
+    workers.process.kill()
     for _ in range(2):
-        crew.wait_for("has left in order")
+        workers.wait_for("shut down cleanly")
 
 
 def test_a_process_is_replaced_after_its_share_of_jobs(server: Server, cli: Cli, start: Start, queue_name: str) -> None:
-    crew = start("app:tasks", "-q", queue_name, "--max-jobs", "2", "-c", "1")
+    workers = start("app:tasks", "-q", queue_name, "--max-jobs", "2", "-c", "1")
     processes: list[str] = []
     for _ in range(6):
         cli("add", queue_name, "greet", '{"name": "Ada"}')
-        processes.append(crew.wait_for(r"hello Ada from (\d+)")[1])
+        processes.append(workers.wait_for(r"hello Ada from (\d+)")[1])
     assert processes[::2] == processes[1::2]
     assert len(set(processes)) == 3
-    assert crew.end() == 0
-    assert not any("(crash" in line for line in crew.said)
+    assert workers.end() == 0
+    assert not any("(crash" in line for line in workers.said)
 
 
 def test_a_process_that_has_grown_is_replaced(cli: Cli, start: Start, queue_name: str) -> None:
-    crew = start("app:tasks", "-q", queue_name, "--max-rss", "200")
-    first = crew.wait_for(r"process (\d+) works on")[1]
+    workers = start("app:tasks", "-q", queue_name, "--max-rss", "200")
+    first = workers.wait_for(r"process (\d+) works on")[1]
     cli("add", queue_name, "grow", "{}")
-    crew.wait_for(rf"process {first} has had \d+ MB of memory")
-    assert crew.wait_for(r"process (\d+) works on")[1] != first
+    workers.wait_for(rf"process {first} reached --max-rss \(200 MB\) with \d+ MB of memory")
+    assert workers.wait_for(r"process (\d+) works on")[1] != first
 
 
-def test_a_changed_file_starts_the_crew_anew(cli: Cli, start: Start, app: Path, queue_name: str) -> None:
-    crew = start("app:tasks", "-q", queue_name, "--reload")
-    crew.wait_for("works on")
+def test_a_changed_file_restarts_the_processes(cli: Cli, start: Start, app: Path, queue_name: str) -> None:
+    workers = start("app:tasks", "-q", queue_name, "--reload")
+    workers.wait_for("works on")
     app.write_text(APP.replace("hello", "good evening"))
-    crew.wait_for(r"app\.py changed")
-    crew.wait_for("works on")
+    workers.wait_for(r"app\.py changed")
+    workers.wait_for("works on")
     cli("add", queue_name, "greet", '{"name": "Ada"}')
-    crew.wait_for("good evening Ada")
-    assert crew.end() == 0
+    workers.wait_for("good evening Ada")
+    assert workers.end() == 0
 
 
 def test_a_broken_file_is_said_and_waited_for_under_reload(cli: Cli, start: Start, app: Path, queue_name: str) -> None:
     app.write_text("def broken(:\n")
-    crew = start("app:tasks", "-q", queue_name, "--reload")
-    crew.wait_for("importing app raised SyntaxError")
-    crew.wait_for("waiting for a change")
+    workers = start("app:tasks", "-q", queue_name, "--reload")
+    workers.wait_for("importing app raised SyntaxError")
+    workers.wait_for("waiting for a change")
     app.write_text(APP)
-    crew.wait_for("works on")
-    assert crew.end() == 0
+    workers.wait_for("works on")
+    assert workers.end() == 0
 
 
-def test_a_crew_that_cannot_work_ends_with_one_complaint_each(start: Start, queue_name: str) -> None:
-    crew = start("app:number", "-q", queue_name, "-p", "2")
-    assert crew.ended() == 2
-    assert "Traceback" not in "".join(crew.said)
-    assert sum("expected a handler, got int" in line for line in crew.said) in (1, 2)
+def test_processes_that_cannot_work_end_with_one_complaint_each(start: Start, queue_name: str) -> None:
+    workers = start("app:number", "-q", queue_name, "-p", "2")
+    assert workers.ended() == 2
+    assert "Traceback" not in "".join(workers.said)
+    assert sum("expected a handler, got int" in line for line in workers.said) in (1, 2)
 
 
 def test_logs_can_be_read_by_machines(start: Start, queue_name: str) -> None:
@@ -291,11 +293,35 @@ def test_a_worker_answers_probes_and_prometheus(server: Server, cli: Cli, start:
     assert done in _get(f"{url}/metrics")
 
 
-def test_every_process_of_a_crew_answers_on_a_port_of_its_own(start: Start, queue_name: str) -> None:
+def test_every_process_answers_on_a_port_of_its_own(start: Start, queue_name: str) -> None:
     first = _two_free_ports()
-    crew = start("app:tasks", "-q", queue_name, "-p", "2", "--metrics-port", str(first))
-    ports = {int(crew.wait_for(r"health and metrics on http://127\.0\.0\.1:(\d+)")[1]) for _ in range(2)}
+    workers = start("app:tasks", "-q", queue_name, "-p", "2", "--metrics-port", str(first))
+    ports = {int(workers.wait_for(r"health and metrics on http://127\.0\.0\.1:(\d+)")[1]) for _ in range(2)}
     assert ports == {first, first + 1}
+
+
+def test_processes_have_names_of_their_own_in_the_group(
+    server: Server, cli: Cli, start: Start, queue_name: str
+) -> None:
+    cli("add", queue_name, "wait", "--lines", stdin="{}\n{}\n")
+    flags = ("--group", "night", "--consumer-id", "me", "--shutdown-s", "0.1")
+    workers = start("app:tasks", "-q", queue_name, "-p", "2", "-c", "1", *flags)
+    for _ in range(2):
+        workers.wait_for("waits in")
+    *_, holders = server.call_at(f"{{chasqui:{queue_name}}}:stream", "XPENDING", "night")
+    assert {name for name, _ in holders} == {b"me", b"me-2"}
+    assert workers.end() == 0
+
+
+def test_a_run_over_its_time_is_dead_after_the_attempts_that_were_set(
+    server: Server, cli: Cli, start: Start, queue_name: str
+) -> None:
+    flags = ("--job-timeout-s", "0.05", "--max-attempts", "2", "--retry-initial-ms", "1", "--retry-jitter-ms", "0")
+    worker = start("app:tasks", "-q", queue_name, *flags)
+    assert cli("add", queue_name, "wait", "{}", "--wait", "40").code == 1
+    (letter,) = cli("dlq", "peek", queue_name, "--json").data
+    assert letter["attempts_made"] == 2
+    assert worker.end() == 0
 
 
 def test_a_taken_metrics_port_is_said_without_a_traceback(start: Start, queue_name: str) -> None:

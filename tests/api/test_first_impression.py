@@ -71,6 +71,6 @@ def test_processes_that_share_a_port_start_without_a_word_of_libraries(
 def test_the_agents_alone_say_one_line(tmp_path: Path) -> None:
     with Child(*RELEVO, "agents", "--database-url", sqlite_in(tmp_path)) as started:
         said = started.line()
-        assert said == "the agents are at work; Ctrl-C ends them"
+        assert said == "the agents are running; Ctrl-C stops them"
         assert (started.end(signal.SIGTERM), started.out) == (0, f"{said}\n")
         assert TABLES.match(started.err), started.err

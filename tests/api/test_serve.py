@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -83,10 +86,20 @@ async def test_several_processes_share_a_port_and_what_dies_is_started_again(pos
             for n in range(20):
                 await client.publish("s", "q", n)
             assert "relevo_work_published_total 20.0" in await _metrics(serve)  # the sum of both, whoever answers
+            victim, other = _processes_of(serve)
+            os.kill(victim, signal.SIGKILL)
+            await asyncio.to_thread(serve.child.wait_for, r"child \d was killed by SIGKILL; restarting it in 0\.5 s")
+            await until(lambda: len(set(_processes_of(serve)) - {victim, other}) == 1)
+            assert (await client.publish("s", "q", 20)).state == "pending"
         code, said = await asyncio.to_thread(serve.end)
     finally:
         serve.close()
     assert code == 0, said
+
+
+def _processes_of(serve: ServeProcess) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(serve.child.pid)], capture_output=True, text=True, check=False)
+    return [int(process) for process in found.stdout.split()]
 
 
 async def _load(serve: ServeProcess, *, messages: int, kills: int) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from relevo import version
 from relevo.cli.commands import Commands
-from relevo.cli.server import REDIS_URL_HELP, Server
+from relevo.cli.shell.redis_server import REDIS_URL_HELP, Server
 
 app = typer.Typer(
     name="relevo",

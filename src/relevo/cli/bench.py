@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
 
 from relevo.bench.trial import STEPS, Measured, Trial
-from relevo.cli.screen import Json, console, count, print_json, say, table
-from relevo.cli.server import Server, run, server_of
+from relevo.cli.shell.output import Json, count, show, table
+from relevo.cli.shell.progress import bar
+from relevo.cli.shell.redis_server import Server, server_of
 
 
 def bench(ctx: typer.Context, as_json: Json = False) -> None:
     """Measure this server with and without relevo: adds, drains, latency. Ends within a minute, uses a queue of its own."""
     server = server_of(ctx)
-    measured = run(_measure(server))
-    if as_json:
-        print_json(
-            {
-                "redis_url": str(server.address),
-                "server": measured.server,
-                "jobs_per_s": measured.rates,
-                "raw_per_s": measured.ceilings,
-                "shares": measured.shares,
-                "latency_ms": measured.latency_ms,
-            }
-        )
-    else:
-        _show(server, measured)
+    measured = asyncio.run(_measure(server))
+    value = {
+        "redis_url": str(server.address),
+        "server": measured.server,
+        "jobs_per_s": measured.rates,
+        "raw_per_s": measured.ceilings,
+        "shares": measured.shares,
+        "latency_ms": measured.latency_ms,
+    }
+    show(
+        value,
+        as_json,
+        _table(server, measured),
+        "latency at 200 jobs/s: " + ", ".join(f"{name} {ms:.2f} ms" for name, ms in measured.latency_ms.items()),
+        "Shares tell more than rates: both sides of one line meet the same machine, network and server settings.",
+    )
 
 
 async def _measure(server: Server) -> Measured:
-    # On stderr, so that --json stays clean.
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), console=console(stderr=True), transient=True
-    ) as progress:
-        bar = progress.add_task("", total=STEPS)
-
-        def step(name: str) -> None:
-            progress.update(bar, description=name, advance=1)
-
-        return await Trial(server.url, patience=server.patience).run(step)
+    with bar("", STEPS) as shown:
+        return await Trial(server.url, patience=server.patience).run(lambda name: shown.update(more=1, label=name))
 
 
-def _show(server: Server, measured: Measured) -> None:
+def _table(server: Server, measured: Measured) -> Table:
     made = table(
         "",
         "relevo",
@@ -57,6 +54,4 @@ def _show(server: Server, measured: Measured) -> None:
         made.add_row(
             name, count(round(measured.rates[name])), count(round(measured.ceilings[bound])), f"{share:.0%}", bound
         )
-    console().print(made)
-    say("latency at 200 jobs/s: " + ", ".join(f"{name} {ms:.2f} ms" for name, ms in measured.latency_ms.items()))
-    say("Shares tell more than rates: both sides of one line meet the same machine, network and server settings.")
+    return made

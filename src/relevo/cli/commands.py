@@ -13,42 +13,41 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from relevo.cli.extras import missing_extra
 from relevo.cli.group_options import accept_behind
-from relevo.cli.screen import complain
-from relevo.errors import BadTarget, RelevoError
+from relevo.cli.shell.failures import INTERRUPTED, complain_of, missing_extra
+from relevo.errors import RelevoError
 
-WRONG_CALL = 2
-INTERRUPTED = 130
-
-_PLACES = {
+PLACES = {
     "demo": "demo.demo",
-    "up": "up.up",
-    "worker": "worker.worker",
-    "serve": "serve.serve",
-    "agents": "serve.agents",
-    "add": "add.add",
-    "inspect": "inspect.inspect",
-    "watch": "watch.watch",
-    "events": "events.events",
-    "pause": "upkeep.pause",
-    "resume": "upkeep.resume",
-    "drain": "upkeep.drain",
-    "clean": "upkeep.clean",
-    "obliterate": "upkeep.obliterate",
-    "doctor": "doctor.doctor",
+    "up": "servers.up.up",
+    "worker": "workers.worker.worker",
+    "serve": "servers.serve.serve",
+    "agents": "servers.agents.agents",
+    "add": "queues.add.add",
+    "inspect": "queues.inspect.inspect",
+    "watch": "queues.watch.watch",
+    "events": "queues.events.events",
+    "pause": "queues.queue_ops.pause",
+    "resume": "queues.queue_ops.resume",
+    "drain": "queues.queue_ops.drain",
+    "clean": "queues.queue_ops.clean",
+    "obliterate": "queues.queue_ops.obliterate",
+    "doctor": "queues.doctor.doctor",
     "bench": "bench.bench",
-    "db": "db.app",
-    "audit": "audit.app",
+    "db": "database.db.app",
+    "audit": "database.audit.app",
     "work": "work.app",
-    "job": "job.app",
-    "dlq": "dlq.app",
-    "repeatable": "repeatable.app",
-    "lanes": "lanes.app",
-    "flow": "flow.app",
-    "pipeline": "pipeline.app",
+    "job": "queues.job.app",
+    "dlq": "queues.dlq.app",
+    "schedule": "queues.schedule.app",
+    "lanes": "queues.lanes.app",
+    "flow": "queues.flow.app",
+    "pipeline": "pipeline.commands.app",
 }
 """By name, in the order of the help: the function of a command, or the `app` of a group, below `relevo.cli`."""
+
+_OTHER_NAMES = {"repeatable": "schedule"}
+"""Further names of groups: understood, and not in the help."""
 
 
 class _OnDemand(Mapping[str, Any]):
@@ -59,22 +58,24 @@ class _OnDemand(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
-            self._made[name] = accept_behind(name, _made(name, _PLACES[name]))
+            self._made[name] = accept_behind(name, _made(name, PLACES[_OTHER_NAMES.get(name, name)]))
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        yield from PLACES
+        yield from _OTHER_NAMES
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(PLACES) + len(_OTHER_NAMES)
 
 
 def _made(name: str, place: str) -> Any:
-    module, _, member = place.partition(".")
+    module, _, member = place.rpartition(".")
     found = getattr(import_module(f"relevo.cli.{module}"), member)
     if isinstance(found, typer.Typer):
         command = get_group(found)
         command.name = name
+        command.hidden = name in _OTHER_NAMES
         return command
     alone = typer.Typer(add_completion=False)
     alone.command(name)(found)
@@ -96,13 +97,11 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except RelevoError as error:
-            complain(str(error))
-            raise typer.Exit(WRONG_CALL if isinstance(error, BadTarget) else 1) from None
+            raise typer.Exit(complain_of(error)) from None
         except ModuleNotFoundError as error:
             told = missing_extra(error, f"`relevo {ctx.invoked_subcommand or ''}`")
             if told is None:
                 raise
-            complain(str(told))
-            raise typer.Exit(1) from None
+            raise typer.Exit(complain_of(told)) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

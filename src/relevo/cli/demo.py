@@ -9,17 +9,18 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.screen import console
+from relevo.cli.shell.output import console
 from relevo.demo.story import Story
 
 
 def demo(
     data: Annotated[
-        Path | None, typer.Option(help="Keep the server's data in this folder; without it, it goes with the demo.")
+        Path | None,
+        typer.Option(help="Keep the server's data in this folder; by default it is deleted after the demo."),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="The same story with less of everything.")] = False,
     report: Annotated[
-        Path | None, typer.Option(help="Where to write the report; without it, in the folder for temporary files.")
+        Path | None, typer.Option(help="Where to write the report; by default the folder for temporary files.")
     ] = None,
 ) -> None:
     """Produce, run, retry, delay, schedule, flow, limit, dead-letter, replay, kill, report: and check that nothing was lost."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from relevo.cli.server import Server, server_of
+from relevo.cli.shell.redis_server import Server, server_of
 
 WITHOUT_REDIS = frozenset({"up", "demo", "work", "audit", "db"})
 """Commands that ask no Redis of the caller's: they take the option too, but their help does not speak of it."""

@@ -11,19 +11,19 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from relevo.client.failures import own_frames, told
+from relevo.client.request import Call
 from relevo.client.settling import settle_call
 from relevo.contract.claims import Claimed, Settled
 from relevo.errors import ClaimLost, KeyExpired, NotFound, PermissionDenied, RelevoError, Unauthenticated, WorkError
 
-if TYPE_CHECKING:
-    from relevo.client.async_client import AsyncClient
-
 log = logging.getLogger("relevo.consumer")
+
+T = TypeVar("T")
 
 Handler = Callable[[Claimed], Awaitable[Any] | Any]
 """Takes a message; what it returns is the result. A plain function runs in a thread."""
@@ -56,6 +56,24 @@ def _require_json(result: Any) -> None:
         raise TypeError(f"the handler returned {kind}, which cannot be sent as JSON: {error}") from None
 
 
+class ClaimClient(Protocol):
+    """What a consumer needs of a client: `AsyncClient` has it."""
+
+    async def claim(
+        self,
+        scope: str,
+        queue: str,
+        *,
+        batch_size: int = ...,
+        wait_s: float = ...,
+        consumer: str | None = ...,
+        labels: Mapping[str, str] | None = ...,
+        subscription: str | None = ...,
+    ) -> list[Claimed]: ...
+
+    async def send(self, call: Call[T]) -> T: ...
+
+
 class Consumer:
     """Works on one queue with up to `concurrency` handlers at once.
 
@@ -71,7 +89,7 @@ class Consumer:
 
     def __init__(
         self,
-        client: AsyncClient,
+        client: ClaimClient,
         scope: str,
         queue: str,
         handler: Handler,

@@ -1,4 +1,4 @@
-"""`relevo work erase` and `relevo work erasures`: making what was said of somebody go away."""
+"""`relevo work erase` and `relevo work erasures`: erasing what messages say of a person."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, count, table
+from relevo.cli.shell.output import Json, count, moment, show, table
+from relevo.cli.shell.prompts import Yes, confirm
+from relevo.cli.work.arguments import Limit, Scope
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, Scope, listed, said, target_of, when
+from relevo.cli.work.target import target_of
 
 if TYPE_CHECKING:
     from relevo.client import Client, Erasure
@@ -26,9 +27,8 @@ def erase(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Erase what all messages labelled subject=… say: bodies, results, parts, reviews. It cannot be undone."""
-    if not yes:
-        ask(f"Erase what messages of {scope} labelled subject={subject} say, for good?")
+    """Erase the content of all messages labelled subject=…: bodies, results, parts, reviews. It cannot be undone."""
+    confirm(f"Erase the content of all messages in {scope} labelled subject={subject}, permanently?", yes=yes)
 
     def erased(client: Client) -> Erasure:
         made = client.erase(scope, subject)
@@ -38,16 +38,21 @@ def erase(
         return made
 
     made = target_of(ctx).ask(erased)
-    said(made, as_json, f"erased what {count(made.messages)} messages said (erasure {made.id})")
+    show(made, as_json, f"erased the content of {count(made.messages)} messages (erasure {made.id})")
 
 
 @app.command("erasures")
 def list_erasures(ctx: typer.Context, scope: Scope, limit: Limit = 50, as_json: Json = False) -> None:
-    """List erasures; whom they were about is not known any more."""
+    """List erasures; whom they were about is not kept."""
     found = target_of(ctx).ask(lambda client: client.erasures(scope, limit=limit)).items
     made = table("erasure", "state", "messages", "by", "asked for", "done", numbers=("messages",))
     for each in found:
         made.add_row(
-            each.id, each.state, count(each.messages), each.created_by, when(each.created_at), when(each.finished_at)
+            each.id,
+            each.state,
+            count(each.messages),
+            each.created_by,
+            moment(each.created_at),
+            moment(each.finished_at),
         )
-    listed(found, as_json, made, nothing=f"no erasures in {scope}")
+    show(found, as_json, made, nothing=f"no erasures in {scope}")

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.screen import Json, say, table
+from relevo.cli.shell.output import Json, moment, say, show, table
+from relevo.cli.work.arguments import Scope
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Scope, listed, said, target_of, when
+from relevo.cli.work.target import target_of
 
 grants = typer.Typer(help="Grants: what keys may do in a scope or a queue.", no_args_is_help=True)
 app.add_typer(grants, name="grants")
@@ -33,9 +34,9 @@ def list_grants(
             each.queue or "all",
             ", ".join(each.permissions),
             each.created_by,
-            when(each.created_at),
+            moment(each.created_at),
         )
-    listed(found, as_json, made, nothing=f"no grants in {scope}")
+    show(found, as_json, made, nothing=f"no grants in {scope}")
 
 
 @grants.command("give")
@@ -49,7 +50,7 @@ def give_grant(
 ) -> None:
     """Give a key permissions in a scope, or in one queue of it."""
     made = target_of(ctx).ask(lambda client: client.grant(scope, key_id, permission, queue=queue))
-    said(
+    show(
         made,
         as_json,
         f"grant {made.id}: {key_id} may {', '.join(made.permissions)} in {scope}{f'/{queue}' if queue else ''}",
@@ -62,6 +63,6 @@ def take_grant(
     scope: Scope,
     grant_id: Annotated[str, typer.Argument(help="Id of the grant.", show_default=False)],
 ) -> None:
-    """Take a grant back."""
+    """Revoke a grant."""
     target_of(ctx).ask(lambda client: client.revoke_grant(scope, grant_id))
-    say(f"grant {grant_id} is taken back")
+    say(f"grant {grant_id} revoked")

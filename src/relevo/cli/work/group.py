@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from relevo.cli.run_file import data_folder
+from relevo.cli.shell.run_file import data_folder
 from relevo.cli.work.target import Target
 
 app = typer.Typer(help="Work queues over HTTP: publish, claim, settle, search, replay, keys.", no_args_is_help=True)

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.database import opened
-from relevo.cli.screen import Json, console, print_json, say, table
-from relevo.cli.serve import DEFAULT_DATABASE, DatabaseUrl
-from relevo.cli.server import run
+from relevo.cli.database.connection import DEFAULT_DATABASE, DatabaseUrl, ask_database
+from relevo.cli.shell.output import Json, hint, moment, show, table
+from relevo.cli.shell.prompts import Yes, confirm
 from relevo.cli.work.group import app
-from relevo.cli.work.target import listed, plain, said, target_of, when
+from relevo.cli.work.target import target_of
 
 if TYPE_CHECKING:
     from relevo.client import NewKey
+    from relevo.work.store.database import Database
 
 keys = typer.Typer(help="API keys: list, create, revoke, and the first one of a tenant.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
@@ -25,11 +24,11 @@ app.add_typer(keys, name="keys")
 
 @keys.command("list")
 def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
-    """The tenant's keys, without their secrets."""
+    """List the tenant's keys, without their secrets."""
     found = target_of(ctx).ask(lambda client: client.keys(limit=500)).items
     made = table("key", "name", "may", "scopes", "queues", "ends", "last used")
     for key in found:
-        ends = f"revoked {when(key.revoked_at)}" if key.revoked_at else when(key.expires_at)
+        ends = f"revoked {moment(key.revoked_at)}" if key.revoked_at else moment(key.expires_at)
         made.add_row(
             key.id,
             key.name,
@@ -37,9 +36,9 @@ def list_keys(ctx: typer.Context, as_json: Json = False) -> None:
             " ".join(key.scopes or ["all"]),
             " ".join(key.queues or ["all"]),
             ends,
-            when(key.last_used_at),
+            moment(key.last_used_at),
         )
-    listed(found, as_json, made, nothing="no keys")
+    show(found, as_json, made, nothing="no keys")
 
 
 @keys.command("create")
@@ -55,7 +54,7 @@ def create_key(
     expires: Annotated[float | None, typer.Option(help="Days until it ends.", min=0.001, max=36_500)] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key. It is shown once."""
+    """Make a key. It is shown only now."""
     ends = None if expires is None else int((time.time() + expires * 86_400) * 1000)
     permissions = may or ["view", "publish", "consume"]
     made = target_of(ctx).ask(
@@ -68,37 +67,33 @@ def create_key(
 def revoke_key(
     ctx: typer.Context, key_id: Annotated[str, typer.Argument()], yes: Yes = False, as_json: Json = False
 ) -> None:
-    """End a key now."""
-    if not yes:
-        ask(f"Revoke the key {key_id}?")
+    """Revoke a key now."""
+    confirm(f"Revoke the key {key_id}?", yes=yes)
     made = target_of(ctx).ask(lambda client: client.revoke_key(key_id))
-    said(made, as_json, f"{made.id} ({made.name}) is revoked")
+    show(made, as_json, f"{made.id} ({made.name}) is revoked")
 
 
 @keys.command("first")
 def first_key(
-    tenant: Annotated[str, typer.Argument(help="Slug of the tenant; made when it is not there.")],
+    tenant: Annotated[str, typer.Argument(help="Slug of the tenant; created if it does not exist.")],
     database_url: DatabaseUrl = DEFAULT_DATABASE,
     operator: Annotated[bool, typer.Option("--operator", help="It also sees and runs the agents.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a tenant and a key for it, straight in the database: where a new installation begins."""
+    """Make a tenant and its first key, directly in the database: the first step of a new installation."""
     from relevo.client import NewKey
     from relevo.work.keys import first_key as make
     from relevo.work.store import schema
 
-    async def work() -> NewKey:
-        async with opened(database_url) as database:
-            await schema.require_head(database)
-            made = await make(database, tenant, lambda: time.time_ns() // 1_000_000, operator=operator)
-        return msgspec.convert(plain(made), NewKey)
+    async def first(database: Database) -> NewKey:
+        await schema.require_head(database)
+        made = await make(database, tenant, lambda: time.time_ns() // 1_000_000, operator=operator)
+        return msgspec.convert(msgspec.to_builtins(made), NewKey)
 
-    _show_new(run(work()), as_json)
+    _show_new(ask_database(database_url, first), as_json)
 
 
 def _show_new(made: NewKey, as_json: bool) -> None:
-    if as_json:
-        print_json(plain(made))
-        return
-    say(made.secret)
-    console(stderr=True).print(f"key {made.key.id} ({made.key.name}); this is the only time it is shown", style="dim")
+    show(made, as_json, made.secret)
+    if not as_json:
+        hint(f"key {made.key.id} ({made.key.name}); it is shown only now")

@@ -1,4 +1,4 @@
-"""`relevo work`: scopes, queues, and what happens to messages."""
+"""`relevo work`: what happens to messages: publish, claim, settle, look for them."""
 
 from __future__ import annotations
 
@@ -7,104 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, console, count, print_json, say, table
+from relevo.cli.shell.json_text import read_json
+from relevo.cli.shell.output import Json, count, cut, moment, one_line, readable, show, table
+from relevo.cli.shell.prompts import Yes, confirm
+from relevo.cli.work.arguments import Labels, Limit, MessageId, Queue, Scope, Token, read_labels
 from relevo.cli.work.group import app
-from relevo.cli.work.target import (
-    ExistOk,
-    Labels,
-    Limit,
-    MessageId,
-    Queue,
-    Scope,
-    Target,
-    Token,
-    json_given,
-    labels_given,
-    listed,
-    plain,
-    said,
-    short,
-    target_of,
-    when,
-)
+from relevo.cli.work.target import Target, target_of
 from relevo.errors import BadArgument
 
 if TYPE_CHECKING:
     from relevo.client import Claimed, Client
-    from relevo.client import Queue as QueueShown
-
-
-# --- scopes and queues ---------------------------------------------------------------------------------------------------
-
-
-@app.command()
-def scopes(ctx: typer.Context, as_json: Json = False) -> None:
-    """List scopes."""
-    found = target_of(ctx).ask(lambda client: client.scopes(limit=500)).items
-    made = table("scope", "name", "state", "made")
-    for scope in found:
-        made.add_row(scope.slug, scope.display_name, scope.state, when(scope.created_at))
-    listed(found, as_json, made, nothing="no scopes yet")
-
-
-@app.command("create-scope")
-def create_scope(ctx: typer.Context, scope: Scope, exist_ok: ExistOk = False, as_json: Json = False) -> None:
-    """Make a scope, with its system queues."""
-    made = target_of(ctx).ask(lambda client: client.create_scope(scope, exist_ok=exist_ok))
-    said(made, as_json, f"scope {made.slug} is there")
-
-
-@app.command()
-def queues(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
-    """List the queues of a scope and what they hold."""
-    found = target_of(ctx).ask(lambda client: client.queues(scope, limit=500)).items
-    numbers = ("pending", "delayed", "claimed", "in review", "dead")
-    made = table("queue", "order", "mode", "state", *numbers, title=f"queues of {scope}", numbers=numbers)
-    for queue in found:
-        made.add_row(queue.slug, queue.ordering, queue.consumer_mode, queue.state, *_depths(queue))
-    listed(found, as_json, made, nothing=f"no queues in {scope}")
-
-
-@app.command("create-queue")
-def create_queue(
-    ctx: typer.Context,
-    scope: Scope,
-    queue: Queue,
-    ordering: Annotated[str, typer.Option(help="fifo, priority or deadline.")] = "fifo",
-    mode: Annotated[str, typer.Option(help="competing or broadcast.")] = "competing",
-    visibility_timeout: Annotated[int, typer.Option(help="Seconds a claim lasts.", min=1)] = 30,
-    max_retries: Annotated[int, typer.Option(min=0)] = 5,
-    max_depth: Annotated[int | None, typer.Option(help="Publishes beyond are refused.", min=1)] = None,
-    exist_ok: ExistOk = False,
-    as_json: Json = False,
-) -> None:
-    """Make a queue."""
-    settings: dict[str, Any] = {
-        "ordering": ordering,
-        "consumer_mode": mode,
-        "visibility_timeout_s": visibility_timeout,
-        "max_retries": max_retries,
-        "max_depth": max_depth,
-    }
-    made = target_of(ctx).ask(lambda client: client.create_queue(scope, queue, exist_ok=exist_ok, **settings))
-    said(made, as_json, f"queue {scope}/{made.slug} is there")
-
-
-@app.command("set-state")
-def set_state(
-    ctx: typer.Context,
-    scope: Scope,
-    queue: Queue,
-    state: Annotated[str, typer.Argument(help="active, paused, draining or archived.")],
-    as_json: Json = False,
-) -> None:
-    """Pause, drain, archive or reopen a queue."""
-    made = target_of(ctx).ask(lambda client: client.change_queue(scope, queue, state=state))
-    said(made, as_json, f"queue {scope}/{made.slug} is {made.state}")
-
-
-# --- messages --------------------------------------------------------------------------------------------------------------
 
 
 @app.command()
@@ -124,23 +36,23 @@ def publish(
     given = {"message_type": message_type, "priority_tier": tier, "delay_seconds": delay}
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if label:
-        fields["labels"] = labels_given(label)
+        fields["labels"] = read_labels(label)
     if body is not None:
         if idempotency_key is not None:
             fields["idempotency_key"] = idempotency_key
-        content = json_given(body, "BODY")
+        content = read_json(body, "BODY")
         made = target_of(ctx).ask(lambda client: client.publish(scope, queue, content, **fields))
-        said(made, as_json, f"{made.id} {'was there already' if made.duplicate else made.state}")
+        show(made, as_json, f"{made.id} {'was already published' if made.duplicate else made.state}")
         return
     if idempotency_key is not None:
         remedy = "Pass one BODY, or leave --once out."
-        raise BadArgument(argument="--once", value=idempotency_key, reason="it names one message", remedy=remedy)
+        raise BadArgument(argument="--once", value=idempotency_key, reason="it is for one message", remedy=remedy)
     _publish_lines(target_of(ctx), scope, queue, fields, as_json)
 
 
 def _publish_lines(target: Target, scope: str, queue: str, fields: dict[str, Any], as_json: bool) -> None:
     lines = [line for line in sys.stdin if line.strip()]
-    messages = [{"body": json_given(line, f"line {number}"), **fields} for number, line in enumerate(lines, 1)]
+    messages = [{"body": read_json(line, f"line {number}"), **fields} for number, line in enumerate(lines, 1)]
 
     def send(client: Client) -> list[Any]:
         outcomes: list[Any] = []
@@ -150,12 +62,8 @@ def _publish_lines(target: Target, scope: str, queue: str, fields: dict[str, Any
 
     outcomes = target.ask(send)
     refused = [outcome for outcome in outcomes if not outcome.published]
-    if as_json:
-        print_json(plain(outcomes))
-    else:
-        say(f"{count(len(outcomes) - len(refused))} published" + (f", {len(refused)} refused" if refused else ""))
-        for outcome in refused[:10]:
-            say(f"  {outcome.code}: {outcome.detail}")
+    published = f"{count(len(outcomes) - len(refused))} published" + (f", {len(refused)} refused" if refused else "")
+    show(outcomes, as_json, published, *(f"  {outcome.code}: {outcome.detail}" for outcome in refused[:10]))
     if refused:
         raise typer.Exit(1)
 
@@ -167,11 +75,11 @@ def claim(
     queue: Queue,
     batch_size: Annotated[int, typer.Option("--count", help="How many at most.", min=1, max=1000)] = 1,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the first.", min=0, max=60)] = 0.0,
-    subscription: Annotated[str | None, typer.Option(help="Of a broadcast queue: as whom.")] = None,
+    subscription: Annotated[str | None, typer.Option(help="The subscription, for a broadcast queue.")] = None,
     label: Labels = None,
     as_json: Json = False,
 ) -> None:
-    """Claim the next messages. Settle or `extend` them before their time is over."""
+    """Claim the next messages. Settle or `extend` them before the claim expires."""
     found = target_of(ctx).ask(
         lambda client: client.claim(
             scope,
@@ -179,7 +87,7 @@ def claim(
             batch_size=batch_size,
             wait_s=wait,
             subscription=subscription,
-            labels=labels_given(label) or None,
+            labels=read_labels(label) or None,
             consumer="relevo work claim",
         )
     )
@@ -188,12 +96,12 @@ def claim(
         made.add_row(
             message.id,
             message.claim_token,
-            when(message.claim_until),
+            moment(message.claim_until),
             str(message.attempts),
             message.message_type,
-            short(message.body),
+            one_line(message.body, 60),
         )
-    listed(found, as_json, made, nothing="nothing to claim")
+    show(found, as_json, made, nothing="nothing to claim")
 
 
 @app.command()
@@ -205,10 +113,10 @@ def complete(
     result: Annotated[str | None, typer.Argument(help="JSON.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Finish a claimed message."""
-    value = None if result is None else json_given(result, "RESULT")
+    """Complete a claimed message."""
+    value = None if result is None else read_json(result, "RESULT")
     made = target_of(ctx).ask(lambda client: client.complete(scope, _claimed(message_id, token), value))
-    said(made, as_json, f"{made.id} is {made.state}")
+    show(made, as_json, f"{made.id} is {made.state}")
 
 
 @app.command()
@@ -223,7 +131,7 @@ def fail(
     stack_file: Annotated[
         typer.FileText | None, typer.Option(help="File with the stack of the error; - for standard input.")
     ] = None,
-    dead: Annotated[bool, typer.Option("--dead", help="No more tries.")] = False,
+    dead: Annotated[bool, typer.Option("--dead", help="Do not try again.")] = False,
     as_json: Json = False,
 ) -> None:
     """Give a claimed message back as failed: with a reason, with the error, or with both."""
@@ -234,18 +142,18 @@ def fail(
         error["message"] = reason or "failed"
     if reason is None and error is None:
         remedy = "Pass a REASON, or --error-type and --message."
-        raise BadArgument(argument="REASON", value=reason, reason="nobody would know why it failed", remedy=remedy)
+        raise BadArgument(argument="REASON", value=reason, reason="a failure needs a reason", remedy=remedy)
     made = target_of(ctx).ask(
         lambda client: client.fail(scope, _claimed(message_id, token), reason, error=error, dead=dead)
     )
-    said(made, as_json, f"{made.id} is {made.state}")
+    show(made, as_json, f"{made.id} is {made.state}")
 
 
 @app.command()
 def release(ctx: typer.Context, scope: Scope, message_id: MessageId, token: Token, as_json: Json = False) -> None:
     """Give a claimed message back untouched."""
     made = target_of(ctx).ask(lambda client: client.release(scope, _claimed(message_id, token)))
-    said(made, as_json, f"{made.id} is {made.state}")
+    show(made, as_json, f"{made.id} is {made.state}")
 
 
 @app.command()
@@ -254,12 +162,12 @@ def extend(
     scope: Scope,
     message_id: MessageId,
     token: Token,
-    seconds: Annotated[int, typer.Argument(help="From now.", min=1, max=43_200)],
+    seconds: Annotated[int, typer.Argument(help="Seconds from now.", min=1, max=43_200)],
     as_json: Json = False,
 ) -> None:
     """Keep a claimed message for longer."""
     made = target_of(ctx).ask(lambda client: client.extend(scope, _claimed(message_id, token), seconds))
-    said(made, as_json, f"{made.id} is {made.state} until {when(made.claim_until)}")
+    show(made, as_json, f"{made.id} is {made.state} until {moment(made.claim_until)}")
 
 
 @app.command()
@@ -276,7 +184,7 @@ def search(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """Look for messages, the newest first, archived ones too."""
+    """Search messages, archived ones too, the newest first."""
     found = (
         target_of(ctx)
         .ask(
@@ -286,7 +194,7 @@ def search(
                 state=state,
                 message_type=message_type,
                 correlation_id=correlation_id,
-                labels=labels_given(label) or None,
+                labels=read_labels(label) or None,
                 since=since,
                 until=until,
                 limit=limit,
@@ -298,40 +206,44 @@ def search(
     for message in found:
         state_shown = f"{message.state} (archived)" if message.archived_at else message.state
         made.add_row(
-            message.id, message.queue, state_shown, message.message_type, when(message.created_at), short(message.body)
+            message.id,
+            message.queue,
+            state_shown,
+            message.message_type,
+            moment(message.created_at),
+            one_line(message.body, 60),
         )
-    listed(found, as_json, made, nothing=f"no such messages in {scope}")
+    show(found, as_json, made, nothing=f"no such messages in {scope}")
 
 
-@app.command()
-def show(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
+@app.command("show")
+def show_message(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
     """Show one message."""
     message = target_of(ctx).ask(lambda client: client.message(scope, message_id))
-    if as_json:
-        print_json(plain(message))
-        return
     made = table("", "", title=message.id)
-    for name, value in plain(message).items():
+    for name, value in readable(message).items():
         if value is not None and name != "error":
             made.add_row(
-                name, when(value) if name.endswith("_at") else value if isinstance(value, str) else short(value, 200)
+                name,
+                moment(value) if name.endswith("_at") else value if isinstance(value, str) else one_line(value, 200),
             )
     if message.error is not None:
         made.add_row("error", ": ".join(filter(None, (message.error.type, message.error.message))))
-    console().print(made)
-    if message.error is not None and message.error.stack is not None:
-        console().print(message.error.stack.rstrip(), markup=False, highlight=False, soft_wrap=True)
+    stack = None if message.error is None or message.error.stack is None else message.error.stack.rstrip()
+    show(message, as_json, made, stack)
 
 
 @app.command()
 def history(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
-    """What happened to a message."""
+    """Show what happened to a message."""
     steps = target_of(ctx).ask(lambda client: client.history(scope, message_id))
     made = table("at", "event", "by", "detail")
     for step in steps:
-        detail = step.detail if isinstance(step.detail, str) else "-" if step.detail is None else short(step.detail)
-        made.add_row(when(step.at), step.event, step.actor or "-", detail if len(detail) <= 300 else f"{detail[:299]}…")
-    listed(steps, as_json, made, nothing="nothing happened yet")
+        detail = (
+            step.detail if isinstance(step.detail, str) else "-" if step.detail is None else one_line(step.detail, 60)
+        )
+        made.add_row(moment(step.at), step.event, step.actor or "-", cut(detail, 300))
+    show(steps, as_json, made, nothing="no history yet")
 
 
 @app.command()
@@ -343,11 +255,10 @@ def cancel(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Cancel a message that nobody works on."""
-    if not yes:
-        ask(f"Cancel {message_id}?")
+    """Cancel a message that is not claimed."""
+    confirm(f"Cancel {message_id}?", yes=yes)
     made = target_of(ctx).ask(lambda client: client.cancel(scope, message_id, reason=reason))
-    said(made, as_json, f"{made.id} is {made.state}")
+    show(made, as_json, f"{made.id} is {made.state}")
 
 
 def _claimed(message_id: str, token: str) -> Claimed:
@@ -373,8 +284,3 @@ def _claimed(message_id: str, token: str) -> Claimed:
         deadline=None,
         created_at=0,
     )
-
-
-def _depths(queue: QueueShown) -> tuple[str, ...]:
-    depths = (queue.depth_pending, queue.depth_delayed, queue.depth_claimed, queue.depth_in_review, queue.depth_dead)
-    return tuple(count(depth) for depth in depths)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import RenderableType
+from rich.text import Text
 
-from relevo.cli.screen import Json, console, print_json, say, table
+from relevo.cli.shell.json_text import read_json
+from relevo.cli.shell.output import Json, moment, one_line, say, show, table
+from relevo.cli.work.arguments import Limit, MessageId, Scope
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, MessageId, Scope, json_given, listed, plain, said, short, target_of, when
+from relevo.cli.work.target import target_of
+
+if TYPE_CHECKING:
+    from relevo.client import Review
 
 reviews = typer.Typer(help="Reviews: list, show, claim, release, hand over, comment, decide.", no_args_is_help=True)
 app.add_typer(reviews, name="reviews")
@@ -29,7 +37,7 @@ def list_reviews(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """List what waits for people, the oldest first."""
+    """List reviews, the oldest first."""
     found = target_of(ctx).ask(lambda client: client.reviews(scope, state=state, person=person, limit=limit)).items
     made = table("review", "queue", "title", "state", "held by", "due", "since")
     for each in found:
@@ -39,41 +47,44 @@ def list_reviews(
             each.title,
             each.state,
             each.holder or "-",
-            when(each.due_at),
-            when(each.created_at),
+            moment(each.due_at),
+            moment(each.created_at),
         )
-    listed(found, as_json, made, nothing=f"nothing waits for people in {scope}")
+    show(found, as_json, made, nothing=f"no reviews in {scope}")
 
 
 @reviews.command("show")
 def show_review(ctx: typer.Context, scope: Scope, review_id: ReviewId, as_json: Json = False) -> None:
     """Show a review: what is asked, and what happened so far."""
     found = target_of(ctx).ask(lambda client: client.review(scope, review_id))
-    if as_json:
-        print_json(plain(found))
-        return
-    say(f"{found.title} ({found.state}{f', held by {found.holder}' if found.holder else ''})", "bold")
-    for section in found.spec.get("context", []):
-        say(f"\n{section['title']}\n{section['content']}")
-    options = " | ".join(option["value"] for option in found.spec["decision"]["options"])
-    say(f"\n{found.spec['decision']['field']}: {options}")
-    for each in found.spec.get("input", []):
-        say(f"{each['field']}: {each['kind']}{', needed' if each['required'] else ''}")
-    made = table("at", "who", "did", "")
-    for note in found.notes:
-        made.add_row(when(note.at), note.person or "-", note.did, note.text or "")
-    if found.notes:
-        console().print(made)
-    if found.outcome is not None:
-        say(f"outcome: {short(found.outcome, 200)}")
+    show(found, as_json, *_parts(found))
+
+
+def _parts(review: Review) -> Iterator[RenderableType]:
+    """A review for people: what is asked, what happened so far, what came of it."""
+    held = f", held by {review.holder}" if review.holder else ""
+    yield Text(f"{review.title} ({review.state}{held})", "bold")
+    for section in review.spec.get("context", []):
+        yield f"\n{section['title']}\n{section['content']}"
+    options = " | ".join(option["value"] for option in review.spec["decision"]["options"])
+    yield f"\n{review.spec['decision']['field']}: {options}"
+    for each in review.spec.get("input", []):
+        yield f"{each['field']}: {each['kind']}{', needed' if each['required'] else ''}"
+    if review.notes:
+        made = table("at", "who", "did", "")
+        for note in review.notes:
+            made.add_row(moment(note.at), note.person or "-", note.did, note.text or "")
+        yield made
+    if review.outcome is not None:
+        yield f"outcome: {one_line(review.outcome, 200)}"
 
 
 @reviews.command("send")
 def send_to_review(
     ctx: typer.Context, scope: Scope, message_id: MessageId, review: Asked = None, as_json: Json = False
 ) -> None:
-    """Have people look at a dead letter; approved, it goes back to its queue."""
-    asked = None if review is None else json_given(review, "--review")
+    """Send a dead letter to review; if approved, it goes back to its queue."""
+    asked = None if review is None else read_json(review, "--review")
     _stands(target_of(ctx).ask(lambda client: client.review_dead_letter(scope, message_id, asked)), as_json)
 
 
@@ -83,22 +94,22 @@ def watch_stream(
     scope: Scope,
     stream_queue: Annotated[str, typer.Argument(help="Name of the stream queue.", show_default=False)],
     review: Asked = None,
-    off: Annotated[bool, typer.Option("--off", help="No longer.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Stop sending them.")] = False,
 ) -> None:
     """Send the dead letters of a stream queue to review from now on."""
-    asked = None if review is None else json_given(review, "--review")
+    asked = None if review is None else read_json(review, "--review")
     if off:
         target_of(ctx).ask(lambda client: client.unwatch_stream(scope, stream_queue))
     else:
         target_of(ctx).ask(lambda client: client.watch_stream(scope, stream_queue, asked))
-    say(f"dead letters of {stream_queue} {'stay where they are' if off else f'go to review in {scope}'}")
+    say(f"dead letters of {stream_queue} {'no longer go to review' if off else f'go to review in {scope}'}")
 
 
 @reviews.command("claim")
 def claim_review(
     ctx: typer.Context, scope: Scope, review_id: ReviewId, person: Person = None, as_json: Json = False
 ) -> None:
-    """Take a review into your hands; again to hold it for longer."""
+    """Claim a review; claim it again to hold it for longer."""
     _stands(target_of(ctx).ask(lambda client: client.claim_review(scope, review_id, person=person)), as_json)
 
 
@@ -106,7 +117,7 @@ def claim_review(
 def release_review(
     ctx: typer.Context, scope: Scope, review_id: ReviewId, person: Person = None, as_json: Json = False
 ) -> None:
-    """Give a review back."""
+    """Release a review that you hold."""
     _stands(target_of(ctx).ask(lambda client: client.release_review(scope, review_id, person=person)), as_json)
 
 
@@ -115,11 +126,11 @@ def hand_over_review(
     ctx: typer.Context,
     scope: Scope,
     review_id: ReviewId,
-    to: Annotated[str, typer.Argument(help="To whom.", show_default=False)],
+    to: Annotated[str, typer.Argument(help="Who takes it over.", show_default=False)],
     person: Person = None,
     as_json: Json = False,
 ) -> None:
-    """Hand a review that you hold to somebody else."""
+    """Hand a review that you hold over to someone else."""
     _stands(target_of(ctx).ask(lambda client: client.hand_over_review(scope, review_id, to, person=person)), as_json)
 
 
@@ -128,11 +139,11 @@ def comment_review(
     ctx: typer.Context,
     scope: Scope,
     review_id: ReviewId,
-    text: Annotated[str, typer.Argument(help="What to say.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="The comment.", show_default=False)],
     person: Person = None,
     as_json: Json = False,
 ) -> None:
-    """Say something about a review."""
+    """Comment on a review."""
     _stands(target_of(ctx).ask(lambda client: client.comment_review(scope, review_id, text, person=person)), as_json)
 
 
@@ -144,23 +155,23 @@ def decide_review(
     decision: Annotated[str, typer.Argument(help="The option you choose, such as approve.", show_default=False)],
     field: Annotated[list[str] | None, typer.Option("--field", help="name=JSON; may be repeated.")] = None,
     body: Annotated[str | None, typer.Option(help="The body as it should have been, as JSON.")] = None,
-    comment: Annotated[str | None, typer.Option(help="Goes with the answer.")] = None,
+    comment: Annotated[str | None, typer.Option(help="A comment to go with the decision.")] = None,
     person: Person = None,
     as_json: Json = False,
 ) -> None:
-    """Answer a review."""
+    """Decide a review."""
     target = target_of(ctx)
     asked = target.ask(lambda client: client.review(scope, review_id)).spec["decision"]["field"]
     answer: dict[str, Any] = {asked: decision}
     for given in field or ():
         name, _, value = given.partition("=")
-        answer[name] = json_given(value, f"--field {name}")
+        answer[name] = read_json(value, f"--field {name}")
     if comment:
         answer["comment"] = comment
-    more: dict[str, Any] = {} if body is None else {"corrected_body": json_given(body, "--body")}
+    more: dict[str, Any] = {} if body is None else {"corrected_body": read_json(body, "--body")}
     _stands(target.ask(lambda client: client.decide_review(scope, review_id, answer, person=person, **more)), as_json)
 
 
 def _stands(review: Any, as_json: bool) -> None:
-    held = f", in the hands of {review.holder}" if review.holder else ""
-    said(review, as_json, f"review {review.id} is {review.state}{held}")
+    held = f", held by {review.holder}" if review.holder else ""
+    show(review, as_json, f"review {review.id} is {review.state}{held}")

@@ -1,4 +1,4 @@
-"""`relevo work rules`: routing rules of a scope, how they do, and trying one out first."""
+"""`relevo work rules`: routing rules of a scope, their state, and trying one out first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, count, print_json, say, table
+from relevo.cli.shell.json_text import read_json, read_json_file
+from relevo.cli.shell.output import Json, count, one_line, print_json, readable, say, show, table
+from relevo.cli.shell.prompts import Yes, confirm
+from relevo.cli.work.arguments import Labels, Scope, read_labels
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Labels as LabelOptions
-from relevo.cli.work.target import Scope, json_file, json_given, labels_given, listed, plain, said, short, target_of
+from relevo.cli.work.target import target_of
 
 rules = typer.Typer(help="Routing rules: list, set, try out, enable, reset, delete.", no_args_is_help=True)
 app.add_typer(rules, name="rules")
@@ -24,7 +25,7 @@ RuleFile = Annotated[
 
 @rules.command("list")
 def list_rules(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
-    """List rules in the order in which they are asked."""
+    """List rules in the order in which they are evaluated."""
     found = target_of(ctx).ask(lambda client: client.rules(scope))
     numbers = ("position", "matched", "failed")
     made = table(
@@ -44,32 +45,30 @@ def list_rules(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
             count(each.matched),
             count(each.failed),
         )
-    listed(found, as_json, made, nothing=f"no rules in {scope}")
+    show(found, as_json, made, nothing=f"no rules in {scope}")
 
 
 @rules.command("show")
 def show_rule(ctx: typer.Context, scope: Scope, name: RuleName, as_json: Json = False) -> None:
-    """Show a rule as JSON, and how it does."""
+    """Show a rule as JSON, with its breaker and counts."""
     found = target_of(ctx).ask(lambda client: client.rule(scope, name))
-    if as_json:
-        print_json(plain(found))
-        return
-    print_json(plain(found.rule))
-    say(f"breaker {found.breaker}; matched {count(found.matched)}, failed {count(found.failed)}")
-    if found.last_error:
-        say(f"last error: {found.last_error}")
+    print_json(found if as_json else found.rule)
+    if not as_json:
+        say(f"breaker {found.breaker}; matched {count(found.matched)}, failed {count(found.failed)}")
+        if found.last_error:
+            say(f"last error: {found.last_error}")
 
 
 @rules.command("set")
 def set_rule(ctx: typer.Context, scope: Scope, file: RuleFile, as_json: Json = False) -> None:
     """Make a rule, or replace the one of the same name."""
-    wanted = json_file(file)
+    wanted = read_json_file(file)
     known = {each.rule.name for each in target_of(ctx).ask(lambda client: client.rules(scope))}
     if wanted.get("name") in known:
         made = target_of(ctx).ask(lambda client: client.change_rule(scope, wanted))
     else:
         made = target_of(ctx).ask(lambda client: client.create_rule(scope, wanted))
-    said(made, as_json, f"rule {scope}/{made.rule.name} is {'on' if made.rule.enabled else 'there, but off'}")
+    show(made, as_json, f"rule {scope}/{made.rule.name} saved, {'enabled' if made.rule.enabled else 'disabled'}")
 
 
 @rules.command("try")
@@ -80,39 +79,39 @@ def try_rule(
     queue: Annotated[str, typer.Argument(help="The queue of the messages.", show_default=False)],
     body: Annotated[str | None, typer.Option(help="Try it on this JSON.")] = None,
     last: Annotated[int | None, typer.Option(help="Try it on the last messages of the queue.", min=1, max=500)] = None,
-    label: LabelOptions = None,
+    label: Labels = None,
     as_json: Json = False,
 ) -> None:
-    """What a rule would do. Nothing is changed."""
-    wanted = json_file(file)
-    options: dict[str, Any] = {"labels": labels_given(label) or None}
+    """Show what a rule would do. Nothing is changed."""
+    wanted = read_json_file(file)
+    options: dict[str, Any] = {"labels": read_labels(label) or None}
     if body is not None:
-        options["body"] = json_given(body, "--body")
+        options["body"] = read_json(body, "--body")
     else:
         options["last"] = last or 100
     found = target_of(ctx).ask(lambda client: client.try_rule(scope, wanted, queue, **options))
     made = table("message", "matches", "would", "body after")
     for each in found:
         would = each.error or " ".join(filter(None, (each.ending, each.to, "and a review" if each.review else "")))
-        made.add_row(each.message_id or "-", "yes" if each.matches else "no", would or "-", short(each.body))
-    listed(found, as_json, made, nothing=f"no messages in {scope}/{queue}")
+        made.add_row(each.message_id or "-", "yes" if each.matches else "no", would or "-", one_line(each.body, 60))
+    show(found, as_json, made, nothing=f"no messages in {scope}/{queue}")
 
 
 @rules.command("enable")
 def enable_rule(ctx: typer.Context, scope: Scope, name: RuleName) -> None:
-    """Have a rule asked from now on."""
+    """Enable a rule."""
     _switch(ctx, scope, name, on=True)
 
 
 @rules.command("disable")
 def disable_rule(ctx: typer.Context, scope: Scope, name: RuleName) -> None:
-    """Have a rule asked no longer, and keep it."""
+    """Disable a rule, and keep it."""
     _switch(ctx, scope, name, on=False)
 
 
 @rules.command("reset")
 def reset_rule(ctx: typer.Context, scope: Scope, name: RuleName) -> None:
-    """Close the breaker of a rule: it is asked again."""
+    """Close the breaker of a rule, so that it is evaluated again."""
     made = target_of(ctx).ask(lambda client: client.reset_rule(scope, name))
     say(f"the breaker of {scope}/{name} is {made.breaker}")
 
@@ -120,17 +119,16 @@ def reset_rule(ctx: typer.Context, scope: Scope, name: RuleName) -> None:
 @rules.command("delete")
 def delete_rule(ctx: typer.Context, scope: Scope, name: RuleName, yes: Yes = False) -> None:
     """Delete a rule."""
-    if not yes:
-        ask(f"Delete the rule {name} of {scope}?")
+    confirm(f"Delete the rule {name} of {scope}?", yes=yes)
     target_of(ctx).ask(lambda client: client.delete_rule(scope, name))
-    say(f"rule {scope}/{name} is gone")
+    say(f"rule {scope}/{name} deleted")
 
 
 def _switch(ctx: typer.Context, scope: str, name: str, *, on: bool) -> None:
     found = target_of(ctx).ask(lambda client: client.rule(scope, name)).rule
-    wanted = {**plain(found), "enabled": on}
+    wanted = {**readable(found), "enabled": on}
     target_of(ctx).ask(lambda client: client.change_rule(scope, wanted))
-    say(f"rule {scope}/{name} is {'on' if on else 'off'}")
+    say(f"rule {scope}/{name} {'enabled' if on else 'disabled'}")
 
 
 def _does(actions: list[dict[str, Any]]) -> str:

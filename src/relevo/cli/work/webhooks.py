@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from relevo.cli.asking import Yes, ask
-from relevo.cli.screen import Json, print_json, say, table
+from relevo.cli.shell.output import Json, moment, say, show, table
+from relevo.cli.shell.prompts import Yes, confirm
+from relevo.cli.work.arguments import Limit, Scope
 from relevo.cli.work.group import app
-from relevo.cli.work.target import Limit, Scope, listed, plain, target_of, when
+from relevo.cli.work.target import target_of
 
 webhooks = typer.Typer(help="Webhooks: list, create, switch, rotate, log, redeliver.", no_args_is_help=True)
 app.add_typer(webhooks, name="webhooks")
@@ -25,7 +26,7 @@ def list_webhooks(ctx: typer.Context, scope: Scope, as_json: Json = False) -> No
     for each in found:
         state = each.state if each.disabled_reason is None else f"{each.state}: {each.disabled_reason}"
         made.add_row(each.id, each.url, ", ".join(each.events) or "all", state, str(each.failures_in_a_row))
-    listed(found, as_json, made, nothing=f"no webhooks in {scope}")
+    show(found, as_json, made, nothing=f"no webhooks in {scope}")
 
 
 @webhooks.command("create")
@@ -36,7 +37,7 @@ def create_webhook(
     event: Annotated[list[str] | None, typer.Option("--event", help="Only this one; may be repeated.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a webhook. Its secret is shown this once."""
+    """Make a webhook. Its secret is shown only now."""
     made = target_of(ctx).ask(lambda client: client.create_webhook(scope, url, events=event or ()))
     _secret(made, as_json)
 
@@ -49,7 +50,7 @@ def rotate_webhook(
     overlap: Annotated[int, typer.Option(help="Seconds both secrets sign.", min=0)] = 86_400,
     as_json: Json = False,
 ) -> None:
-    """A new secret, beside the old one for a while."""
+    """Make a new secret; the old one stays valid for a while."""
     _secret(target_of(ctx).ask(lambda client: client.rotate_webhook(scope, webhook_id, overlap_s=overlap)), as_json)
 
 
@@ -60,7 +61,7 @@ def switch_webhook(
     webhook_id: WebhookId,
     state: Annotated[str, typer.Argument(help="active or disabled.", show_default=False)],
 ) -> None:
-    """Switch a webhook off, or on again."""
+    """Disable a webhook, or enable it again."""
     made = target_of(ctx).ask(lambda client: client.change_webhook(scope, webhook_id, state=state))
     say(f"webhook {made.id} is {made.state}")
 
@@ -68,10 +69,9 @@ def switch_webhook(
 @webhooks.command("delete")
 def delete_webhook(ctx: typer.Context, scope: Scope, webhook_id: WebhookId, yes: Yes = False) -> None:
     """Delete a webhook and its log."""
-    if not yes:
-        ask(f"Delete the webhook {webhook_id} of {scope}?")
+    confirm(f"Delete the webhook {webhook_id} of {scope}?", yes=yes)
     target_of(ctx).ask(lambda client: client.delete_webhook(scope, webhook_id))
-    say(f"webhook {webhook_id} is gone")
+    say(f"webhook {webhook_id} deleted")
 
 
 @webhooks.command("log")
@@ -83,13 +83,13 @@ def show_log(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """What was told, and how it went."""
+    """Show the deliveries of a webhook, and how they went."""
     found = target_of(ctx).ask(lambda client: client.deliveries(scope, webhook_id, state=state, limit=limit)).items
     made = table("delivery", "event", "message", "state", "attempts", "answer", "next", numbers=("attempts",))
     for each in found:
         answer = str(each.last_status) if each.last_status else each.last_error or "-"
-        made.add_row(each.id, each.event, each.message_id, each.state, str(each.attempts), answer, when(each.next_at))
-    listed(found, as_json, made, nothing="nothing was told yet")
+        made.add_row(each.id, each.event, each.message_id, each.state, str(each.attempts), answer, moment(each.next_at))
+    show(found, as_json, made, nothing="no deliveries yet")
 
 
 @webhooks.command("redeliver")
@@ -99,14 +99,11 @@ def redeliver(
     webhook_id: WebhookId,
     delivery_id: Annotated[str, typer.Argument(help="Id of the delivery.", show_default=False)],
 ) -> None:
-    """Send an event once more."""
+    """Send a delivery again."""
     made = target_of(ctx).ask(lambda client: client.redeliver(scope, webhook_id, delivery_id))
-    say(f"{made.event} of {made.message_id} is sent again")
+    say(f"sending {made.event} of {made.message_id} again")
 
 
 def _secret(made: Any, as_json: bool) -> None:
-    if as_json:
-        print_json(plain(made))
-    else:
-        say(f"webhook {made.webhook.id} sends to {made.webhook.url}")
-        say(f"its secret, shown this once: {made.secret}")
+    sends = f"webhook {made.webhook.id} sends to {made.webhook.url}"
+    show(made, as_json, sends, f"its secret, shown only now: {made.secret}")

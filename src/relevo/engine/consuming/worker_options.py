@@ -92,6 +92,7 @@ class WorkerOptions:
                 max_payload_bytes=self.max_payload_bytes,
             ),
         )
+        object.__setattr__(self, "retry", self.retry or RetryDefaults())
         # Settled once: every part of one worker must know the same consumer.
         object.__setattr__(self, "consumer_id", self.consumer_id or f"c-{uuid.uuid4()}")
 
@@ -107,7 +108,8 @@ class WorkerOptions:
 
     @property
     def retry_defaults(self) -> RetryDefaults:
-        return self.retry or RetryDefaults()
+        assert self.retry is not None, "set above"
+        return self.retry
 
     @property
     def consumer(self) -> str:

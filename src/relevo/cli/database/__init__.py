@@ -1,0 +1,1 @@
+"""Commands that open the SQL database of work queues themselves: `relevo db` and `relevo audit`."""

@@ -1,0 +1,1 @@
+"""`relevo pipeline`: the commands, what they print, and the refresh as a task."""

@@ -1,0 +1,357 @@
+"""`relevo pipeline`: the lake and what is made of it. Spark starts only for commands that need it."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+
+import typer
+from rich.text import Text
+
+from relevo.cli.database.connection import ask_database
+from relevo.cli.pipeline.lines import built_lines, figures_lines, status_lines
+from relevo.cli.shell.durations import instant_ms
+from relevo.cli.shell.output import Json, count, print_json, show
+from relevo.cli.shell.progress import bar
+from relevo.cli.shell.prompts import DryRun, Yes, confirm
+from relevo.cli.shell.redis_server import server_of
+from relevo.errors import BadArgument, SparkFailed
+from relevo.pipeline.session import log_to_tell, require_spark, running, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from relevo.pipeline.jobs.progress import Step
+    from relevo.work.store.database import Database
+
+P = ParamSpec("P")
+
+app = typer.Typer(help="The data pipeline: ingest, build, report, archive, replay, load.", no_args_is_help=True)
+
+LakeFolder = Annotated[Path, typer.Option("--lake", envvar="RELEVO_LAKE", help="The lake's folder.")]
+Master = Annotated[
+    str | None, typer.Option(envvar="RELEVO_SPARK_MASTER", help="Spark's master; all cores of this machine by default.")
+]
+Objectives = Annotated[
+    list[str] | None,
+    typer.Option("--objective", help="queue=share%@seconds, such as 'emails=99.5%@30'; may be repeated."),
+]
+DEFAULT_LAKE = Path("lake")
+
+
+def _command(job: Callable[P, None]) -> Callable[P, None]:
+    """A command that first says what to install, where something is missing; its help is there without."""
+
+    @app.command()
+    @functools.wraps(job)
+    def checked(*arguments: P.args, **options: P.kwargs) -> None:
+        require_spark()
+        job(*arguments, **options)
+
+    return checked
+
+
+@_command
+def ingest(
+    ctx: typer.Context,
+    lake: LakeFolder = DEFAULT_LAKE,
+    queues: Annotated[str, typer.Option(help="Names or globs, separated by commas.")] = "*",
+    follow: Annotated[bool, typer.Option("--follow", help="Continue until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two reads, with --follow.", min=0.1)] = 10.0,
+    rows: Annotated[int, typer.Option(help="Events a batch.", min=1)] = 500_000,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", help="Continue when events were trimmed before they were read.")
+    ] = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Read events from Redis into the lake, each exactly once."""
+    from relevo.pipeline.jobs.ingest import Batch, Ingest
+    from relevo.pipeline.lake.lake import Lake
+
+    options = {
+        **_server(ctx),
+        "queues": queues,
+        "maxRowsPerTrigger": str(rows),
+        "failOnDataLoss": "false" if lossy else "true",
+    }
+    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+        shown.update(label="reading events")
+
+        def taken(batch: Batch) -> None:
+            shown.update(more=batch.rows, label=f"events (batch {batch.number})")
+            if as_json and follow:
+                print_json(batch, lines=True)
+
+        job = Ingest(Lake(lake), spark, taken=taken)
+        with _told_to_stop() if follow else nullcontext() as stop:
+            new = job.once(options) if stop is None else job.follow(options, every_s=every, stop=stop.is_set)
+    events = Lake(lake).manifest("bronze.events").rows
+    words = f"{count(new)} new events; {count(events)} in {lake}"
+    show({"new": new, "events": events, "lake": str(lake)}, as_json, words)
+
+
+@_command
+def build(
+    lake: LakeFolder = DEFAULT_LAKE,
+    objective: Objectives = None,
+    wait_target: Annotated[float, typer.Option(help="Mean wait in seconds to plan workers for.", min=0.001)] = 10.0,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Build silver and gold; only what has changed is built again."""
+    from relevo.pipeline.jobs.build import BUILT
+    from relevo.pipeline.jobs.build import build as run_build
+    from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
+    from relevo.pipeline.lake.lake import Lake
+
+    where = Lake(lake)
+    where.must_exist()
+    aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
+    with bar("starting Spark", len(BUILT), quiet=as_json) as shown, _session(master) as spark:
+
+        def tell(step: Step) -> None:
+            shown.update(more=0 if step.state == "began" else 1, label=step.table)
+
+        built = run_build(where, spark, objectives=aims, wait_target_s=wait_target, tell=tell)
+    show({"seconds": round(built.seconds, 3), "steps": built.steps}, as_json, *built_lines(built))
+    if built.broken:
+        raise typer.Exit(1)
+
+
+@_command
+def report(
+    lake: LakeFolder = DEFAULT_LAKE,
+    to: Annotated[Path, typer.Option("--to", "-o", help="Where to write the page.")] = Path("report.html"),
+    queue: Annotated[list[str] | None, typer.Option("--queue", "-q", help="Only this queue; may be repeated.")] = None,
+    days: Annotated[int, typer.Option(help="How many days back.", min=1)] = 7,
+    title: Annotated[str, typer.Option(help="The page's title.")] = "Queue report",
+    as_json: Json = False,
+) -> None:
+    """Write gold as one self-contained HTML page, and print its main numbers."""
+    from relevo.pipeline.jobs.report import report as write
+    from relevo.pipeline.lake.lake import Lake
+
+    figures = write(Lake(lake), to, queues=queue or (), days=days, title=title)
+    value = {"page": str(to), "queues": figures.queues, "totals": figures.totals, "slo": figures.slo}
+    show(value, as_json, *figures_lines(figures), f"report written to {to}")
+
+
+@_command
+def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
+    """Show every table: how new it is, how large, and what is wrong with it."""
+    from relevo.pipeline.jobs.status import status as look
+    from relevo.pipeline.lake.lake import Lake
+
+    tables = look(Lake(lake))
+    show(tables, as_json, *status_lines(tables))
+    if not all(table.well for table in tables):
+        raise typer.Exit(1)
+
+
+@_command
+def refresh(
+    ctx: typer.Context,
+    lake: LakeFolder = DEFAULT_LAKE,
+    queues: Annotated[str, typer.Option(help="Names or globs, separated by commas.")] = "*",
+    to: Annotated[Path | None, typer.Option("--to", "-o", help="Where to write the report.")] = None,
+    objective: Objectives = None,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Ingest, build and report in one go: Spark starts once."""
+    options = {**_server(ctx), "queues": queues}
+    from relevo.pipeline.jobs.build import build as run_build
+    from relevo.pipeline.jobs.ingest import Ingest
+    from relevo.pipeline.jobs.report import report as write
+    from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
+    from relevo.pipeline.lake.lake import Lake
+
+    where = Lake(lake)
+    aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
+    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+        shown.update(label="reading events")
+        new = Ingest(where, spark, taken=lambda batch: shown.update(more=batch.rows)).once(options)
+        built = run_build(where, spark, objectives=aims, tell=lambda step: shown.update(label=step.table))
+    if to is not None:
+        write(where, to)
+    value = {"new": new, "seconds": round(built.seconds, 3), "broken": [step.table for step in built.broken]}
+    show(value, as_json, f"{count(new)} new events", *built_lines(built))
+    if built.broken:
+        raise typer.Exit(1)
+
+
+@_command
+def archive(
+    database: Annotated[str, typer.Option(envvar="RELEVO_DATABASE_URL", help="The database of the work queues.")],
+    lake: LakeFolder = DEFAULT_LAKE,
+    older_than: Annotated[str, typer.Option(help='Archived before: a date, or how long ago ("30d").')] = "30d",
+    batch: Annotated[int, typer.Option(help="Messages at a time.", min=1)] = 5_000,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Move old messages of work queues from SQL to the lake: verified by count and hash, then deleted."""
+    from relevo.pipeline.jobs.archive import Archive, Archived
+    from relevo.pipeline.lake.lake import Lake
+
+    before_ms = instant_ms("--older-than", older_than)
+
+    async def move(store: Database) -> Archived | None:
+        job = Archive(Lake(lake), store)
+        waiting = await job.waiting(before_ms)
+        if dry_run:
+            show({"would_archive": waiting}, as_json, f"would archive {count(waiting)} messages")
+            return None
+        if waiting:
+            confirm(f"move {count(waiting)} messages from the database to {lake}?", yes=yes)
+        with bar("messages", waiting, quiet=as_json) as shown:
+            return await job.run(before_ms, batch=batch, told=lambda table, number: shown.update(number, label=table))
+
+    done = ask_database(database, move)
+    if done is None:
+        return
+    gone = done.erased.messages + done.erased.reviews + done.erased.events
+    erased = f"erased the content of {count(gone)} rows of the lake; run `relevo pipeline build` to renew what was made of them"
+    show(
+        done,
+        as_json,
+        f"archived {count(done.messages)} messages; copied {count(done.audit)} audit entries, which stay in the database",
+        erased if done.erased.erasures else None,
+    )
+
+
+@_command
+def replay(
+    ctx: typer.Context,
+    queue: Annotated[str, typer.Argument(help="The queue of the dead letters.")],
+    where: Annotated[
+        str | None, typer.Option(help="Spark SQL: \"reason = 'stalled' AND detail LIKE '%timeout%'\".")
+    ] = None,
+    change: Annotated[list[str] | None, typer.Option("--set", help="name=SQL or data=SQL; may be repeated.")] = None,
+    to: Annotated[str | None, typer.Option(help="Another queue to send them to.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Send back dead letters that SQL selects, changed by SQL on the way."""
+    from relevo.pipeline.jobs.replay import replay as run_replay
+
+    meant: dict[str, Any] = {
+        "where": where,
+        "change": dict(_assignment(text) for text in change or ()),
+        "to": to,
+        "options": _server(ctx),
+    }
+    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+        shown.update(label="looking at dead letters")
+        done = run_replay(spark, queue, dry_run=True, **meant)
+        if not dry_run and done.chosen:
+            if not yes:
+                with shown.hidden():
+                    confirm(f"replay {count(done.chosen)} of {count(done.letters)} dead letters of {queue}?")
+            shown.update(label="sending", total=done.chosen)
+            done = run_replay(spark, queue, told=lambda at, _: shown.update(at), **meant)
+    verb = "would replay" if dry_run else "replayed"
+    show(
+        done,
+        as_json,
+        f"{verb} {count(done.chosen if dry_run else done.sent)} of {count(done.letters)} dead letters of {queue}",
+        "  ".join(f"{reason}: {count(number)}" for reason, number in done.reasons.items()),
+        *(
+            Text(f"  {letter['job_id']}  {letter['name'] or '-'}  {letter['data']}", "dim")
+            for letter in (done.sample if dry_run else ())
+        ),
+    )
+
+
+@_command
+def load(
+    ctx: typer.Context,
+    queue: Annotated[str, typer.Argument(help="Where the jobs go.")],
+    path: Annotated[Path, typer.Argument(help="A file or folder: CSV, JSON or Parquet.")],
+    sql: Annotated[str | None, typer.Option(help="Spark SQL over the table `rows`; its result is loaded.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the jobs, where rows have none.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--format", help="csv, json or parquet, if the path does not say.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Load a file again that was loaded before.")] = False,
+    dry_run: DryRun = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Make a job of every row. Run a load that was cut short again, and it continues where it stopped."""
+    from relevo.pipeline.jobs import load as job
+
+    options = _server(ctx)
+    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+        rows = job.table(spark, path, kind)
+        rows = rows if sql is None else job.query(spark, rows, sql)
+        shown.update(label=f"loading {path.name}")
+        write_id = None if again else job.write_id_of(path, queue, sql)
+        done = job.load(rows, queue, name=name, write_id=write_id, dry_run=dry_run, options=options)
+    sample = done.sample if dry_run else ()
+    show(
+        done,
+        as_json,
+        f"{'would load' if dry_run else 'loaded'} {count(done.rows)} rows into {queue}",
+        *(Text(f"  {row.get('name') or '-'}  {row.get('data')}", "dim") for row in sample),
+    )
+
+
+# --- what they share -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _session(master: str | None) -> Generator[SparkSession]:
+    """A session for this command; one that runs in this process already is used, and left running."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from relevo.pipeline.cause import cause_of
+
+    ours = running() is None
+    spark = session(master, app="relevo pipeline")
+    try:
+        yield spark
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(reason=cause_of(error), log=log_to_tell(spark)) from error
+    finally:
+        if ours:
+            spark.stop()
+
+
+@contextmanager
+def _told_to_stop() -> Generator[threading.Event]:
+    """Is set by Ctrl-C or SIGTERM: an exception in the middle of a talk with the JVM would leave both confused."""
+    stop = threading.Event()
+
+    def heard(_number: int, _frame: object) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _server(ctx: typer.Context) -> dict[str, str]:
+    """The server as an option of our data source. It is asked first: when it is away, nobody waits for Spark to hear so."""
+    server = server_of(ctx)
+    server.must_answer()
+    return {"url": server.url}
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, expression = text.partition("=")
+    if not equals:
+        raise BadArgument(argument="--set", value=text, reason="it has no `=`", remedy="Write data=SQL or name=SQL.")
+    return name.strip(), expression.strip()
