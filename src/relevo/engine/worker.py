@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
@@ -387,7 +387,7 @@ class Worker:
             await asyncio.wait([self._running])
             raise
 
-    def close(self) -> Awaitable[None]:
+    def close(self) -> AlreadyDone:
         """Asks the worker to end; returns at once. Await `run()` to know that it has.
 
         May be called from any thread, and written `await worker.close()` as well, which ChasquiMQ asks for.
