@@ -3,12 +3,20 @@
 import asyncio
 from typing import Any
 
+import pytest
 from sqlalchemy import func, select
 
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.work.office import Office
 from relevo.work.store.tables import archive, labels, messages
 from tests.agents.conftest import SCOPE, Desk
+from tests.clock import Clock
+
+
+@pytest.fixture(autouse=True)
+def whole_day(clock: Clock) -> None:
+    """On a new day the archiver also folds the counters of the day before, and says so in what it has done."""
+    clock.pass_midnight()
 
 
 async def counted(office: Office) -> tuple[int, int]:

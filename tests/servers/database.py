@@ -83,13 +83,17 @@ class DatabaseServer(ABC):
             text=True,
             check=False,
             cwd=self.folder,
-            env=self.programs.environment,
+            env=self._environment(),
             user=self._uid,
             group=self._gid,
         )
         if done.returncode != 0:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
             raise ServerUnavailable(f"its data folder cannot be made: {' / '.join(said)}; {self.kind.remedy}")
+
+    def _environment(self) -> dict[str, str]:
+        """With a folder of its own for what is temporary: a MariaDB that starts removes what others have in a shared one."""
+        return {**self.programs.environment, "TMPDIR": str(self.folder)}
 
     def _start(self) -> None:
         with self._log.open("wb") as log:
@@ -99,7 +103,7 @@ class DatabaseServer(ABC):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env=self.programs.environment,
+                env=self._environment(),
                 user=self._uid,
                 group=self._gid,
                 start_new_session=True,
