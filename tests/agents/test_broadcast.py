@@ -209,6 +209,7 @@ async def test_two_subscriptions_that_settle_the_same_messages_at_once_end_them_
 
 
 async def test_deliveries_go_with_their_message_into_the_archive(desk: Desk) -> None:
+    desk.clock.pass_midnight()
     await news(desk, "mail")
     await desk.publish(1, "news")
     await desk.settle("complete", await desk.claim(1, "news", subscription="mail"))
