@@ -78,11 +78,11 @@ def _must_be_whole(built: Built) -> None:
 
 
 def _must_add_up(lake: Lake, *volumes: Volume) -> None:
-    rows: Any = lake.arrow("gold.throughput", columns=["in", "done", "failed", "dead"])
+    rows: Any = lake.arrow("gold.throughput", columns=["arrived", "done", "failed", "dead"])
     found = {name: pc.sum(rows[name]).as_py() for name in rows.column_names}  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportAttributeAccessIssue]
     jobs, dead = sum(each.jobs for each in volumes), sum(each.dying for each in volumes)
     failed = sum(each.failing for each in volumes)
-    assert found == {"in": jobs, "done": jobs - dead, "failed": failed, "dead": dead}
+    assert found == {"arrived": jobs, "done": jobs - dead, "failed": failed, "dead": dead}
 
 
 def main(folder: Path, sizes: list[int]) -> None:

@@ -101,7 +101,7 @@ def minutes_of(jobs: list[Job]) -> dict[tuple[int, str, str], Counter[str]]:
             found[at // 60_000 * 60_000, job.queue, job.name][what] += 1
 
     for job in jobs:
-        count(job.came, job, "in")
+        count(job.came, job, "arrived")
         count(job.dead, job, "dead")
         if job.outcome == "cancelled":
             count(job.finished, job, "cancelled")

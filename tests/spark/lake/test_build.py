@@ -111,7 +111,7 @@ def test_silver_has_every_run_and_every_job_that_plain_python_finds(twice: Twice
 
 def test_gold_throughput_equals_a_plain_recomputation(twice: Twice) -> None:
     theirs = plain.minutes_of(twice.jobs)
-    names = ("in", "started", "done", "failed", "retried", "cancelled", "dead")
+    names = ("arrived", "started", "done", "failed", "retried", "cancelled", "dead")
     ours = {
         (ms(row["minute"]), row["queue"], row["name"]): Counter({name: row[name] for name in names if row[name]})
         for row in rows_of(twice.lake, "gold.throughput")

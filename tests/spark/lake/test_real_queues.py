@@ -89,7 +89,7 @@ async def test_events_of_real_workers_of_both_libraries_give_the_numbers_of_a_pl
     assert Counter((key[0], key[2]) for key in silver) == {
         (queue, outcome): number for queue in names.values() for outcome, number in (("done", 19), ("dead", 1))
     }
-    counted = ("in", "started", "done", "failed", "retried", "dead")
+    counted = ("arrived", "started", "done", "failed", "retried", "dead")
     gold = {
         (round(row["minute"].timestamp() * 1000), row["queue"], row["name"]): Counter(
             {name: row[name] for name in counted if row[name]}

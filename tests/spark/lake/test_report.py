@@ -22,7 +22,7 @@ def gold(folder: Path) -> Lake:
     lake = Lake(folder)
     minutes = [START + timedelta(minutes=number) for number in range(120)]
     put(lake, "gold.throughput", [
-        {"minute": at, "queue": queue, "name": "send", "in": 10, "started": 10, "done": 9, "failed": 1, "retried": 1,
+        {"minute": at, "queue": queue, "name": "send", "arrived": 10, "started": 10, "done": 9, "failed": 1, "retried": 1,
          "lost": 0, "cancelled": 0, "dead": int(number == 60), "busy_ms": 500.0, "backlog": number % 7}
         for number, at in enumerate(minutes) for queue in ("emails", "orders")
     ])  # fmt: skip
@@ -81,10 +81,10 @@ def show(browser: Browser, file: Path, **options: Any) -> Page:
 def test_the_numbers_of_the_page_are_those_of_gold(tmp_path: Path) -> None:
     figures = report(gold(tmp_path / "lake"), tmp_path / "report.html", queues=["emails"])
     assert figures.queues == ["emails"]
-    assert (figures.totals["in"], figures.totals["done"], figures.totals["dead"]) == (1200, 1080, 1)
+    assert (figures.totals["arrived"], figures.totals["done"], figures.totals["dead"]) == (1200, 1080, 1)
     assert figures.totals["backlog"] == 119 % 7
     flow = {series.name: series.values for series in figures.flow}
-    assert sum(value or 0 for value in flow["in"]) * figures.step_ms / 60_000 == 1200
+    assert sum(value or 0 for value in flow["arrived"]) * figures.step_ms / 60_000 == 1200
     assert max(value or 0 for value in figures.waits[2].values) == 80.0 + 119
 
 
@@ -127,7 +127,7 @@ def test_the_button_turns_the_mode_and_the_pointer_reads_a_chart(browser: Browse
     page.locator("figure svg").first.hover()
     reading = page.locator("figure output").first
     assert "15 Nov 2026" in reading.inner_text()
-    assert "in  20" in reading.inner_text()
+    assert "arrived  20" in reading.inner_text()
     page.close()
 
 

@@ -78,10 +78,10 @@ def test_only_a_minute_out_of_what_is_usual_at_its_hour_is_an_anomaly(spark: Spa
     rows = [minute(day, at, 20 + at % 3) for day in range(4) for at in range(60)]
     rows += [minute(4, at, 400 if at == 30 else 21) for at in range(60)]
     frame = spark.createDataFrame(rows, "ms bigint, queue string, n bigint").select(  # pyright: ignore[reportUnknownMemberType]
-        F.timestamp_millis("ms").alias("minute"), "queue", F.col("n").alias("in"), F.col("n").alias("done"),
+        F.timestamp_millis("ms").alias("minute"), "queue", F.col("n").alias("arrived"), F.col("n").alias("done"),
         F.lit(0).alias("failed"), F.lit(0).alias("dead"),
     )  # fmt: skip
-    found = anomalies(frame, [4]).where("metric = 'in'").collect()
+    found = anomalies(frame, [4]).where("metric = 'arrived'").collect()
     assert [(row["value"], row["usual"], row["side"]) for row in found] == [(400.0, 21.0, "above")]
     assert anomalies(frame, [2]).count() == 0  # two days are no history
 

@@ -261,16 +261,15 @@ def _same_sums(work: Renewal, staged: Staged, counts: DataFrame | None) -> list[
     """Nothing was lost or doubled on the way from silver."""
     if counts is None or not staged.rows:
         return []
-    columns = ["in", "done", "failed", "dead"]
+    columns = ["arrived", "done", "failed", "dead"]
     gold = work.lake.staged_arrow(staged, columns)
     ours = {name: pc.sum(gold[name]).as_py() or 0 for name in columns}
-    pairs = (("arrived", "in"), ("done", "done"), ("failed", "failed"), ("dead", "dead"))
-    theirs = counts.agg(*(F.sum(name).alias(name) for name, _ in pairs)).first()
+    theirs = counts.agg(*(F.sum(name).alias(name) for name in columns)).first()
     assert theirs is not None
     return [
-        f"{gold_name} adds up to what silver.counts has: {ours[gold_name]} against {theirs[silver_name]}"
-        for silver_name, gold_name in pairs
-        if ours[gold_name] != theirs[silver_name]
+        f"{name} adds up to what silver.counts has: {ours[name]} against {theirs[name]}"
+        for name in columns
+        if ours[name] != theirs[name]
     ]
 
 
@@ -280,7 +279,7 @@ def _same_sums(work: Renewal, staged: Staged, counts: DataFrame | None) -> list[
 def _recent_hours(lake: Lake, source: Manifest) -> list[Hour]:
     days = sorted(part_number(key, "day") for key in source.partitions if source.partitions[key].rows)
     recent = [day for day in days if day >= days[-1] - BACK_HOURS // 24] if days else []
-    columns = ["minute", "queue", "name", "in", "done", "dead", "cancelled", "busy_ms", "started", "backlog"]
+    columns = ["minute", "queue", "name", "arrived", "done", "dead", "cancelled", "busy_ms", "started", "backlog"]
     rows = lake.arrow("gold.throughput", _keys(recent), columns)
     sums: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0])
     backlogs: dict[tuple[str, int], dict[str, tuple[int, int]]] = defaultdict(dict)
@@ -288,7 +287,7 @@ def _recent_hours(lake: Lake, source: Manifest) -> list[Hour]:
         ms = int(row["minute"].timestamp() * 1000)
         place = (row["queue"], ms // HOUR_MS)
         total = sums[place]
-        total[0] += row["in"]
+        total[0] += row["arrived"]
         total[1] += row["done"] + row["dead"] + row["cancelled"]
         total[2] += row["busy_ms"] / 1000
         total[3] += row["started"]

@@ -93,11 +93,11 @@ THROUGHPUT = TableSpec(
     "day",
     (
         *not_null("minute", "queue", "name"),
-        *not_negative("`in`", "done", "failed", "retried", "dead", "busy_ms"),
+        *not_negative("arrived", "done", "failed", "retried", "dead", "busy_ms"),
         Expectation("no more is retried than failed", "retried <= failed"),
         Unique(("minute", "queue", "name")),
     ),
-    holds="each minute, queue and name: in, done, failed, retried, dead, backlog",
+    holds="each minute, queue and name: arrived, done, failed, retried, dead, backlog",
 )
 LATENCY = TableSpec(
     "gold.latency",

@@ -134,7 +134,7 @@ def _ms(at: datetime) -> int:
 
 
 def _totals(minutes: list[Row]) -> dict[str, float]:
-    names = ("in", "started", "done", "failed", "retried", "dead", "lost", "cancelled", "busy_ms")
+    names = ("arrived", "started", "done", "failed", "retried", "dead", "lost", "cancelled", "busy_ms")
     totals: dict[str, float] = {name: sum(row[name] for row in minutes) for name in names}
     last: dict[tuple[str, str], Row] = {}
     for row in sorted(minutes, key=lambda row: row["ms"]):
@@ -145,7 +145,7 @@ def _totals(minutes: list[Row]) -> dict[str, float]:
 
 def _flow(minutes: list[Row], place: dict[int, int], step: int) -> list[Series]:
     """Rates a minute, so that charts of different steps compare."""
-    found = {name: [0.0] * len(place) for name in ("in", "done", "failed", "dead")}
+    found = {name: [0.0] * len(place) for name in ("arrived", "done", "failed", "dead")}
     for row in minutes:
         at = place[row["ms"] // step * step]
         for name, values in found.items():

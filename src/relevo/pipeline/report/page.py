@@ -57,7 +57,7 @@ def _tiles(figures: Figures) -> str:
     runs = f"{said(total['failed'])} failed, {said(total['retried'])} tried again"
     lost = f"{said(total['lost'])} runs lost"
     tiles = [
-        ("Arrived", said(total["in"]), f"{said(total['in'] / minutes)} a minute", ""),
+        ("Arrived", said(total["arrived"]), f"{said(total['arrived'] / minutes)} a minute", ""),
         ("Done", said(total["done"]), f"{said(total['done'] / minutes)} a minute", ""),
         ("Success of runs", _percent(success), runs, "good" if success >= 0.99 else ""),
         ("Dead letters", said(total["dead"]), lost, "bad" if total["dead"] else "good"),

@@ -17,7 +17,7 @@ BACK_DAYS = 14
 LEAST_DAYS = 3
 WIDTH = 5.0
 _SCALE = 1.4826  # makes a median deviation comparable to a standard deviation
-METRICS = ("in", "done", "failed", "dead")
+METRICS = ("arrived", "done", "failed", "dead")
 
 
 def anomalies(throughput: DataFrame, days: Sequence[int]) -> DataFrame:

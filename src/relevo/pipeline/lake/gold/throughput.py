@@ -36,7 +36,7 @@ def throughput(counts: DataFrame, openings: DataFrame | None = None) -> DataFram
         moment(F.col("minute_ms")).alias("minute"),
         "queue",
         "name",
-        F.col("arrived").alias("in"),
+        "arrived",
         "started",
         "done",
         "failed",
