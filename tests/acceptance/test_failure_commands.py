@@ -97,12 +97,14 @@ def test_events_with_v_show_the_traceback_that_is_kept(server: Server, cli: Cli,
 
 
 def work_on(server: Server, queue_name: str, cli: Cli, *arguments: str) -> Said:
-    """What `relevo add --wait` says while a worker works: `send` fails, everything else returns None."""
+    """What `relevo add --wait` says while a worker works: `send` fails, `open` returns what cannot be stored, and everything
+    else returns None."""
 
     async def story() -> Said:
-        async def handler(job: Job) -> None:
+        async def handler(job: Job) -> object:
             if job.name == "send":
                 raise KeyError("email")
+            return object() if job.name == "open" else None
 
         async with Worker(queue_name, handler, redis_url=server.url, store_results=True):
             return await asyncio.to_thread(cli, "add", queue_name, *arguments)
@@ -114,6 +116,14 @@ def test_a_wait_for_a_job_without_a_result_ends_with_it(server: Server, cli: Cli
     said = work_on(server, queue_name, cli, "note", "--wait", "40")
     assert said.code == 0
     assert "done, without a result" in said.out
+
+
+def test_a_wait_for_a_job_whose_result_was_dropped_says_why(server: Server, cli: Cli, queue_name: str) -> None:
+    said = work_on(server, queue_name, cli, "open", "--wait", "40")
+    assert said.code == 0
+    assert (
+        "done, and its result was dropped: relevo.errors.BadResult: The result of 'open' cannot be stored" in said.out
+    )
 
 
 def test_a_wait_for_a_job_that_dies_ends_with_its_traceback(server: Server, cli: Cli, queue_name: str) -> None:

@@ -37,13 +37,27 @@ def sentence(message: str, fields: dict[str, object]) -> str:
 
     >>> sentence("Redis refused {command}: {reason}. Try again.", {"command": "XADD", "reason": "no\\nmemory."})
     'Redis refused XADD: no memory. Try again.'
+
+    A measured time has more digits than anybody reads:
+
+    >>> sentence("No answer after {waited_s} s.", {"waited_s": 2.999999469})
+    'No answer after 3 s.'
     """
     fitting = dict(fields)
     for name, value in fields.items():
         if isinstance(value, str) and f"{{{name}}}" in message:
             text = value if message.endswith(f"{{{name}}}") else " ".join(value.split())
             fitting[name] = text.rstrip(".") if f"{{{name}}}." in message else text
+        elif isinstance(value, float) and abs(value) >= 0.001:
+            fitting[name] = _Shown(value)
     return message.format(**fitting).strip()
+
+
+class _Shown(float):
+    """A number as people read it: at most three decimals. A format in the message is obeyed, and so is `!r`."""
+
+    def __format__(self, spec: str, /) -> str:
+        return super().__format__(spec) if spec else format(round(float(self), 3), ".15g")
 
 
 def _rebuild(kind: type[RelevoError], fields: dict[str, object]) -> RelevoError:

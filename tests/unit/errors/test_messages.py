@@ -17,7 +17,7 @@ import pytest
 import relevo
 from relevo import errors
 from relevo.api.problems import Internal
-from relevo.errors import BadArgument, QueueFull, RelevoError, ServerRefused, WrongType
+from relevo.errors import BadArgument, QueueFull, RelevoError, ServerRefused, TaskTimedOut, Unreachable, WrongType
 
 SOURCE = Path(relevo.__file__).parent
 
@@ -189,3 +189,16 @@ def test_errors_keep_their_words_without_docstrings() -> None:
     said = subprocess.run([sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True).stdout
     assert said.strip() == str(QueueFull(queue="emails", length=5, cap=5))
     assert "emails" in said
+
+
+def test_a_measured_time_is_told_in_few_digits() -> None:
+    """Seen as `No Redis answers at … after 2.999999469000045 s`."""
+    text = str(Unreachable(address="redis://127.0.0.1:1", waited_s=2.999999469000045, reason="refused"))
+    assert "after 3 s: refused" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.5, "0.5"), (30.0, "30"), (1234567.25, "1234567.25"), (0.0000001, "1e-07"), (0.0, "0.0")]
+)
+def test_a_number_keeps_what_it_says(value: float, shown: str) -> None:
+    assert str(TaskTimedOut(task="send", timeout_s=value)).startswith(f"Task 'send' ran longer than its {shown} s")

@@ -19,6 +19,7 @@ from relevo.errors import BadArgument, JobDead
 if TYPE_CHECKING:
     from relevo.engine.queue import Queue
 
+_NO_RESULT = "done, without a result: the handler returned None, or its worker runs without --store-results"
 _BULK = 500
 
 
@@ -53,19 +54,29 @@ def add(
             say(f"added {count(added)} jobs to {queue}")
         return
     content = read_json(sys.stdin.read() if data == "-" else data, "DATA")
-    job, result = server.ask(queue, lambda opened: _add_one(opened, name, content, options | {"job_id": job_id}, wait))
+    job, result, dropped = server.ask(
+        queue, lambda opened: _add_one(opened, name, content, options | {"job_id": job_id}, wait)
+    )
     added_line = f"added {job.id} to {queue}"
     if wait is None:
         show(_as_dict(queue, job), as_json, added_line)
     else:
-        without = "done, without a result: the handler returned None, or its worker runs without --store-results"
-        result_line = without if result is None else f"result: {one_line(result)}"
+        result_line = (dropped or _NO_RESULT) if result is None else f"result: {one_line(result)}"
         show({**_as_dict(queue, job), "result": result}, as_json, added_line, result_line)
 
 
-async def _add_one(queue: Queue, name: str, data: Any, options: dict[str, Any], wait: float | None) -> tuple[Job, Any]:
+async def _add_one(
+    queue: Queue, name: str, data: Any, options: dict[str, Any], wait: float | None
+) -> tuple[Job, Any, str | None]:
+    """The job, its result, and why a job that is done has none, where that is known."""
     job = await queue.add(name, data, **options)
-    return job, None if wait is None else await _result(job, wait)
+    result = None if wait is None else await _result(job, wait)
+    dropped = None
+    if wait is not None and result is None:
+        found = await queue.jobs.find(job.id)
+        if found.state == "completed" and found.failure is not None:
+            dropped = f"done, and its result was dropped: {found.failure.error}"
+    return job, result, dropped
 
 
 async def _result(job: Job, wait: float) -> Any:

@@ -131,8 +131,11 @@ class LeaseKeeper:
                 kept += 1
             elif delivery.entry_id in self._held:  # settled a moment ago is not lost
                 delivery.lost = True
-                lost += 1
+                # A run that is over is being settled: its entry may be gone before the answer is here, which the settler
+                # judges. Only a job that waits or runs can have been taken over.
+                lost += not delivery.run_over
         if lost:
             # After a server's death it may also be our own settle, whose answer never came.
-            log.warning("queue %s: %d jobs are no longer ours: taken over, or settled already", self._keys.queue, lost)
+            jobs = "1 job" if lost == 1 else f"{lost} jobs"
+            log.warning("queue %s: lost the lease on %s: another worker has taken over", self._keys.queue, jobs)
         return kept, lost

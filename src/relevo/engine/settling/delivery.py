@@ -44,6 +44,11 @@ class Delivery(msgspec.Struct, eq=False, gc=False):
     """The frame it came in; None for a job with an entry of its own."""
 
     @property
+    def run_over(self) -> bool:
+        """It ran, and its outcome is with the settler."""
+        return self.started > 0 and self.slot is None
+
+    @property
     def started_at_ms(self) -> float:
         """When it began to run, by the wall clock."""
         return time.time() * 1000 - (time.perf_counter() - self.started) * 1000 if self.started else time.time() * 1000
