@@ -24,11 +24,11 @@ from sqlalchemy import insert
 
 from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import PERMISSIONS, Caller
-from relevo.work.office import Office, OfficeSettings
-from relevo.work.queues import QueueSettings
-from relevo.work.scopes import Scopes
-from relevo.work.settling import SettleItem
+from relevo.work.consume.settlement import SettleItem
 from relevo.work.store.tables import tenants
+from relevo.work.tenancy.queues import QueueSettings
+from relevo.work.tenancy.scopes import Scopes
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.server import Redis86

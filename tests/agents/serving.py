@@ -3,8 +3,8 @@
 import asyncio
 import sys
 
-from relevo.agents.roster import Roster
-from relevo.work.office import Office, OfficeSettings
+from relevo.agents.maintenance import Roster
+from relevo.work.work_queues import Office, OfficeSettings
 
 
 async def serve(database_url: str, redis_url: str | None) -> None:

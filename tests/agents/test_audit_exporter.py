@@ -8,8 +8,8 @@ from sqlalchemy import select, update
 
 from relevo.agents.audit_exporter import MARGIN_MS, AuditExporter
 from relevo.work.audit.entries import AuditFilter
-from relevo.work.office import Office
 from relevo.work.store.tables import audit
+from relevo.work.work_queues import Office
 from tests.agents.conftest import SCOPE, Desk, a_desk
 from tests.clock import Clock
 

@@ -10,7 +10,7 @@ from relevo.agents.index_auditor import IndexAuditor
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.errors import InvalidInput, NotFound, SlugTaken, WrongConsumerMode
-from relevo.work.depths import depths_of
+from relevo.work.store.counters import depths_of
 from tests.agents.conftest import SCOPE, Desk
 from tests.pace import limit
 

@@ -12,8 +12,8 @@ from sqlalchemy import func, select
 from relevo.agents.index_auditor import IndexAuditor
 from relevo.contract.claims import Claimed
 from relevo.engine.events.queue_events import QueueEvents
-from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.tables import outbox
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.agents.test_kills import serving
 from tests.clock import Clock

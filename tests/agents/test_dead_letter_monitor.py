@@ -15,7 +15,7 @@ async def test_new_dead_letters_are_warned_of_with_fields_to_alert_on(
     await desk.queue("other")
     await desk.die(3)
     await desk.die(1, "other")
-    with caplog.at_level(logging.WARNING, "relevo.work.dead_letters"):
+    with caplog.at_level(logging.WARNING, "relevo.work.dead_letters.listing"):
         assert (await DeadLetterMonitor(desk.office).work()).items == 4
     told = {(record.__dict__["queue"], record.__dict__["grown"], record.__dict__["total"]) for record in caplog.records}
     assert told == {("jobs", 3, 4), ("other", 1, 4)}

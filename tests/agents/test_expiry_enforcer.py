@@ -6,7 +6,7 @@ import pytest
 
 from relevo.agents.expiry_enforcer import ExpiryEnforcer
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
-from relevo.work.depths import depths_of
+from relevo.work.store.counters import depths_of
 from tests.agents.conftest import SCOPE, Desk
 
 

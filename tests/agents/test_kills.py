@@ -15,9 +15,9 @@ from relevo.agents.replay_runner import ReplayRunner
 from relevo.agents.runs import Runs
 from relevo.engine.events.queue_events import QueueEvents
 from relevo.work.faults import AGENT_POINTS
-from relevo.work.office import Office, OfficeSettings
-from relevo.work.past_days import FOLDED_SLOT
+from relevo.work.retention.counter_rollup import FOLDED_SLOT
 from relevo.work.store.tables import archive, messages, outbox, tallies
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied, tallied
 from tests.clock import Clock
 from tests.pace import limit

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import func, select
 
 from relevo.agents.message_archiver import MessageArchiver
-from relevo.work.office import Office
 from relevo.work.store.tables import archive, labels, messages
+from relevo.work.work_queues import Office
 from tests.agents.conftest import SCOPE, Desk
 from tests.clock import Clock
 

@@ -13,10 +13,10 @@ from relevo.agents.outbox_relay import OutboxRelay
 from relevo.broker.resp import pack
 from relevo.engine.events.queue_events import QueueEvent, QueueEvents
 from relevo.errors import EventsOvertaken
-from relevo.work.cold_transaction import transact
-from relevo.work.office import Office, OfficeSettings
-from relevo.work.outbox import EVENTS, WorkEvent
+from relevo.work.store.cold_transaction import transact
+from relevo.work.store.outbox import EVENTS, WorkEvent
 from relevo.work.store.tables import messages, outbox
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.conftest import Launch

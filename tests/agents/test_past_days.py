@@ -6,10 +6,10 @@ from datetime import date
 from sqlalchemy import func, select
 
 from relevo.agents.message_archiver import MessageArchiver
-from relevo.work.depths import depths_of
-from relevo.work.office import Office, OfficeSettings
-from relevo.work.past_days import FOLDED_SLOT, fold
+from relevo.work.retention.counter_rollup import FOLDED_SLOT, fold
+from relevo.work.store.counters import depths_of
 from relevo.work.store.tables import tallies
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import Desk, tallied
 from tests.clock import Clock
 

@@ -8,9 +8,9 @@ from relevo.agents.expiry_enforcer import ExpiryEnforcer
 from relevo.agents.replay_runner import ReplayRunner
 from relevo.contract.dead_letters import Replay
 from relevo.errors import InvalidInput, NotFound, WrongState
-from relevo.work.dead_letters import DeadLetterFilter
-from relevo.work.depths import depths_of
-from relevo.work.replays import ReplayFilter
+from relevo.work.dead_letters.listing import DeadLetterFilter
+from relevo.work.dead_letters.replays import ReplayFilter
+from relevo.work.store.counters import depths_of
 from tests.agents.conftest import SCOPE, Desk
 
 

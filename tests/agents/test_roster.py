@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from relevo.agents.agent import Batch
-from relevo.agents.engine_beat import agents_queue
-from relevo.agents.roster import Roster, all_agents
+from relevo.agents.agent_runner import Shift
+from relevo.agents.maintenance import Roster, all_agents
 from relevo.agents.runs import Runs
-from relevo.agents.shift import Shift
+from relevo.agents.stream_scheduler import agents_queue
 from relevo.engine.events.queue_events import QueueEvents
 from relevo.errors import NotFound
-from relevo.work.office import Office, OfficeSettings
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.conftest import Launch

@@ -1,7 +1,7 @@
 """Claims that ran out come back, delayed messages become visible."""
 
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
-from relevo.work.depths import depths_of
+from relevo.work.store.counters import depths_of
 from tests.agents.conftest import SCOPE, Desk
 
 

@@ -13,7 +13,7 @@ from relevo.api.service import ServiceSettings, WorkService
 from relevo.api.settings import ApiSettings
 from relevo.console.app import make_console
 from relevo.work.caller import ALL_PERMISSIONS, Caller
-from relevo.work.office import Office, OfficeSettings
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.pace import limit
 
 QUEUE = "/v1/scopes/billing/queues/invoices"

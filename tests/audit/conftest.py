@@ -11,9 +11,9 @@ from sqlalchemy import delete, insert, select
 
 from relevo.work.audit.integrity import AuditIntegrity
 from relevo.work.audit.verifier import Finding
-from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.servers.stores import store_url, with_tables

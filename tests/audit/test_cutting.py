@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from relevo.errors import InvalidInput
-from relevo.work.office import Office, OfficeSettings
 from relevo.work.store.tables import audit, audit_chains
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Desk
 
 

@@ -11,15 +11,17 @@ import pytest
 from sqlalchemy import distinct, func, select, text
 
 from relevo.errors import SlugTaken, StoreUnavailable
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.office import Office, OfficeSettings
+from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import audit, audit_chains
-from relevo.work.transaction import Transaction
+from relevo.work.store.unit_of_work import Transaction
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Desk
 from tests.work.casualty import Orders, live
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.work.casualty", "relevo.work.store.sqlite", "asyncpg", "asyncmy", "aiosqlite"])
+FORKS.set_forkserver_preload(
+    ["tests.work.casualty", "relevo.work.store.sqlite.driver", "asyncpg", "asyncmy", "aiosqlite"]
+)
 
 
 async def assert_sound(desk: Desk) -> int:

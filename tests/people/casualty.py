@@ -10,16 +10,18 @@ import msgspec
 
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.stream_bridge import StreamBridge
-from relevo.agents.webhook_courier import WebhookCourier
+from relevo.agents.webhook_sender import WebhookCourier
 from relevo.contract.messages import NewMessage
 from relevo.work.caller import Caller
-from relevo.work.office import Office, OfficeSettings
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.pace import limit
 from tests.patience import until
 
 SCOPE = "main"
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.people.casualty", "relevo.work.store.sqlite", "asyncpg", "asyncmy", "aiosqlite"])
+FORKS.set_forkserver_preload(
+    ["tests.people.casualty", "relevo.work.store.sqlite.driver", "asyncpg", "asyncmy", "aiosqlite"]
+)
 
 
 class Orders(NamedTuple):

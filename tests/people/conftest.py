@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relevo.agents.outbox_relay import OutboxRelay
-from relevo.work.office import Office, OfficeSettings
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.api.room import Room, served
 from tests.clock import Clock

@@ -7,10 +7,10 @@ import pytest
 
 from relevo.contract.keys import KeyLimits, Permission
 from relevo.errors import InvalidInput, NotFound, PermissionDenied, TooManyRequests, Unauthenticated
-from relevo.work.access import Granted, narrowed
+from relevo.work.access.grants import Granted, narrowed
+from relevo.work.access.rate_limits import RateLimits
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
-from relevo.work.rate_limits import RateLimits
 from tests.agents.conftest import SCOPE, Desk
 from tests.api.room import QUEUE, Room
 from tests.servers.leaks import KeyLeaks

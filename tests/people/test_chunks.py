@@ -12,7 +12,7 @@ from relevo.contract.chunks import Chunk, Chunks
 from relevo.contract.claims import Claimed
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.work.caller import Caller
-from relevo.work.store.people import chunks
+from relevo.work.store.tables import chunks
 from tests.agents.conftest import SCOPE, Desk
 from tests.pace import limit
 from tests.servers.stores import STORES

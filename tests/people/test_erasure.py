@@ -9,23 +9,22 @@ from sqlalchemy import select
 from relevo.agents.erasure_runner import ErasureRunner
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.replay_runner import ReplayRunner
-from relevo.agents.webhook_courier import WebhookCourier
+from relevo.agents.webhook_sender import WebhookCourier
 from relevo.contract.erasures import Erasure
 from relevo.contract.messages import NewMessage, Published, Refusal
 from relevo.errors import IdempotencyConflict, NotFound, WrongState
-from relevo.work import erasure
 from relevo.work.audit.entries import AuditFilter
-from relevo.work.cold_transaction import transact
-from relevo.work.depths import Depth, depths_of
-from relevo.work.erasure import digest_of
-from relevo.work.failure import Failure
+from relevo.work.dead_letters.replays import ReplayFilter
 from relevo.work.faults import arm
-from relevo.work.replays import ReplayFilter
+from relevo.work.message.failure import Failure
+from relevo.work.retention import erasure
+from relevo.work.retention.erasure import digest_of
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.reviews import Reviews
 from relevo.work.review.spec import ReviewSpec, Section
-from relevo.work.store.people import erased
-from relevo.work.store.tables import metadata
+from relevo.work.store.cold_transaction import transact
+from relevo.work.store.counters import Depth, depths_of
+from relevo.work.store.tables import erased, metadata
 from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver

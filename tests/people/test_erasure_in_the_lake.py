@@ -13,7 +13,7 @@ from relevo.pipeline.jobs.archive import Archive, Archived
 from relevo.pipeline.lake.lake import Lake
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.spec import ReviewSpec, Section
-from relevo.work.store.people import reviews
+from relevo.work.store.tables import reviews
 from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from relevo.work.event_feed import EventFeed, FeedEvent
-from relevo.work.office import Office, OfficeSettings
+from relevo.work.reading.event_feed import EventFeed, FeedEvent
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk
 from tests.api.room import QUEUE, Room, served
 from tests.clock import Clock

@@ -5,12 +5,11 @@ import pytest
 from sqlalchemy import select
 
 from relevo.agents.erasure_runner import ErasureRunner
-from relevo.agents.webhook_courier import WebhookCourier
+from relevo.agents.webhook_sender import WebhookCourier
 from relevo.contract.messages import NewMessage
-from relevo.work.depths import Depth, depths_of
-from relevo.work.erasure import digest_of
-from relevo.work.store.people import erasures, reviews
-from relevo.work.store.tables import messages
+from relevo.work.retention.erasure import digest_of
+from relevo.work.store.counters import Depth, depths_of
+from relevo.work.store.tables import erasures, messages, reviews
 from tests.agents.conftest import SCOPE, Desk
 from tests.patience import until
 from tests.people.casualty import killed

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from relevo.contract.messages import NewMessage, Published
 from relevo.errors import BadDecision, NotYourReview, RelevoError, ReviewChanged, ReviewHeld, ReviewOver
 from relevo.work.caller import Caller
-from relevo.work.depths import Depth, depths_of
-from relevo.work.office import Office
 from relevo.work.review.case import Case
 from relevo.work.review.reviews import Review
 from relevo.work.review.spec import ReviewSpec
+from relevo.work.store.counters import Depth, depths_of
+from relevo.work.work_queues import Office
 from tests.agents.conftest import SCOPE, Desk
 from tests.property.test_review_machine import PEOPLE, specs
 from tests.servers.stores import STORES

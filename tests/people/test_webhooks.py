@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from relevo.agents.webhook_courier import WebhookCourier
+from relevo.agents.webhook_sender import WebhookCourier
 from relevo.contract.webhooks import Delivery, NewSecret
 from relevo.errors import BadWebhookUrl, InvalidInput, NotFound, WrongState
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import transact
-from relevo.work.outbox import WorkEvent
-from relevo.work.store.people import webhook_deliveries, webhooks
+from relevo.work.store.cold_transaction import transact
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.tables import webhook_deliveries, webhooks
 from relevo.work.webhooks.deliveries import RETRIES_MS, Due
 from relevo.work.webhooks.hooks import MOST_FAILURES
 from relevo.work.webhooks.signature import verify

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relevo.agents.webhook_post import webhooks_queue
+from relevo.agents.webhook_jobs import webhooks_queue
 from relevo.engine.queue import Queue
 from relevo.work.webhooks.signature import verify
 from tests.api.room import QUEUE, Room, served

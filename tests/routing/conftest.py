@@ -13,12 +13,12 @@ from relevo.contract.audit import AuditEntry
 from relevo.contract.messages import Message, NewMessage, Published, Refusal
 from relevo.contract.rules import Trigger
 from relevo.work.audit.entries import AuditFilter
-from relevo.work.depths import Depth, depths_of
-from relevo.work.office import Office, OfficeSettings
+from relevo.work.reading.search import MessageFilter
 from relevo.work.routing.rule import Action, Rule
 from relevo.work.routing.rules import StoredRule
-from relevo.work.search import MessageFilter
+from relevo.work.store.counters import Depth, depths_of
 from relevo.work.store.tables import labels
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.agents.conftest import SCOPE, a_desk, emptied
 from tests.agents.conftest import Desk as PlainDesk
 from tests.clock import Clock

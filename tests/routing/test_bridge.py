@@ -13,8 +13,8 @@ from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.errors import ReplayLoop, StreamQueueClosed, UnrecoverableError
-from relevo.work.failure import failure_of
 from relevo.work.faults import arm
+from relevo.work.message.failure import failure_of
 from relevo.work.routing.rule import Escalate, Route
 from tests.agents.conftest import SCOPE
 from tests.clock import Clock

@@ -6,7 +6,7 @@ import pytest
 
 from relevo.contract.messages import Published
 from relevo.errors import BadRule, NotFound, SlugTaken
-from relevo.work.routing.journey import MAX_HOPS
+from relevo.work.routing.route_plan import MAX_HOPS
 from relevo.work.routing.rule import Action, Drop, Escalate, Route, Rule, Transform
 from tests.agents.conftest import SCOPE
 from tests.routing.conftest import Desk

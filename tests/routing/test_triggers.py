@@ -6,8 +6,8 @@ import pytest
 from relevo.agents.expiry_enforcer import ExpiryEnforcer
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.outbox_relay import OutboxRelay
-from relevo.work.failure import Failure, failure_of
 from relevo.work.faults import arm
+from relevo.work.message.failure import Failure, failure_of
 from relevo.work.routing.rule import Drop, Escalate, Route, ToArchive, Transform
 from tests.agents.conftest import SCOPE
 from tests.routing.conftest import Desk

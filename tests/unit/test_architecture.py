@@ -308,7 +308,11 @@ def _tree(root: Path, files: dict[str, str]) -> Path:
             "from relevo.engine.queue import Queue",
             "relevo.pipeline.lake:1 imports relevo.engine.queue",
         ),
-        ("pipeline/lake.py", "import relevo.work.claims", "relevo.pipeline.lake:1 imports relevo.work.claims"),
+        (
+            "pipeline/lake.py",
+            "import relevo.work.consume.claims",
+            "relevo.pipeline.lake:1 imports relevo.work.consume.claims",
+        ),
         ("errors.py", "from relevo.wire import keys", "relevo.errors:1 imports relevo.wire.keys"),
         (
             "wire/keys.py",
@@ -324,7 +328,7 @@ def _tree(root: Path, files: dict[str, str]) -> Path:
     ],
 )
 def test_a_forbidden_import_is_found(file: str, text: str, complaint: str, tmp_path: Path) -> None:
-    inner = {"engine/queue.py": "", "broker/link.py": "", "wire/keys.py": "", "work/claims.py": ""}
+    inner = {"engine/queue.py": "", "broker/link.py": "", "wire/keys.py": "", "work/consume/claims.py": ""}
     src = _tree(tmp_path, {f"{PACKAGE}/{name}": body for name, body in (inner | {file: text}).items()})
     assert list(forbidden_imports(src)) == [complaint]
 

@@ -13,8 +13,8 @@ import msgspec
 
 from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import Caller
-from relevo.work.office import Office, OfficeSettings
-from relevo.work.settling import SettleItem
+from relevo.work.consume.settlement import SettleItem
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.pace import limit
 from tests.work.desk import JOBS, SCOPE
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import pytest
 
-from relevo.work.office import Office, OfficeSettings
+from relevo.work.work_queues import Office, OfficeSettings
 from tests.clock import Clock
 from tests.servers.server import Server
 from tests.servers.stores import STORES, store_url, with_tables

@@ -8,12 +8,12 @@ from sqlalchemy import func, select
 from relevo.contract.claims import Claimed, Settled
 from relevo.contract.messages import NewMessage, Published, Refusal
 from relevo.work.caller import Caller
-from relevo.work.depths import Depth, depths_of
-from relevo.work.office import Office
-from relevo.work.queues import QueueRecord, QueueSettings
-from relevo.work.settling import SettleItem, Verdict
+from relevo.work.consume.settlement import SettleItem, Verdict
+from relevo.work.message.history import steps
+from relevo.work.store.counters import Depth, depths_of
 from relevo.work.store.tables import messages
-from relevo.work.trail import steps
+from relevo.work.tenancy.queues import QueueRecord, QueueSettings
+from relevo.work.work_queues import Office
 
 SCOPE = "main"
 JOBS = "jobs"

@@ -16,11 +16,11 @@ from sqlalchemy import func, select
 
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.contract.messages import NewMessage
-from relevo.work.depths import Depth
 from relevo.work.faults import POINTS
-from relevo.work.office import OfficeSettings
+from relevo.work.message.history import steps
+from relevo.work.store.counters import Depth
 from relevo.work.store.tables import messages, tallies
-from relevo.work.trail import steps
+from relevo.work.work_queues import OfficeSettings
 from tests.clock import Clock
 from tests.patience import until
 from tests.servers.stores import STORES
@@ -29,7 +29,9 @@ from tests.work.conftest import Lane
 from tests.work.desk import JOBS, SCOPE, Desk, new
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.work.casualty", "relevo.work.store.sqlite", "asyncpg", "asyncmy", "aiosqlite"])
+FORKS.set_forkserver_preload(
+    ["tests.work.casualty", "relevo.work.store.sqlite.driver", "asyncpg", "asyncmy", "aiosqlite"]
+)
 
 
 class Casualty:

@@ -8,10 +8,10 @@ from sqlalchemy.exc import DBAPIError
 
 from relevo.contract.messages import Published
 from relevo.errors import StoreUnavailable
-from relevo.work.office import Office
-from relevo.work.store import patience
+from relevo.work.store import session_timeouts
 from relevo.work.store.tables import queues
-from relevo.work.transaction import Transaction
+from relevo.work.store.unit_of_work import Transaction
+from relevo.work.work_queues import Office
 from tests.pace import limit
 from tests.work.conftest import OpenOffice
 from tests.work.desk import Desk, new
@@ -28,7 +28,7 @@ PROBE = {
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any connection is made: a dead node is given a second."""
-    monkeypatch.setattr(patience, "IDLE_S", 1)
+    monkeypatch.setattr(session_timeouts, "IDLE_S", 1)
 
 
 async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(desk: Desk, open_office: OpenOffice) -> None:
@@ -38,7 +38,7 @@ async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(desk: D
         await dead.execute(select(queues).where(queues.c.id == queue.id).with_for_update())
         async with asyncio.timeout(
             limit(15)
-        ):  # less than the patience of who waits: it is not that which ends the wait
+        ):  # less than the session_timeouts of who waits: it is not that which ends the wait
             assert isinstance((await desk.publish(new()))[0], Published)
         with pytest.raises(DBAPIError):
             await dead.execute(select(queues))
@@ -70,5 +70,5 @@ async def test_who_waits_is_more_patient_than_the_idle_limit(office: Office) -> 
     async with office.database.connect() as connection:
         idle, lock = (await connection.execute(text(PROBE[office.database.dialect]))).one()
     seconds = [int(str(each).rstrip("s")) for each in (idle, lock)]
-    assert seconds == [1, patience.LOCK_S]
-    assert patience.LOCK_S > 10
+    assert seconds == [1, session_timeouts.LOCK_S]
+    assert session_timeouts.LOCK_S > 10

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from relevo.work.dead_letters import DeadLetterFilter
-from relevo.work.failure import Failure
-from relevo.work.outbox import WorkEvent, decode
-from relevo.work.search import MessageFilter
+from relevo.work.dead_letters.listing import DeadLetterFilter
+from relevo.work.message.failure import Failure
+from relevo.work.reading.search import MessageFilter
+from relevo.work.store.outbox import WorkEvent, decode
 from relevo.work.store.tables import outbox
 from tests.work.desk import SCOPE, Desk, new
 

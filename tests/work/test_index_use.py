@@ -10,10 +10,10 @@ from sqlalchemy import event, text
 from relevo.agents.index_auditor import IndexAuditor
 from relevo.agents.priority_aging_worker import PriorityAgingWorker
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
-from relevo.work.dead_letters import DeadLetterFilter
-from relevo.work.office import Office
-from relevo.work.search import MessageFilter
+from relevo.work.dead_letters.listing import DeadLetterFilter
+from relevo.work.reading.search import MessageFilter
 from relevo.work.store.statements import labelled, statement
+from relevo.work.work_queues import Office
 from tests.work.desk import JOBS, SCOPE, Desk, new
 
 TWO = ("sqlite-alone", "postgres-alone")

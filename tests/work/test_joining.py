@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import func, select
 
 from relevo.errors import NotFound, StoreUnavailable
-from relevo.work.joining import WORTH_A_LANE, Joiner, Step
-from relevo.work.office import Office
-from relevo.work.outbox import decode
-from relevo.work.settling import SettleItem
+from relevo.work.consume.settlement import SettleItem
 from relevo.work.store import tables
-from relevo.work.transaction import Transaction
+from relevo.work.store.group_commit import WORTH_A_LANE, Joiner, Step
+from relevo.work.store.outbox import decode
+from relevo.work.store.unit_of_work import Transaction
+from relevo.work.work_queues import Office
 from tests.pace import limit
 from tests.patience import turn, until
 from tests.work.desk import JOBS, Desk, new

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from relevo.work.search import MessageFilter
+from relevo.work.reading.search import MessageFilter
 from tests.servers.postgres import PostgresServer
 from tests.work.conftest import Lane
 from tests.work.desk import SCOPE, Desk, new

@@ -5,7 +5,7 @@ import pytest
 
 from relevo.contract.messages import Published, Refusal
 from relevo.errors import InvalidInput, QueueArchived, QueueDraining, QueuePaused, ScopePaused
-from relevo.work.depths import Depth
+from relevo.work.store.counters import Depth
 from tests.clock import Clock
 from tests.work.desk import JOBS, SCOPE, Desk, new, number
 

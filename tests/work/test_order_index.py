@@ -9,7 +9,7 @@ import pytest
 
 from relevo.contract.claims import Claimed
 from relevo.work import faults
-from relevo.work.office import Office
+from relevo.work.work_queues import Office
 from tests.conftest import Launch
 from tests.patience import turn, until
 from tests.servers.server import Redis86, Server

@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 from sqlalchemy import text
 
-from relevo.work.depths import Depth
+from relevo.work.store.counters import Depth
 from tests.servers.postgres import PostgresServer
 from tests.servers.server import Server
 from tests.work.conftest import Lane

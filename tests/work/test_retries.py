@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from relevo.work.depths import Depth
+from relevo.work.store.counters import Depth
 from relevo.work.store.tables import messages
 from tests.clock import Clock
 from tests.work.desk import Desk, new

@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from relevo.work.office import Office
-from relevo.work.wakeups import Patience
+from relevo.work.consume.long_poll import Patience
+from relevo.work.work_queues import Office
 from tests.pace import limit
 from tests.patience import turn
 from tests.servers.stores import STORES

@@ -23,11 +23,11 @@ from relevo.contract.audit import AuditEntry
 from relevo.contract.messages import NewMessage
 from relevo.work.audit.entries import entry_of
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.internal_messages import post
-from relevo.work.office import Office
-from relevo.work.queues import AUDIT
+from relevo.work.publish.system_messages import post
+from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import audit, idempotency, messages, queues, scopes, settings
+from relevo.work.tenancy.queues import AUDIT
+from relevo.work.work_queues import Office
 
 _NAME = "audit_export"
 """In the settings: JSON, the cursor of each scope that is exported."""

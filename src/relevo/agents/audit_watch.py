@@ -14,10 +14,10 @@ from relevo.contract.messages import NewMessage
 from relevo.work.audit.integrity import AuditWalk
 from relevo.work.audit.verifier import Finding
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.internal_messages import post
-from relevo.work.office import Office
+from relevo.work.publish.system_messages import post
+from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import audit, idempotency, queues
+from relevo.work.work_queues import Office
 
 log = logging.getLogger("relevo.work.integrity")
 

@@ -12,9 +12,9 @@ from sqlalchemy import func, select
 
 from relevo.agents.agent import Batch
 from relevo.engine.service.signals import Signal
-from relevo.work.depths import depths_of
-from relevo.work.office import Office
+from relevo.work.store.counters import depths_of
 from relevo.work.store.tables import messages
+from relevo.work.work_queues import Office
 
 log = logging.getLogger("relevo.work.dead_letters")
 

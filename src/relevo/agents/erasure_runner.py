@@ -1,9 +1,9 @@
-"""Every second: carries erasures on that were too large for one transaction (see work/erasure.py)."""
+"""Every second: carries erasures on that were too large for one transaction (see work/retention/erasure.py)."""
 
 from __future__ import annotations
 
 from relevo.agents.agent import Batch
-from relevo.work.office import Office
+from relevo.work.work_queues import Office
 
 
 class ErasureRunner:

@@ -16,14 +16,14 @@ from sqlalchemy import Column, select, update
 from relevo.agents.agent import Batch
 from relevo.agents.window import Window
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.dead_letters import bury
-from relevo.work.failure import Failure
-from relevo.work.office import Office
-from relevo.work.outbox import WorkEvent
-from relevo.work.queues import QueueRecord
+from relevo.work.dead_letters.listing import bury
+from relevo.work.message.failure import Failure
+from relevo.work.message.history import trail_line
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import deliveries, messages
-from relevo.work.trail import trail_line
+from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.work_queues import Office
 
 _WAITING = ("pending", "delayed")
 _WHOLE_EVERY_MS = 600_000

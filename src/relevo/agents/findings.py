@@ -11,11 +11,11 @@ from sqlalchemy import select
 
 from relevo.contract.messages import NewMessage
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction
-from relevo.work.internal_messages import post
-from relevo.work.office import Office
-from relevo.work.queues import QueueRecord
+from relevo.work.publish.system_messages import post
+from relevo.work.store.cold_transaction import ColdTransaction
 from relevo.work.store.tables import queues
+from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.work_queues import Office
 
 log = logging.getLogger("relevo.work.integrity")
 

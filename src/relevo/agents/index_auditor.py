@@ -20,12 +20,12 @@ from sqlalchemy import and_, func, or_, select
 from relevo.agents.agent import Batch
 from relevo.agents.findings import Finding, finding, report
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.depths import COUNTED_STATES, depths_of
-from relevo.work.office import Office
-from relevo.work.queues import QueueRecord
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.counters import COUNTED_STATES, depths_of
 from relevo.work.store.tables import CLAIMED, STANDING, messages, queues, tallies
-from relevo.work.transaction import Ready
+from relevo.work.store.unit_of_work import Ready
+from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.work_queues import Office
 
 _SETTLED_MS = 5_000
 """Rows younger than this may still be on their way into the index."""

@@ -1,7 +1,7 @@
 """Every five minutes: messages that have been finished for over an hour move to the archive; once a day past days are added up.
 
-Reads go on through the same API; claims, settles and the order no longer walk past them. See work/archive.py for why a kill in
-the middle neither loses nor doubles one.
+Reads go on through the same API; claims, settles and the order no longer walk past them. See work/retention/archive.py for why
+a kill in the middle neither loses nor doubles one.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from sqlalchemy import select, update
 
 from relevo.agents.agent import Batch
 from relevo.agents.window import Window
-from relevo.work import archive, past_days
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.office import Office
+from relevo.work.message.history import trail_line
+from relevo.work.retention import archive, counter_rollup
+from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import STANDING, messages, queues
-from relevo.work.trail import trail_line
+from relevo.work.work_queues import Office
 
 AFTER_MS = 3_600_000
 _WHOLE_EVERY_MS = 86_400_000
@@ -49,10 +49,10 @@ class MessageArchiver:
 
     async def _fold(self, now: int) -> tuple[int, bool]:
         """Once a day, and after a start: the tallies of the days before. Not right at midnight, when some still add to them."""
-        today = (now - _LATE_MS) // past_days.DAY_MS
+        today = (now - _LATE_MS) // counter_rollup.DAY_MS
         if today <= self._folded_until:
             return 0, False
-        folded, more = await past_days.fold(self._office, before=today)
+        folded, more = await counter_rollup.fold(self._office, before=today)
         if not more:
             self._folded_until = today
         return folded, more

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from relevo.agents.agent import Batch
-from relevo.work.office import Office
+from relevo.work.work_queues import Office
 
 
 class MessageRouter:

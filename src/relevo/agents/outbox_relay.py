@@ -1,8 +1,8 @@
 """Continuously: events leave the outbox for the Redis streams of their queues, and for `_events` where the scope asks for it.
 
 At least once, and in order for each message. The rows of one message stand in the outbox in the order of its changes (see
-work/outbox.py); the relay sends rows by number, and deletes them only once Redis has them all. Who dies in between leaves them
-to be sent again, from the first of them, by whoever takes the lease. A repetition has the same `seq` as the first time.
+work/store/outbox.py); the relay sends rows by number, and deletes them only once Redis has them all. Who dies in between leaves
+them to be sent again, from the first of them, by whoever takes the lease. A repetition has the same `seq` as the first time.
 
 The messages of `_events` are inserted in the transaction that deletes the rows, so those are made exactly once. While Redis is
 away they are made all the same, and the rows are kept for the streams.
@@ -23,14 +23,14 @@ from relevo.agents.event_streams import EventStreams
 from relevo.contract.messages import NewMessage
 from relevo.errors import EventsOvertaken, NotFound, RelevoError
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.faults import fault
-from relevo.work.internal_messages import post
-from relevo.work.office import Office
-from relevo.work.outbox import WorkEvent, decode
-from relevo.work.queues import QueueRecord
+from relevo.work.publish.system_messages import post
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.outbox import WorkEvent, decode
 from relevo.work.store.tables import outbox
+from relevo.work.tenancy.queues import QueueRecord
 from relevo.work.webhooks.deliveries import Due
+from relevo.work.work_queues import Office
 
 log = logging.getLogger("relevo.agents")
 

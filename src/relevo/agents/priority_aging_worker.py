@@ -14,14 +14,14 @@ from sqlalchemy import and_, bindparam, or_, select, update
 
 from relevo.agents.agent import Batch
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.message import TIERS
-from relevo.work.office import Office
-from relevo.work.order import sort_key
-from relevo.work.queues import QueueRecord
+from relevo.work.message.history import trail_line
+from relevo.work.message.model import TIERS
+from relevo.work.ready_index.index import sort_key
+from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import STANDING, messages, queues
-from relevo.work.trail import trail_line
-from relevo.work.transaction import Ready
+from relevo.work.store.unit_of_work import Ready
+from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.work_queues import Office
 
 TOP_SCORE = 999
 _TOP_TIER = len(TIERS) - 1

@@ -1,4 +1,4 @@
-"""Every second: carries the replays of dead letters on, each at its own rate (see work/replays.py)."""
+"""Every second: carries the replays of dead letters on, each at its own rate (see work/dead_letters/replays.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from relevo.agents.agent import Batch
 from relevo.errors import NotFound, StoreUnavailable
 from relevo.work.caller import Caller
-from relevo.work.office import Office
+from relevo.work.work_queues import Office
 
 log = logging.getLogger("relevo.agents")
 

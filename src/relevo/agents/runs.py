@@ -14,8 +14,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.elements import ColumnElement
 
 from relevo.contract.agents import Agent as AgentRun
-from relevo.work.office import Office
 from relevo.work.store.tables import agent_runs
+from relevo.work.work_queues import Office
 
 ERROR_LENGTH = 2_000
 

@@ -24,18 +24,17 @@ from relevo.engine.queue import Queue
 from relevo.errors import BadArgument, NameTooLong, NotEncodable, PayloadTooLarge, ReplayLoop
 from relevo.wire.payload import MSGPACK
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.failure import Failure
 from relevo.work.faults import fault
-from relevo.work.office import Office
-from relevo.work.queues import DEAD_LETTER
+from relevo.work.message.failure import Failure
 from relevo.work.review.case import Case
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.stream_letters import approved
 from relevo.work.routing.stream_jobs import claimant
 from relevo.work.routing.stream_outcomes import StreamOutcomes
-from relevo.work.store.people import reviews, stream_watches
-from relevo.work.store.tables import queues, settings
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.tables import queues, reviews, settings, stream_watches
+from relevo.work.tenancy.queues import DEAD_LETTER
+from relevo.work.work_queues import Office
 
 log = logging.getLogger("relevo.agents")
 

@@ -14,17 +14,17 @@ import msgspec
 from sqlalchemy import select, update
 
 from relevo.agents.agent import Batch
+from relevo.work.broadcast.timeouts import WORKER_LOST, promote_deliveries, reclaim_deliveries
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.dead_letters import bury
-from relevo.work.delivery_timeouts import WORKER_LOST, promote_deliveries, reclaim_deliveries
-from relevo.work.failure import CLAIM_TIMED_OUT
-from relevo.work.office import Office
-from relevo.work.outbox import WorkEvent
-from relevo.work.queues import QueueRecord
+from relevo.work.dead_letters.listing import bury
+from relevo.work.message.failure import CLAIM_TIMED_OUT
+from relevo.work.message.history import trail_line
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import CLAIMED, deliveries, messages
-from relevo.work.trail import trail_line
-from relevo.work.transaction import Ready
+from relevo.work.store.unit_of_work import Ready
+from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.work_queues import Office
 
 
 class VisibilityTimeoutEnforcer:

@@ -10,13 +10,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from relevo.agents.roster import Roster
+from relevo.agents.maintenance import Roster
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.openapi import describe
 from relevo.api.responses import answer
 from relevo.contract.agents import Agent
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
+from relevo.work.store.cold_transaction import ColdTransaction, transact
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"])
 

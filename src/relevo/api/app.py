@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from relevo.agents.roster import Roster
+from relevo.agents.maintenance import Roster
 from relevo.api import (
     agents,
     chunks,
@@ -43,7 +43,7 @@ from relevo.api.problems import known, nowhere, problem, problem_of, problem_res
 from relevo.api.request_body import ClientGone, Receive
 from relevo.api.settings import ApiSettings
 from relevo.errors import InvalidInput, MethodNotAllowed, WorkError
-from relevo.work.office import Office
+from relevo.work.work_queues import Office
 
 ABOUT = """Durable messages in queues: published once, claimed in order, settled by the one who holds them.
 

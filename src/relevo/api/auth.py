@@ -16,9 +16,9 @@ from msgspec import structs
 from relevo.contract.keys import Permission
 from relevo.errors import BodyTooLarge, Unauthenticated
 from relevo.wire.ids import IdMint
-from relevo.work.access import Standing, narrowed
+from relevo.work.access.grants import Standing, narrowed
 from relevo.work.caller import Caller
-from relevo.work.office import Office
+from relevo.work.work_queues import Office
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,40}")
 

@@ -15,8 +15,8 @@ from relevo.api.request_body import ClientGone, body_of
 from relevo.api.responses import answer
 from relevo.contract.chunks import MOST_PARTS, Chunk, ChunkIn, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, WrongConsumerMode
-from relevo.work.chunks import MOST_IN_A_PAGE
-from relevo.work.wakeups import Patience
+from relevo.work.consume.chunks import MOST_IN_A_PAGE
+from relevo.work.consume.long_poll import Patience
 
 router = APIRouter(prefix="/v1/scopes/{scope}/messages/{message_id}/chunks", tags=["chunks"])
 

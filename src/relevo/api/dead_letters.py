@@ -25,8 +25,8 @@ from relevo.api.responses import answer, page_answer
 from relevo.contract.dead_letters import DeadLetter, Replay, ReplayIn
 from relevo.contract.fields import ms_of
 from relevo.errors import WrongState
-from relevo.work.dead_letters import DeadLetterFilter
-from relevo.work.replays import ReplayFilter
+from relevo.work.dead_letters.listing import DeadLetterFilter
+from relevo.work.dead_letters.replays import ReplayFilter
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["dead letters"])
 

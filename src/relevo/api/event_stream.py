@@ -16,7 +16,7 @@ from relevo.api.openapi import describe
 from relevo.api.params import ScopeSlug
 from relevo.contract.events import EventName
 from relevo.errors import EventsNotKept, EventsUnavailable, RelevoError, TooManyRequests, WorkError
-from relevo.work.event_feed import EventFeed
+from relevo.work.reading.event_feed import EventFeed
 
 router = APIRouter(prefix="/v1/scopes/{scope}/events", tags=["events"])
 

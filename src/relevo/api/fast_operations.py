@@ -37,7 +37,7 @@ from relevo.errors import (
     WorkQueueFull,
     WrongConsumerMode,
 )
-from relevo.work.settling import Verdict
+from relevo.work.consume.settlement import Verdict
 
 _CLOSED = (ScopePaused, QueuePaused, QueueArchived)
 

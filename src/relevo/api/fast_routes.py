@@ -30,10 +30,10 @@ from relevo.contract.messages import Published, Refusal
 from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
 from relevo.work.caller import Caller
-from relevo.work.failure import Failure
-from relevo.work.office import Office
-from relevo.work.settling import SettleItem, Verdict
-from relevo.work.wakeups import Patience
+from relevo.work.consume.long_poll import Patience
+from relevo.work.consume.settlement import SettleItem, Verdict
+from relevo.work.message.failure import Failure
+from relevo.work.work_queues import Office
 
 Send = Callable[[Any], Awaitable[None]]
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]

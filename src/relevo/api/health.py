@@ -14,8 +14,8 @@ from relevo.api.problems import known, nowhere
 from relevo.api.responses import encode
 from relevo.api.settings import ApiSettings
 from relevo.errors import Unauthenticated
-from relevo.work.office import Office
 from relevo.work.store.tables import settings
+from relevo.work.work_queues import Office
 
 router = APIRouter(tags=["probes"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relevo.engine.service.loop import Loop
-from relevo.work.keys import Keys
+from relevo.work.access.api_keys import Keys
 
 
 class KeyUses(Loop):

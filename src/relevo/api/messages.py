@@ -26,8 +26,8 @@ from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract.messages import CancelIn, Message, PriorityIn, State, Step
 from relevo.errors import WrongState
-from relevo.work.office import Office
-from relevo.work.search import MessageFilter
+from relevo.work.reading.search import MessageFilter
+from relevo.work.work_queues import Office
 
 router = APIRouter(prefix="/v1/scopes/{scope}/messages", tags=["messages"])
 

@@ -10,9 +10,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy import func, select
 
-from relevo.work.depths import COUNTED_STATES
-from relevo.work.office import Office
+from relevo.work.store.counters import COUNTED_STATES
 from relevo.work.store.tables import queues, scopes, tallies, tenants
+from relevo.work.work_queues import Office
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)

@@ -10,7 +10,7 @@ from fastapi import Path, Query
 
 from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
-from relevo.work.page import LONGEST
+from relevo.work.pagination import LONGEST
 
 PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _QUEUE = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"

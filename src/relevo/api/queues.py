@@ -13,8 +13,8 @@ from relevo.api.responses import answer, page_answer
 from relevo.api.views import changes_in, queues_out
 from relevo.contract.queues import Queue, QueueChange, QueueIn
 from relevo.errors import QueueNotEmpty, SlugTaken, SystemQueue
-from relevo.work.office import Office
-from relevo.work.queues import QueueRecord, QueueSettings
+from relevo.work.tenancy.queues import QueueRecord, QueueSettings
+from relevo.work.work_queues import Office
 
 router = APIRouter(prefix="/v1/scopes/{scope}/queues", tags=["queues"])
 

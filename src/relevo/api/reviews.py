@@ -39,8 +39,8 @@ from relevo.errors import (
     WrongState,
 )
 from relevo.work.caller import Caller
-from relevo.work.office import Office
 from relevo.work.review.reviews import Review
+from relevo.work.work_queues import Office
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["reviews"])
 

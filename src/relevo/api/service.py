@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from relevo.agents.roster import Roster
+from relevo.agents.maintenance import Roster
 from relevo.api.app import make_app
 from relevo.api.fast_routes import Asgi
 from relevo.api.key_uses import KeyUses
 from relevo.api.server import HttpServer
 from relevo.api.settings import ApiSettings
-from relevo.work.office import Office, OfficeSettings
 from relevo.work.store import schema
 from relevo.work.store.database import Database, answering
+from relevo.work.work_queues import Office, OfficeSettings
 
 log = logging.getLogger("relevo.serve")
 

@@ -10,10 +10,10 @@ from msgspec import UNSET
 
 from relevo.contract.queues import Queue, QueueChange
 from relevo.contract.scopes import Scope, ScopeChange
-from relevo.work.depths import Depth, depths_of
-from relevo.work.office import Office
-from relevo.work.queues import QueueRecord
-from relevo.work.scopes import Scope as ScopeRecord
+from relevo.work.store.counters import Depth, depths_of
+from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.tenancy.scopes import Scope as ScopeRecord
+from relevo.work.work_queues import Office
 
 
 def scope_out(scope: ScopeRecord) -> Scope:

@@ -18,7 +18,7 @@ from relevo.console.console import Console
 from relevo.console.login import HOME, Visit, log_in, log_out, show_login, to_login, visit_of
 from relevo.console.rendering import HEADERS
 from relevo.errors import KeyExpired, Unauthenticated, WorkError
-from relevo.work.office import Office
+from relevo.work.work_queues import Office
 
 _STYLE = Path(__file__).parent / "static" / "console.css"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relevo.console.rendering import Pages
-from relevo.work.office import Office
+from relevo.work.work_queues import Office
 
 
 class Console:

@@ -13,7 +13,7 @@ from relevo.console.login import Visit
 from relevo.console.rendering import HEADERS
 from relevo.errors import NotFound, PermissionDenied, ReplayLoop, WrongState
 from relevo.wire.ids import minted_ms
-from relevo.work.dead_letters import DeadLetterFilter
+from relevo.work.dead_letters.listing import DeadLetterFilter
 
 if TYPE_CHECKING:
     from relevo.console.console import Console

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from relevo.console.forms import csrf_of, fresh_token, posted
 from relevo.console.rendering import HEADERS
 from relevo.errors import InvalidInput, KeyExpired, PermissionDenied, TooManyRequests, Unauthenticated
-from relevo.work.console_sessions import LASTS_MS, ConsoleSession
+from relevo.work.access.console_sessions import LASTS_MS, ConsoleSession
 
 if TYPE_CHECKING:
     from relevo.console.console import Console

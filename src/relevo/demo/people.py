@@ -60,8 +60,8 @@ async def _served(house: House) -> AsyncGenerator[tuple[AsyncClient, AsyncClient
     try:
         from relevo.api.service import ServiceSettings, WorkService
         from relevo.client import AsyncClient
-        from relevo.work.keys import first_key
-        from relevo.work.office import OfficeSettings
+        from relevo.work.access.api_keys import first_key
+        from relevo.work.work_queues import OfficeSettings
     except ImportError as error:
         raise DependencyMissing(what="this act", package=error.name or "", extra="relevo[server]") from error
     logging.getLogger("relevo").addHandler(logging.NullHandler())  # the screen is taken

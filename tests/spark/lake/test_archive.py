@@ -16,8 +16,7 @@ from relevo.pipeline.jobs.archive import Archive
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.ids import IdMint
 from relevo.work.store.database import Database
-from relevo.work.store.people import reviews
-from relevo.work.store.tables import archive, audit, labels, metadata, scopes, tenants
+from relevo.work.store.tables import archive, audit, labels, metadata, reviews, scopes, tenants
 from tests.servers.child import Child
 
 MESSAGES = 10

@@ -15,8 +15,7 @@ from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import ALL
 from relevo.wire.ids import IdMint
 from relevo.work.store.database import Database
-from relevo.work.store.people import erased, erasures
-from relevo.work.store.tables import metadata, scopes, tenants
+from relevo.work.store.tables import erased, erasures, metadata, scopes, tenants
 from tests.spark.lake.happenings import START, Happenings
 from tests.spark.lake.test_build import ingest
 

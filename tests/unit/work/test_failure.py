@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from relevo.contract.failures import FailureIn
-from relevo.work.failure import Failure, failure_of
+from relevo.work.message.failure import Failure, failure_of
 
 
 def test_an_error_needs_a_type_or_a_message() -> None:

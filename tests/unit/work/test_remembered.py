@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from relevo.work.remembered import Remembered
+from relevo.work.store.cache import Remembered
 
 
 class Shelf:

@@ -181,7 +181,7 @@ def _integrity(database: Database) -> AuditIntegrity:
 
 
 async def _caller(database: Database, tenant: str) -> Caller:
-    from relevo.work.tenants import Tenants
+    from relevo.work.tenancy.tenants import Tenants
 
     tenants = Tenants(database, lambda: 0)
     return tenants.caller(await tenants.get(tenant))

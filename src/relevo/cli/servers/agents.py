@@ -34,7 +34,7 @@ def agents(
     log_to_stderr()
     require_server_extra()
     from relevo.api.service import ServiceSettings, WorkService
-    from relevo.work.office import OfficeSettings
+    from relevo.work.work_queues import OfficeSettings
 
     office = OfficeSettings(
         database_url=database_url,

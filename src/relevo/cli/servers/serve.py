@@ -71,7 +71,7 @@ def serve(
     from relevo.api.service import ServiceSettings, WorkService, is_loopback
     from relevo.api.settings import ApiSettings
     from relevo.console.app import make_console
-    from relevo.work.office import OfficeSettings
+    from relevo.work.work_queues import OfficeSettings
 
     settings = ServiceSettings(
         office=OfficeSettings(

@@ -85,7 +85,7 @@ or with `relevo work publish billing invoices '{{"order": 18}}'`; {self.url}/doc
     async def _started(self, port: int) -> WorkService:
         from relevo.api.service import ServiceSettings, WorkService
         from relevo.console.app import make_console
-        from relevo.work.office import OfficeSettings
+        from relevo.work.work_queues import OfficeSettings
 
         database = f"sqlite:///{(self._folder / 'work.db').resolve()}"
         office = OfficeSettings(database_url=database, redis_url=self._server.server.url)
@@ -98,7 +98,7 @@ or with `relevo work publish billing invoices '{{"order": 18}}'`; {self.url}/doc
         return service
 
     async def _make_key(self, service: WorkService) -> None:
-        from relevo.work.keys import first_key
+        from relevo.work.access.api_keys import first_key
 
         assert service.office is not None
         made = await first_key(service.office.database, TENANT, service.office.now_ms, operator=True)

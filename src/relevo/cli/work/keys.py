@@ -82,7 +82,7 @@ def first_key(
 ) -> None:
     """Make a tenant and its first key, directly in the database: the first step of a new installation."""
     from relevo.client import NewKey
-    from relevo.work.keys import first_key as make
+    from relevo.work.access.api_keys import first_key as make
     from relevo.work.store import schema
 
     async def first(database: Database) -> NewKey:

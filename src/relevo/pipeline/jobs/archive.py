@@ -33,8 +33,7 @@ from relevo.pipeline.lake.instants import DAY_MS
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.manifest import Manifest
 from relevo.work.store.database import Database
-from relevo.work.store.people import reviews
-from relevo.work.store.tables import archive, audit, idempotency, labels
+from relevo.work.store.tables import archive, audit, idempotency, labels, reviews
 
 BATCH = 5_000
 MESSAGES, AUDIT, REVIEWS = "bronze.messages", "bronze.audit", "bronze.reviews"

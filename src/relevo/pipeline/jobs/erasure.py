@@ -1,9 +1,9 @@
 """The erasure job: what work queues have erased of a data subject goes from the lake as well. No Spark, no JVM.
 
 SQL lists the messages of an erasure. Those that had left SQL for the lake before are in no such list: they are found by the
-digest of their label `subject`. What goes is what goes in SQL (work/erasure.py): bodies, results, failure details, the label,
-what a history and a review say, the copies of events in `_events`; and the reasons and unknown fields of the events of jobs
-that these messages were worked on as. That they were there stays.
+digest of their label `subject`. What goes is what goes in SQL (work/retention/erasure.py): bodies, results, failure details,
+the label, what a history and a review say, the copies of events in `_events`; and the reasons and unknown fields of the events
+of jobs that these messages were worked on as. That they were there stays.
 
 bronze, and silver.events, are written anew at once, and the files that held it are deleted. Every other table is made from
 these: the next build makes it again, and deletes the versions from before.
@@ -26,9 +26,8 @@ from sqlalchemy import select
 from relevo.pipeline.lake.instants import DAY_MS
 from relevo.pipeline.lake.lake import ERASED_AT, Lake, Staged
 from relevo.work.store.database import Database
-from relevo.work.store.people import erased, erasures
 from relevo.work.store.subjects import LABEL, digest_of
-from relevo.work.store.tables import queues
+from relevo.work.store.tables import erased, erasures, queues
 
 MESSAGES, REVIEWS, QUARANTINE = "bronze.messages", "bronze.reviews", "bronze.quarantine"
 NO_DIGEST = "0" * 64

@@ -11,7 +11,7 @@ from sqlalchemy import Select, select
 from relevo.contract.audit import AuditEntry
 from relevo.contract.pages import Page
 from relevo.work.caller import Caller
-from relevo.work.page import cursor_at, number_of
+from relevo.work.pagination import cursor_at, number_of
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, queues, scopes
 

@@ -12,11 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from relevo.contract.audit import Trace, TraceStep
 from relevo.errors import NotFound
 from relevo.work.caller import Caller
+from relevo.work.reading.search import steps_of
 from relevo.work.review.case import Case
-from relevo.work.search import steps_of
 from relevo.work.store.database import Database
-from relevo.work.store.people import reviews, webhook_deliveries
-from relevo.work.store.tables import archive, audit, correlated, messages, queues, scopes
+from relevo.work.store.tables import archive, audit, correlated, messages, queues, reviews, scopes, webhook_deliveries
 
 MOST = 500
 """Messages, reviews, deliveries and audit entries of one trace, each: more than a person reads."""

@@ -16,17 +16,16 @@ from sqlalchemy import select, update
 
 from relevo.errors import InvalidInput, NotFound, ReplayLoop
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction
-from relevo.work.failure import Failure
-from relevo.work.outbox import WorkEvent
+from relevo.work.dead_letters.revival import revive
+from relevo.work.message.failure import Failure
+from relevo.work.message.history import trail_line
 from relevo.work.review.case import Case
-from relevo.work.revival import revive
-from relevo.work.store.people import reviews
-from relevo.work.store.tables import messages
-from relevo.work.trail import trail_line
+from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.tables import messages, reviews
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 APPROVE = "approve"
 MAX_REPLAYS = 3

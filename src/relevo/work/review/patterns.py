@@ -12,11 +12,11 @@ from relevo.contract.fields import about
 from relevo.errors import BadReviewSpec, NotFound
 from relevo.work.caller import Caller
 from relevo.work.review.spec import ReviewSpec, decode_spec
-from relevo.work.store.people import review_patterns
-from relevo.work.versions import Versions
+from relevo.work.store.tables import review_patterns
+from relevo.work.tenancy.versions import Versions
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 
 class PatternUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,20 +20,19 @@ from relevo.contract.pages import Page
 from relevo.contract.reviews import CaseState, Source
 from relevo.errors import NotFound, ReviewChanged, WrongState
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.failure import failure_of
-from relevo.work.outbox import WorkEvent
-from relevo.work.page import cursor_at, text_of
-from relevo.work.queues import QueueRecord, require_scope
+from relevo.work.message.failure import failure_of
+from relevo.work.message.history import trail_line
+from relevo.work.pagination import cursor_at, text_of
 from relevo.work.review.case import Case
 from relevo.work.review.outcomes import Origin, follow, require_replays_left
 from relevo.work.review.spec import ReviewSpec, Section
-from relevo.work.store.people import reviews
-from relevo.work.store.tables import messages, queues, scopes
-from relevo.work.trail import trail_line
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.tables import messages, queues, reviews, scopes
+from relevo.work.tenancy.queues import QueueRecord, require_scope
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 _TRIES = 5
 

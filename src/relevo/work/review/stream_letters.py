@@ -16,16 +16,16 @@ from relevo.engine.admin.dead_letters import DeadLetter
 from relevo.errors import InvalidInput, NotFound, Undecodable
 from relevo.wire.payload import MSGPACK
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.queues import QueueRecord
 from relevo.work.review.case import Case
 from relevo.work.review.outcomes import APPROVE, Origin, require_replays_left
 from relevo.work.review.reviews import Review
 from relevo.work.review.spec import ReviewSpec, Section
-from relevo.work.store.people import reviews, stream_watches
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.tables import reviews, stream_watches
+from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 _SHOWN = 10_000
 

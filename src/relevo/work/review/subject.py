@@ -12,10 +12,10 @@ from relevo.work.caller import Caller
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.reviews import Review
 from relevo.work.review.stream_letters import body_of
-from relevo.work.store.people import reviews
+from relevo.work.store.tables import reviews
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,14 +11,14 @@ from sqlalchemy import select
 from relevo.contract.rules import Tried
 from relevo.errors import InvalidInput, RelevoError
 from relevo.work.caller import Caller
-from relevo.work.queues import QueueRecord
 from relevo.work.routing.plan import Draft, matches, plan_of
 from relevo.work.routing.router import draft_of_row
 from relevo.work.routing.rule import Route, Rule
 from relevo.work.store.tables import messages
+from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 MOST = 500
 

@@ -13,8 +13,8 @@ import msgspec
 from relevo.contract.messages import Tier
 from relevo.contract.rules import Ending, Trigger
 from relevo.errors import ExpressionFailed
-from relevo.work.failure import Failure
-from relevo.work.message import TIERS
+from relevo.work.message.failure import Failure
+from relevo.work.message.model import TIERS
 from relevo.work.routing.conditions import Expression
 from relevo.work.routing.rule import Escalate, Route, Rule, ToArchive, Transform, next_tier
 

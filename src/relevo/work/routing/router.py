@@ -16,26 +16,25 @@ import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from relevo.errors import NotFound, ReplayLoop, StoreUnavailable
-from relevo.work import archive
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.failure import failure_of
 from relevo.work.faults import fault
-from relevo.work.message import TIERS
-from relevo.work.outbox import WorkEvent
-from relevo.work.queues import QueueRecord
+from relevo.work.message.failure import failure_of
+from relevo.work.message.history import steps
+from relevo.work.message.model import TIERS
+from relevo.work.retention import archive
 from relevo.work.review.outcomes import require_replays_left
-from relevo.work.routing.journey import Journey, Placement
 from relevo.work.routing.plan import Draft
+from relevo.work.routing.route_plan import Journey, Placement
 from relevo.work.routing.rules import TRIGGER_OF
 from relevo.work.routing.stream_jobs import job_id_of
-from relevo.work.store.people import routings, stream_jobs
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import archive as archived_messages
-from relevo.work.store.tables import labels, messages
-from relevo.work.trail import steps
+from relevo.work.store.tables import labels, messages, routings, stream_jobs
+from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 log = logging.getLogger("relevo.work.routing")
 

@@ -12,7 +12,7 @@ from relevo.contract.fields import about
 from relevo.contract.messages import Tier
 from relevo.contract.rules import Trigger
 from relevo.errors import BadRule, RelevoError
-from relevo.work.message import TIERS
+from relevo.work.message.model import TIERS
 from relevo.work.routing.conditions import Expression
 
 MAX_ACTIONS = 20

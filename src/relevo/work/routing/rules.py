@@ -20,18 +20,17 @@ from relevo.contract.messages import NewMessage
 from relevo.contract.rules import BreakerState, Trigger
 from relevo.errors import BadReviewSpec, BadRule, NotFound, RelevoError, SlugTaken
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.internal_messages import post
-from relevo.work.queues import CACHED_MS, DEAD_LETTER, QueueRecord, require_scope
-from relevo.work.remembered import Remembered
+from relevo.work.publish.system_messages import post
 from relevo.work.routing.breaker import Breaker
 from relevo.work.routing.rule import Drop, Escalate, Rule, decode_rule, encode_rule
-from relevo.work.store.people import rules
-from relevo.work.store.tables import queues
-from relevo.work.tenants import require_slug
+from relevo.work.store.cache import Remembered
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.tables import queues, rules
+from relevo.work.tenancy.queues import CACHED_MS, DEAD_LETTER, QueueRecord, require_scope
+from relevo.work.tenancy.tenants import require_slug
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 log = logging.getLogger("relevo.work.routing")
 

@@ -14,11 +14,10 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
-from relevo.work.cold_transaction import ColdTransaction
-from relevo.work.queues import QueueRecord
 from relevo.work.routing.targets import StreamTarget
-from relevo.work.store.people import stream_jobs
-from relevo.work.store.tables import messages
+from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.store.tables import messages, stream_jobs
+from relevo.work.tenancy.queues import QueueRecord
 
 FOREVER = 2**53 - 1
 """The end of such a claim: its worker is known to the stream queue, which looks after it."""

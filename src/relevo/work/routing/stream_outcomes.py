@@ -12,18 +12,17 @@ from sqlalchemy import select, update
 from relevo.contract.events import EventName
 from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.dead_letters import bury
-from relevo.work.failure import Failure
-from relevo.work.outbox import WorkEvent
-from relevo.work.queues import QueueRecord
+from relevo.work.dead_letters.listing import bury
+from relevo.work.message.failure import Failure
+from relevo.work.message.history import trail_line
 from relevo.work.routing.stream_jobs import claimant, send_again
-from relevo.work.store.people import stream_jobs
-from relevo.work.store.tables import messages
-from relevo.work.trail import trail_line
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.tables import messages, stream_jobs
+from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 log = logging.getLogger("relevo.work.routing")
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from relevo.engine.job.validation import checked_queue_name
 from relevo.errors import BadRule, NotTrusted, QueueArchived, QueueDraining, StreamQueueClosed
 from relevo.work.caller import Caller
-from relevo.work.queues import QueueRecord
 from relevo.work.routing.rule import Route
+from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 
 _OURS = ("work-agents-", "work-webhooks-", "work.")

@@ -11,16 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from relevo.contract.schemas import Binding, Compatibility, Schema
 from relevo.errors import NotFound, SchemaIncompatible, SchemaInUse
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.queues import CACHED_MS, QueueRecord, require_scope
-from relevo.work.remembered import Remembered
 from relevo.work.schemas.checker import Checker
-from relevo.work.store.people import queue_schemas, schemas
-from relevo.work.store.tables import messages, queues
-from relevo.work.versions import Versions
+from relevo.work.store.cache import Remembered
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.tables import messages, queue_schemas, queues, schemas
+from relevo.work.tenancy.queues import CACHED_MS, QueueRecord, require_scope
+from relevo.work.tenancy.versions import Versions
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 UNFINISHED = ("pending", "delayed", "claimed", "in_review")
 _PAGE = 500

@@ -1,1 +1,4 @@
-"""The SQL side of work queues: tables, migrations, and one driver for each database."""
+"""The database: tables, migrations, the statements of the hot path in three dialects, and the transactions they run in.
+
+Comes in: changes of rows with their counters, events and audit entries. Goes out: a commit, and what is to be done after it.
+"""

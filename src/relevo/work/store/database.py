@@ -17,9 +17,9 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from relevo.errors import BadDatabaseUrl, StoreUnavailable
-from relevo.work.store import patience
+from relevo.work.store import session_timeouts
 from relevo.work.store.audit_chain import Chains
-from relevo.work.store.port import Dialect
+from relevo.work.store.interface import Dialect
 from relevo.work.store.tables import metadata
 
 _DIALECTS: dict[str, Dialect] = {
@@ -111,9 +111,9 @@ class Database:
             return engine
         options: dict[str, Any] = {"pool_size": 5, "max_overflow": 10, "pool_pre_ping": True}
         if self.dialect == "postgresql":
-            options["connect_args"] = {"server_settings": patience.for_postgres()}
+            options["connect_args"] = {"server_settings": session_timeouts.for_postgres()}
         else:
-            options["connect_args"] = {"init_command": patience.for_mariadb()}
+            options["connect_args"] = {"init_command": session_timeouts.for_mariadb()}
         return create_async_engine(url, isolation_level="READ COMMITTED", **options)
 
 

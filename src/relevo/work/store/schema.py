@@ -18,8 +18,7 @@ from sqlalchemy import Connection, text
 
 from relevo.errors import BadRevision, StoreOutdated
 from relevo.work.store.database import Database
-from relevo.work.store.people import rules
-from relevo.work.store.tables import PREFIX
+from relevo.work.store.tables import PREFIX, rules
 
 _ALL = rules.metadata  # of store/tables.py and store/people.py together
 _LOCK = 0x72656C65766F  # "relevo": one upgrade at a time, however many processes start at once

@@ -1,4 +1,4 @@
-"""The hot SQL: one file a statement in sql/<dialect>/, named after the method of the driver that runs it."""
+"""The hot SQL: one file a statement in <dialect>/, named after the method of the driver that runs it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from operator import itemgetter
 
 from sqlalchemy import Table
 
-from relevo.work.store.port import Dialect, Row
+from relevo.work.store.interface import Dialect, Row
 
 
 @cache
 def statement(dialect: Dialect, name: str) -> str:
-    """The statement in `sql/<dialect>/<name>.sql`, without the remarks above it.
+    """The statement in `<dialect>/<name>.sql`, without the remarks above it.
 
     >>> statement("sqlite", "waiting").splitlines()[0]
     'SELECT COALESCE(SUM(pending + delayed), 0)'
     """
-    text = files("relevo.work.store").joinpath(f"sql/{dialect}/{name}.sql").read_text()
+    text = files("relevo.work.store").joinpath(f"{dialect}/{name}.sql").read_text()
     return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
 
 

@@ -20,17 +20,17 @@ from relevo.engine.service.signals import Signal
 from relevo.errors import NotFound, WrongState
 from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
 from relevo.work.faults import fault
-from relevo.work.outbox import WorkEvent
-from relevo.work.page import cursor_at, text_of
-from relevo.work.queues import QueueRecord
-from relevo.work.store.people import webhook_deliveries, webhooks
+from relevo.work.pagination import cursor_at, text_of
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.tables import webhook_deliveries, webhooks
+from relevo.work.tenancy.queues import QueueRecord
 from relevo.work.webhooks.hooks import MOST_FAILURES, give_up_waiting, secrets_of
 from relevo.work.webhooks.sender import Sender, Told
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 
 RETRIES_MS = tuple(1000 * s for s in (30, 60, 120, 300, 900, 1_800, 3_600, 7_200))

@@ -19,15 +19,15 @@ from relevo.contract.pages import Page
 from relevo.contract.webhooks import LONGEST_OVERLAP_S, NewSecret, Webhook, WebhookState
 from relevo.errors import InvalidInput, NotFound
 from relevo.work.caller import Caller
-from relevo.work.cold_transaction import ColdTransaction, transact
-from relevo.work.outbox import EVENTS
-from relevo.work.page import cursor_at, text_of
-from relevo.work.queues import require_scope
-from relevo.work.store.people import webhook_deliveries, webhooks
+from relevo.work.pagination import cursor_at, text_of
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.outbox import EVENTS
+from relevo.work.store.tables import webhook_deliveries, webhooks
+from relevo.work.tenancy.queues import require_scope
 from relevo.work.webhooks.targets import Guard
 
 if TYPE_CHECKING:
-    from relevo.work.office import Office
+    from relevo.work.work_queues import Office
 
 
 MOST_FAILURES = 50

@@ -1,0 +1,141 @@
+"""The agents of an installation: who they are, how their last runs went, and their beat in this process.
+
+async with Roster(office) as roster:
+    ...                                         # in every `serve` process; the beat falls to one of them
+    await roster.run_now("message_archiver")
+    for run in await roster.list(): ...
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from typing import Self
+
+from relevo.agents.agent import Agent
+from relevo.agents.agent_runner import Shift
+from relevo.agents.audit_exporter import AuditExporter
+from relevo.agents.audit_watch import AuditWatch
+from relevo.agents.dead_letter_monitor import DeadLetterMonitor
+from relevo.agents.erasure_runner import ErasureRunner
+from relevo.agents.expiry_enforcer import ExpiryEnforcer
+from relevo.agents.index_auditor import IndexAuditor
+from relevo.agents.leader_loop import Continuous
+from relevo.agents.message_archiver import MessageArchiver
+from relevo.agents.message_router import MessageRouter
+from relevo.agents.outbox_relay import OutboxRelay
+from relevo.agents.overdue_runner import Watch
+from relevo.agents.priority_aging_worker import PriorityAgingWorker
+from relevo.agents.replay_runner import ReplayRunner
+from relevo.agents.review_clock import ReviewClock
+from relevo.agents.runs import AgentRun, Runs
+from relevo.agents.stream_bridge import StreamBridge
+from relevo.agents.stream_scheduler import EngineBeat, agents_queue
+from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
+from relevo.agents.webhook_jobs import WebhookPost
+from relevo.agents.webhook_sender import WebhookCourier
+from relevo.errors import NotFound
+from relevo.work.work_queues import Office
+
+
+def all_agents(office: Office) -> list[Agent]:
+    """Every agent there is."""
+    return [
+        VisibilityTimeoutEnforcer(office),
+        ExpiryEnforcer(office),
+        DeadLetterMonitor(office),
+        PriorityAgingWorker(office),
+        MessageArchiver(office),
+        OutboxRelay(office),
+        AuditExporter(office),
+        AuditWatch(office),
+        IndexAuditor(office),
+        ReplayRunner(office),
+        WebhookCourier(office),
+        ErasureRunner(office),
+        MessageRouter(office),
+        ReviewClock(office),
+        StreamBridge(office),
+    ]
+
+
+class Roster:
+    """Lists and runs the agents; between `start` and `stop` this process also takes its part in their beat."""
+
+    def __init__(self, office: Office, *, agents: Sequence[Agent] | None = None, node: str | None = None) -> None:
+        self.node = node or f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._agents = {agent.name: agent for agent in (all_agents(office) if agents is None else agents)}
+        self._runs = Runs(office, self.node)
+        self.shift = Shift(self._runs)
+        self.ran = self.shift.ran
+        beating = {name: agent for name, agent in self._agents.items() if not isinstance(agent, OutboxRelay)}
+        self.beat: EngineBeat | None = None
+        self.post: WebhookPost | None = None
+        if office.settings.redis_url is not None:
+            if WebhookCourier.name in self._agents:
+                self.post = WebhookPost(office, redis_url=office.settings.redis_url)
+            queue = agents_queue(office.installation)
+            self.beat = EngineBeat(queue, beating, self.shift, redis_url=office.settings.redis_url)
+        self.watch = Watch(office, beating, self._runs, self.shift, self.beat)
+        self.relays = [
+            Continuous(agent, office, self._runs) for agent in self._agents.values() if isinstance(agent, OutboxRelay)
+        ]
+
+    async def start(self) -> None:
+        await self._runs.enrol(list(self._agents))
+        if self.beat is not None:
+            self.beat.start()
+        if self.post is not None:
+            self.post.start()
+        self.watch.start()
+        for relay in self.relays:
+            relay.start()
+
+    async def stop(self) -> None:
+        """Ends after the batches under way; what they left is done elsewhere, or after the next start."""
+        for relay in self.relays:
+            await relay.stop()
+        await self.shift.stop()
+        await self.watch.stop()
+        if self.post is not None:
+            await self.post.stop()
+        if self.beat is not None:
+            await self.beat.stop()
+        for agent in self._agents.values():
+            if isinstance(agent, OutboxRelay):
+                await agent.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def list(self) -> list[AgentRun]:
+        """Every agent with its last run."""
+        return [await self._read(agent) for agent in self._agents.values()]
+
+    async def get(self, name: str) -> AgentRun:
+        return await self._read(self._agent(name))
+
+    async def run_now(self, name: str) -> AgentRun:
+        """Runs an agent at once, here, and returns how that went; when somebody is at it already, how that stands."""
+        agent = self._agent(name)
+        await self._runs.enrol([name])
+        relay = next((each for each in self.relays if each.name == name and each.running), None)
+        if relay is not None:
+            relay.wake()  # it works all the time, here or where its lease is
+        else:
+            await self.shift.run(agent)
+        return await self._read(agent)
+
+    def _agent(self, name: str) -> Agent:
+        if name not in self._agents:
+            raise NotFound(what="agent", name=name)
+        return self._agents[name]
+
+    async def _read(self, agent: Agent) -> AgentRun:
+        return await self._runs.read(agent.name, agent.every_s, agent.about)

@@ -1,0 +1,447 @@
+"""What becomes of a broadcast message in one subscription: claimed, completed, failed, tried again, buried.
+
+A delivery has the claim columns of a message and goes through the same states. The message is terminal when its last delivery
+is: completed if any subscription completed it, else failed. A delivery that died leaves a copy of its message in `_dead_letter`
+(`parent_id` is the message, `source_id` the subscription); a replay brings that copy back to this one subscription.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import Row, RowMapping, and_, exists, insert, select, update
+
+from relevo.contract.claims import Claimed, Settled
+from relevo.contract.events import EventName
+from relevo.contract.messages import Refusal
+from relevo.errors import ClaimLost, NotFound
+from relevo.wire.retry import RetryDefaults
+from relevo.work.caller import Caller
+from relevo.work.consume.settlement import SettleItem, Verdict
+from relevo.work.message.failure import Failure
+from relevo.work.message.history import trail_line
+from relevo.work.message.model import AS_WRITTEN, TIERS
+from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.tables import deliveries, labels, messages, subscriptions
+from relevo.work.tenancy.queues import QueueRecord
+
+if TYPE_CHECKING:
+    from relevo.work.work_queues import Office
+
+SUBSCRIPTION = "subscription"
+"""The `source_type` of a copy in `_dead_letter`."""
+
+LONGEST_CLAIM_S = 43_200.0
+
+_DONE_BY: Mapping[Verdict, frozenset[str]] = {
+    "complete": frozenset({"completed"}),
+    "fail": frozenset({"delayed", "dead"}),
+    "release": frozenset({"pending"}),
+    "extend": frozenset(),
+}
+
+
+@dataclass
+class Held:
+    """A delivery that this transaction holds."""
+
+    subscription_id: int
+    subscription: str
+    message_id: str
+    state: Any
+    claim_token: str | None
+    claimed_at: int | None
+    attempts: int
+    reclaims: int
+    visible_at: int | None = None
+    claim_until: int | None = None
+
+    async def change(self, transaction: ColdTransaction, **values: Any) -> None:
+        """Writes new values, and knows them itself."""
+        mine = and_(deliveries.c.subscription_id == self.subscription_id, deliveries.c.message_id == self.message_id)
+        await transaction.connection.execute(
+            update(deliveries).where(mine).values({**values, "updated_at": transaction.now})
+        )
+        for name in ("state", "attempts", "reclaims", "visible_at", "claim_until"):
+            if name in values:
+                setattr(self, name, values[name])
+
+    async def let_go(self, transaction: ColdTransaction, state: str, **values: Any) -> None:
+        """Ends the claim. The token stays: by it the same settle, sent once more, is known."""
+        unheld = {"claim_until": None, "claimed_by": None, "claimed_at": None}
+        await self.change(transaction, state=state, **unheld, **values)
+
+
+class Deliveries:
+    """The deliveries of an office's broadcast queues."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    async def claim(
+        self,
+        caller: Caller,
+        queue: QueueRecord,
+        subscription: str,
+        *,
+        batch_size: int,
+        consumer: str | None = None,
+        wanted: Mapping[str, str] | None = None,
+    ) -> list[Claimed]:
+        """Up to `batch_size` messages for this subscription, in the queue's order, all with one token. Does not wait."""
+        token = secrets.token_hex(13)
+
+        async def take(transaction: ColdTransaction) -> list[Claimed]:
+            number = await _number_of(transaction, queue, subscription)
+            rows: dict[str, RowMapping] = {}
+            live: list[Row[*tuple[Any, ...]]] = []
+            while not live:  # deliveries of messages that ended without them are closed on the way
+                taken = await _first_pending(transaction, number, batch_size, wanted or {})
+                if not taken:
+                    return []
+                rows = await _messages(transaction, [each.message_id for each in taken])
+                live = [each for each in taken if _is_pending(rows.get(each.message_id))]
+                await _drop(transaction, number, [each.message_id for each in taken if each not in live])
+            now, ids = transaction.now, [each.message_id for each in live]
+            until = now + queue.visibility_timeout_s * 1000
+            await transaction.connection.execute(
+                update(deliveries)
+                .where(deliveries.c.subscription_id == number, deliveries.c.message_id.in_(ids))
+                .values(
+                    state="claimed",
+                    claim_token=token,
+                    claim_until=until,
+                    claimed_by=consumer or caller.actor,
+                    claimed_at=now,
+                    attempts=deliveries.c.attempts + 1,
+                    updated_at=now,
+                )
+            )
+            transaction.differences.add(queue.id, "claims", len(live))
+            for each in live:
+                transaction.events.append(
+                    event_of(
+                        "claimed",
+                        queue,
+                        rows[each.message_id],
+                        now,
+                        subscription=subscription,
+                        attempt=each.attempts + 1,
+                        wait_ms=max(0, now - each.updated_at),
+                    )
+                )
+            _note(transaction, caller, "claim", queue, ids)
+            return [_claimed(rows[each.message_id], queue, token, until, each) for each in live]
+
+        return await transact(self._office, take)
+
+    async def settle(
+        self, caller: Caller, queue: QueueRecord, verdict: Verdict, items: Sequence[SettleItem]
+    ) -> list[Settled]:
+        """Settles deliveries; the token says of which subscription. One outcome for each item, in their order."""
+
+        async def decide(transaction: ColdTransaction) -> list[Settled]:
+            held = await _held(transaction, items)
+            known = await _messages(transaction, [item.id for item in items])
+            settled: list[Settled] = []
+            finished: list[Held] = []
+            for item in items:
+                delivery, message = held.get((item.id, item.claim_token)), known.get(item.id)
+                if message is None or message["queue_id"] != queue.id:
+                    refusal = Refusal("NOT_FOUND", str(NotFound(what="message", name=item.id)))
+                elif delivery is None or (delivery.state != "claimed" and delivery.state not in _DONE_BY[verdict]):
+                    refusal = Refusal("CLAIM_LOST", str(ClaimLost(message_id=item.id, reason="another token holds it")))
+                else:
+                    if delivery.state == "claimed":
+                        ended = await self._settle_one(transaction, queue, verdict, item, delivery, message)
+                        finished += [delivery] if ended else []
+                    outcome = Settled(
+                        item.id, delivery.state, visible_at=delivery.visible_at, claim_until=delivery.claim_until
+                    )
+                    settled.append(outcome)
+                    continue
+                settled.append(Settled(item.id, refusal=refusal))
+            failed = {(item.id, item.claim_token): item for item in items}
+            dead = [each for each in finished if each.state == "dead"]
+            for each in dead:
+                item = failed[each.message_id, each.claim_token or ""]
+                why = (item.told, item.failure)
+                await bury(transaction, self._office, queue, each, known[each.message_id], *why, caller)
+            await close_messages(transaction, queue, [each.message_id for each in finished], caller)
+            if changed := [each.id for each in settled if each.refusal is None]:
+                _note(transaction, caller, verdict, queue, changed)
+            return settled
+
+        return await transact(self._office, decide)
+
+    async def _settle_one(
+        self,
+        transaction: ColdTransaction,
+        queue: QueueRecord,
+        verdict: Verdict,
+        item: SettleItem,
+        delivery: Held,
+        message: RowMapping,
+    ) -> bool:
+        """Whether the delivery has ended."""
+        now, attempt = transaction.now, delivery.attempts
+        took_ms = max(0, now - (delivery.claimed_at or now))
+        told: dict[str, int | str] = {"subscription": delivery.subscription, "attempt": attempt}
+        if verdict == "extend":
+            seconds = queue.visibility_timeout_s if item.seconds is None else min(item.seconds, LONGEST_CLAIM_S)
+            await delivery.change(transaction, claim_until=now + int(seconds * 1000))
+            return False
+        if verdict == "release":
+            await delivery.let_go(transaction, "pending", attempts=max(0, attempt - 1))
+            transaction.differences.add(queue.id, "released", 1)
+            transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + 1
+            transaction.events.append(event_of("released", queue, message, now, **told))
+            return False
+        transaction.differences.add(queue.id, "handler_ms", took_ms)
+        told["duration_us"] = took_ms * 1000
+        if verdict == "complete":
+            result = bytes(item.result).decode() or None
+            await delivery.let_go(transaction, "completed", result=result)
+            transaction.events.append(event_of("completed", queue, message, now, **told))
+            return True
+        reason = item.told
+        told |= item.failure.extras(reason)
+        transaction.differences.add(queue.id, "failed", 1)
+        transaction.events.append(event_of("failed", queue, message, now, **told))
+        tries = attempt - delivery.reclaims
+        if item.dead or tries >= queue.max_retries:
+            await delivery.let_go(transaction, "dead", failure_reason=reason)
+            return True
+        backoff = RetryDefaults(
+            queue.backoff_initial_ms, queue.backoff_cap_ms, queue.backoff_multiplier, queue.backoff_jitter_ms
+        )
+        wait_ms = backoff.wait_ms(tries)
+        await delivery.let_go(transaction, "delayed", visible_at=now + wait_ms, failure_reason=reason)
+        transaction.differences.add(queue.id, "retried", 1)
+        retried = event_of("retried", queue, message, now, **told, backoff_ms=wait_ms)
+        transaction.events.append(retried)
+        return False
+
+
+# --- the ends of a delivery, and of its message --------------------------------------------------------------------------
+
+
+async def bury(
+    transaction: ColdTransaction,
+    office: Office,
+    queue: QueueRecord,
+    delivery: Held,
+    message: RowMapping,
+    reason: str,
+    failure: Failure,
+    caller: Caller,
+) -> None:
+    """Leaves a copy of the message in the scope's `_dead_letter`, for a delivery that has run out of tries."""
+    now = transaction.now
+    copy_id = office.mint()
+    row: dict[str, Any] = dict(message) | {
+        "id": copy_id,
+        "parent_id": message["id"],
+        "causation_id": message["id"],
+        "queue_id": queue.dead_letter_id,
+        "origin_queue_id": queue.id,
+        "source_type": SUBSCRIPTION,
+        "source_id": delivery.subscription,
+        "state": "dead",
+        "visible_at": None,
+        "claim_until": None,
+        "claim_token": None,
+        "claimed_by": None,
+        "claimed_at": None,
+        "attempts": delivery.attempts,
+        "reclaims": delivery.reclaims,
+        "idempotency_key": None,
+        "open_deliveries": None,
+        "failure_reason": reason,
+        "error": failure.encoded(),
+        "result": None,
+        "created_at": now,
+        "updated_at": now,
+        "finished_at": now,
+        "trail": trail_line(now, "dead_lettered", caller.actor, reason),
+    }
+    await transaction.connection.execute(insert(messages).values(row))
+    named: dict[str, str] = msgspec.json.decode(message["labels"])
+    if named:
+        label_rows = [
+            {"scope_id": queue.scope_id, "name": name, "value": value, "message_id": copy_id}
+            for name, value in named.items()
+        ]
+        await transaction.connection.execute(insert(labels), label_rows)
+    transaction.differences.moved(queue.dead_letter_id, None, "dead")
+    transaction.differences.add(queue.id, "dead_lettered", 1)
+    transaction.events.append(
+        event_of(
+            "dead_lettered",
+            queue,
+            message,
+            now,
+            subscription=delivery.subscription,
+            attempt=delivery.attempts,
+            dead_letter=copy_id,
+            **failure.extras(reason),
+        )
+    )
+
+
+async def close_messages(
+    transaction: ColdTransaction, queue: QueueRecord, message_ids: Sequence[str], caller: Caller
+) -> None:
+    """Notes that each of these messages (as often as it is named) has one open delivery less, and ends those that have none."""
+    connection, now, m = transaction.connection, transaction.now, messages.c
+    if not message_ids:
+        return
+    counted = Counter(message_ids)
+    order = sorted(
+        counted
+    )  # in one order everywhere: two subscriptions that settle the same messages must not deadlock
+    if transaction.dialect != "sqlite":
+        await connection.execute(select(m.id).where(m.id.in_(order)).order_by(m.id).with_for_update())
+    for times in set(counted.values()):
+        these = [each for each in order if counted[each] == times]
+        await connection.execute(
+            update(messages).where(m.id.in_(these)).values(open_deliveries=m.open_deliveries - times)
+        )
+    last = select(m.id).where(m.id.in_(order), m.open_deliveries <= 0, m.state.in_(("pending", "delayed")))
+    ended = list((await connection.execute(last)).scalars())
+    if not ended:
+        return
+    done = select(deliveries.c.message_id).where(deliveries.c.message_id.in_(ended), deliveries.c.state == "completed")
+    completed = set((await connection.execute(done)).scalars())
+    for state, ids in (("completed", completed), ("failed", set(ended) - completed)):
+        if ids:
+            line = trail_line(now, state, caller.actor)
+            await connection.execute(
+                update(messages)
+                .where(m.id.in_(ids))
+                .values(
+                    state=state,
+                    open_deliveries=0,
+                    visible_at=None,
+                    finished_at=now,
+                    updated_at=now,
+                    trail=m.trail + line,
+                )
+            )
+    transaction.differences.moved(queue.id, "pending", None, len(ended))
+    transaction.differences.add(queue.id, "completed", len(completed))
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------------
+
+
+async def _number_of(transaction: ColdTransaction, queue: QueueRecord, name: str) -> int:
+    mine = select(subscriptions.c.id).where(subscriptions.c.queue_id == queue.id, subscriptions.c.name == name)
+    number = (await transaction.connection.execute(mine)).scalar_one_or_none()
+    if number is None:
+        raise NotFound(what="subscription", name=name)
+    return number
+
+
+async def _first_pending(
+    transaction: ColdTransaction, number: int, limit: int, wanted: Mapping[str, str]
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    d = deliveries.c
+    query = select(d.message_id, d.attempts, d.reclaims, d.updated_at).where(
+        d.subscription_id == number, d.state == "pending"
+    )
+    for name, value in wanted.items():
+        carried = and_(labels.c.message_id == d.message_id, labels.c.name == name, labels.c.value == value)
+        query = query.where(exists().where(carried))
+    ordered = query.order_by(d.sort_key, d.message_id).limit(limit)
+    return (await transaction.connection.execute(transaction.held(ordered))).all()
+
+
+async def _held(transaction: ColdTransaction, items: Sequence[SettleItem]) -> dict[tuple[str, str], Held]:
+    """The deliveries with these tokens, held, by message and token."""
+    d = deliveries.c
+    tokens = {item.claim_token for item in items}
+    query = (
+        select(
+            *(d.subscription_id, d.message_id, d.state, d.claim_token, d.claimed_at, d.attempts, d.reclaims),
+            *(d.visible_at, d.claim_until),
+        )
+        .where(d.message_id.in_({item.id for item in items}), d.claim_token.in_(tokens))
+        .order_by(d.message_id, d.subscription_id)
+    )
+    rows = (await transaction.connection.execute(transaction.held(query, wait=True))).mappings().all()
+    names = await subscription_names(transaction, {row["subscription_id"] for row in rows})
+    return {
+        (row["message_id"], row["claim_token"]): Held(subscription=names.get(row["subscription_id"], ""), **row)
+        for row in rows
+    }
+
+
+async def subscription_names(transaction: ColdTransaction, numbers: set[int]) -> dict[int, str]:
+    query = select(subscriptions.c.id, subscriptions.c.name).where(subscriptions.c.id.in_(numbers))
+    return {row.id: row.name for row in await transaction.connection.execute(query)}
+
+
+async def _messages(transaction: ColdTransaction, ids: Sequence[str]) -> dict[str, RowMapping]:
+    if not ids:
+        return {}
+    rows = await transaction.connection.execute(select(messages).where(messages.c.id.in_(set(ids))))
+    return {row["id"]: row for row in rows.mappings()}
+
+
+async def _drop(transaction: ColdTransaction, number: int, ids: Sequence[str]) -> None:
+    """Closes deliveries of messages that have ended without them (cancelled, expired)."""
+    if ids:
+        mine = and_(deliveries.c.subscription_id == number, deliveries.c.message_id.in_(ids))
+        await transaction.connection.execute(
+            update(deliveries).where(mine).values(state="cancelled", updated_at=transaction.now)
+        )
+
+
+def _is_pending(message: RowMapping | None) -> bool:
+    return message is not None and message["state"] == "pending"
+
+
+def _claimed(row: RowMapping, queue: QueueRecord, token: str, until: int, delivery: Row[*tuple[Any, ...]]) -> Claimed:
+    tier: int = row["priority_tier"]
+    return Claimed(
+        id=row["id"],
+        queue=queue.slug,
+        claim_token=token,
+        claim_until=until,
+        attempts=delivery.attempts + 1,
+        reclaims=delivery.reclaims,
+        message_type=row["message_type"],
+        priority_tier=TIERS[tier],
+        priority_score=row["priority_score"],
+        labels=AS_WRITTEN(row["labels"].encode()),
+        content_type=row["content_type"],
+        body=msgspec.Raw((row["body"] or "null").encode()),
+        correlation_id=row["correlation_id"],
+        causation_id=row["causation_id"],
+        parent_id=row["parent_id"],
+        deadline=row["deadline_at"],
+        created_at=row["created_at"],
+    )
+
+
+def event_of(event: EventName, queue: QueueRecord, row: RowMapping, now: int, **extras: int | str) -> WorkEvent:
+    return WorkEvent(event, queue.id, row["id"], now, row["message_type"], row["correlation_id"], extras)
+
+
+def _note(transaction: ColdTransaction, caller: Caller, verb: str, queue: QueueRecord, ids: Sequence[str]) -> None:
+    transaction.audit(
+        caller,
+        f"message.{verb}",
+        ids[0],
+        tenant_id=queue.tenant_id,
+        scope_id=queue.scope_id,
+        queue_id=queue.id,
+        after=msgspec.json.encode({"ids": ids}).decode(),
+    )

@@ -1,0 +1,245 @@
+"""Claiming messages: the next of a queue in its order, into one worker's hands, for a time."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from relevo.contract.claims import Claimed
+from relevo.errors import InvalidInput, QueueArchived, QueuePaused, ScopePaused, WrongConsumerMode
+from relevo.work.caller import Caller
+from relevo.work.consume.long_poll import Patience
+from relevo.work.faults import fault
+from relevo.work.message.history import trail_line
+from relevo.work.message.model import AS_WRITTEN, TIERS
+from relevo.work.ready_index.index import Taken
+from relevo.work.store.group_commit import Step
+from relevo.work.store.interface import Claim, Share, TakenRow
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.unit_of_work import Transaction
+from relevo.work.tenancy.queues import QueueRecord
+
+if TYPE_CHECKING:
+    from relevo.work.work_queues import Office
+
+MOST_IN_A_CALL = 1_000
+LONGEST_WAIT_S = 60.0
+MOST_LABELS = 10
+
+
+class _Asking(NamedTuple):
+    """One look into the queue."""
+
+    caller: Caller
+    queue: QueueRecord
+    batch_size: int
+    consumer: str
+    labels: tuple[tuple[str, str], ...]
+    taken: Taken | None
+    """Ids that the order index gave out for it; None when it was not asked."""
+
+
+class Claims:
+    """The claims of an office."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._claiming: Step[_Asking, list[Claimed]] = Step("claim", self._claim)
+
+    async def claim(
+        self,
+        caller: Caller,
+        scope: str,
+        queue: str,
+        *,
+        batch_size: int = 1,
+        wait_s: float = 0.0,
+        consumer: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        subscription: str | None = None,
+        patience: Patience | None = None,
+    ) -> list[Claimed]:
+        """Up to `batch_size` messages (at most 1000) in the queue's order, all with one token. With `wait_s` (at most 60) waits
+        that long for the first one, or until `patience` ends. `subscription` is for broadcast queues and only for these.
+
+        Raises `NotFound`, `PermissionDenied`, `ScopePaused`, `QueuePaused`, `QueueArchived`, `WrongConsumerMode`,
+        `InvalidInput`, `StoreUnavailable`. A draining queue is claimed from until it is empty.
+        """
+        _check(batch_size, wait_s, consumer, labels)
+        caller.require("consume")
+        until = asyncio.get_running_loop().time() + wait_s
+        while True:
+            record = await self._office.queues.lookup(caller, scope, queue)
+            _require_open(record)
+            _require_mode(record, subscription)
+            with self._office.wakeups.waiter(record.id) as waiter:
+                claimed = await self._look(caller, record, batch_size, consumer or caller.actor, labels, subscription)
+                left = until - asyncio.get_running_loop().time()
+                if claimed or left <= 0 or (patience is not None and patience.ended):
+                    return claimed
+                if patience is not None:
+                    patience.waiter = waiter
+                await waiter.wait(left)
+
+    async def _look(
+        self,
+        caller: Caller,
+        queue: QueueRecord,
+        batch_size: int,
+        consumer: str,
+        labels: Mapping[str, str] | None,
+        subscription: str | None,
+    ) -> list[Claimed]:
+        office = self._office
+        if subscription is not None:
+            return await office.deliveries.claim(
+                caller, queue, subscription, batch_size=batch_size, consumer=consumer, wanted=labels
+            )
+        taken = None if labels else await office.order.take(queue.id, batch_size)
+        asking = _Asking(caller, queue, batch_size, consumer, tuple((labels or {}).items()), taken)
+        try:
+            fault("claim.taken")
+            return await office.joiner.join(self._claiming, asking, weight=batch_size)
+        finally:
+            if taken:
+                office.order.taken_up(queue.id, taken)
+                fault("claim.indexed")
+
+    # --- in the transaction ----------------------------------------------------------------------------------------------
+
+    async def _claim(self, transaction: Transaction, askings: Sequence[_Asking]) -> list[list[Claimed]]:
+        transaction.begun("claim")
+        lines: dict[tuple[str, str], str] = {}
+        looks: list[_Look] = []
+        for asking in askings:
+            names = (asking.caller.actor, asking.consumer)
+            if names not in lines:
+                lines[names] = trail_line(transaction.now, "claimed", *names)
+            until = transaction.now + asking.queue.visibility_timeout_s * 1000
+            claim = Claim(secrets.token_hex(13), until, asking.consumer, transaction.now, lines[names])
+            looks.append(_Look(asking, claim, []))
+        by_queue: dict[int, list[_Look]] = {}
+        for look in looks:
+            by_queue.setdefault(look.asking.queue.id, []).append(look)
+        for queue_id, together in by_queue.items():
+            await _take_indexed(transaction, queue_id, [look for look in together if look.asking.taken])
+            await _take_next(transaction, queue_id, [look for look in together if not look.asking.labels])
+            for look in together:
+                if look.asking.labels:
+                    share = Share(look.claim, look.asking.batch_size)
+                    look.rows.extend(await transaction.session.take_next(queue_id, [share], look.asking.labels))
+        for look in looks:
+            if look.rows:
+                look.rows.sort()  # what SQL added may have been published since the index was asked
+                _note(transaction, look.asking, look.rows)
+        return [[_claimed(look, row) for row in look.rows] for look in looks]
+
+
+class _Look(NamedTuple):
+    """A look into the queue within a transaction, and what it found."""
+
+    asking: _Asking
+    claim: Claim
+    rows: list[TakenRow]
+
+
+async def _take_indexed(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:
+    """The rows that the order index named, for all looks at once. An index just rebuilt may name one to two of them."""
+    owner: dict[str, _Look] = {}
+    for look in looks:
+        for message_id in look.asking.taken.ids if look.asking.taken else ():
+            owner.setdefault(message_id, look)
+    if not owner:
+        return
+    wanted = [(look.claim, [each for each, theirs in owner.items() if theirs is look]) for look in looks]
+    for row in await transaction.session.take_these(queue_id, wanted):
+        owner[row.id].rows.append(row)
+
+
+async def _take_next(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:
+    """The first rows by SQL, for those who did not get all they want: the index had no more, or should have had none of what it
+    named, or was not asked. What it lacks is never lost, only asked for here."""
+    shares = [Share(look.claim, missing) for look in looks if (missing := look.asking.batch_size - len(look.rows)) > 0]
+    if not shares:
+        return
+    rows = iter(await transaction.session.take_next(queue_id, shares))
+    for look in looks:
+        look.rows.extend(islice(rows, look.asking.batch_size - len(look.rows)))
+
+
+def _check(batch_size: int, wait_s: float, consumer: str | None, labels: Mapping[str, str] | None) -> None:
+    if not 0 < batch_size <= MOST_IN_A_CALL:
+        raise InvalidInput(where="batch_size", reason=f"{batch_size} is not between 1 and {MOST_IN_A_CALL}")
+    if not 0 <= wait_s <= LONGEST_WAIT_S:
+        raise InvalidInput(where="wait_s", reason=f"{wait_s} is not between 0 and {LONGEST_WAIT_S:.0f}")
+    if consumer is not None and not (0 < len(consumer) <= 200 and "\0" not in consumer):
+        raise InvalidInput(where="consumer", reason="pass 1 to 200 characters, or leave it out")
+    if labels and len(labels) > MOST_LABELS:
+        raise InvalidInput(where="labels", reason=f"{len(labels)} labels are too many, the limit is {MOST_LABELS}")
+    if labels and any("\0" in name + value for name, value in labels.items()):
+        raise InvalidInput(where="labels", reason="a label holds a NUL character")
+
+
+def _require_open(queue: QueueRecord) -> None:
+    if queue.scope_state not in ("active", "draining"):
+        raise ScopePaused(scope=queue.scope, state=queue.scope_state)
+    if queue.state in ("active", "draining"):
+        return
+    raise QueuePaused(queue=queue.slug) if queue.state == "paused" else QueueArchived(queue=queue.slug)
+
+
+def _require_mode(queue: QueueRecord, subscription: str | None) -> None:
+    if queue.consumer_mode == "broadcast" and subscription is None:
+        raise WrongConsumerMode(queue=queue.slug, mode="broadcast", remedy="pass the `subscription` you claim for")
+    if queue.consumer_mode != "broadcast" and subscription is not None:
+        raise WrongConsumerMode(queue=queue.slug, mode="competing", remedy="claim without `subscription`")
+
+
+def _note(transaction: Transaction, asking: _Asking, rows: Sequence[TakenRow]) -> None:
+    queue, now = asking.queue, transaction.now
+    transaction.differences.moved(queue.id, "pending", "claimed", len(rows))
+    transaction.differences.add(queue.id, "claims", len(rows))
+    transaction.events += [
+        WorkEvent(
+            "claimed",
+            queue.id,
+            row.id,
+            now,
+            row.message_type,
+            row.correlation_id,
+            {"attempt": row.attempts, "wait_ms": max(0, now - row.pending_since)},
+        )
+        for row in rows
+    ]
+    transaction.audit_messages(asking.caller, "message.claim", queue, [row.id for row in rows])
+
+
+def _claimed(look: _Look, row: TakenRow) -> Claimed:
+    return Claimed(
+        id=row.id,
+        queue=look.asking.queue.slug,
+        claim_token=look.claim.token,
+        claim_until=look.claim.until,
+        attempts=row.attempts,
+        reclaims=row.reclaims,
+        message_type=row.message_type,
+        priority_tier=TIERS[row.priority_tier],
+        priority_score=row.priority_score,
+        labels=_NO_LABELS if row.labels == "{}" else AS_WRITTEN(row.labels.encode()),
+        content_type=row.content_type,
+        body=_NOTHING if row.body is None else msgspec.Raw(row.body.encode()),
+        correlation_id=row.correlation_id,
+        causation_id=row.causation_id,
+        parent_id=row.parent_id,
+        deadline=row.deadline_at,
+        created_at=row.created_at,
+    )
+
+
+_NO_LABELS = AS_WRITTEN(b"{}")
+_NOTHING = msgspec.Raw(b"null")

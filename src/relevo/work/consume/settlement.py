@@ -1,0 +1,404 @@
+"""Settling claims: complete, fail, release, extend; one or many. The token of the claim is the right to do so.
+
+Completing is the hot case and one statement. The others hold the rows first and decide over each. A settled row keeps its token
+(after fail and release behind a letter), so that the same verdict sent again, because its answer was lost, is answered as done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from relevo.contract.claims import Settled
+from relevo.contract.messages import Refusal
+from relevo.errors import ClaimLost, InvalidInput, NotFound
+from relevo.wire.retry import RetryDefaults
+from relevo.work.caller import Caller
+from relevo.work.message.failure import Failure
+from relevo.work.message.history import trail_line
+from relevo.work.message.lifecycle import bury_rows
+from relevo.work.store.group_commit import Step
+from relevo.work.store.interface import CompletedRow, Completion, HeldRow, QueueRules, Rewrite
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.unit_of_work import Ready, Transaction, rewritten
+from relevo.work.tenancy.queues import QueueRecord
+
+if TYPE_CHECKING:
+    from relevo.work.work_queues import Office
+
+Verdict = Literal["complete", "fail", "release", "extend"]
+
+MOST_IN_A_CALL = 1_000
+LONGEST_CLAIM_S = 43_200.0
+LONGEST_REASON = 10_000
+LETTERS: Mapping[Verdict, str] = {"fail": "F", "release": "R"}
+"""What stands in the place of a token's first letter after its verdict. Tokens are lower case: nobody is given this one."""
+
+
+class SettleItem(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One message to settle. `result` goes with complete, `reason` and `error` (and `dead`: no more tries) with fail,
+    `seconds` with extend (none: the queue's visibility timeout)."""
+
+    id: str
+    claim_token: str
+    result: msgspec.Raw = msgspec.Raw()
+    """Empty for none: msgspec reads no `Raw | None`."""
+    reason: str | None = None
+    error: Failure | None = None
+    dead: bool = False
+    seconds: float | None = None
+    subscription: str | None = None
+
+    @property
+    def failure(self) -> Failure:
+        """Why it failed, in parts; of a worker that gave a reason only, or nothing, what there is."""
+        return self.error or Failure(message=self.reason or "failed")
+
+    @property
+    def told(self) -> str:
+        """Why it failed, in one text."""
+        return (self.reason or "failed") if self.error is None else self.error.told_with(self.reason)
+
+
+class _Settlement(NamedTuple):
+    """One call of `settle`."""
+
+    caller: Caller
+    scope: QueueRecord
+    """Any queue of the scope: of it only what they share."""
+    queue: QueueRecord | None
+    items: Sequence[SettleItem]
+
+
+class _Held(NamedTuple):
+    """An item with its row."""
+
+    call: _Settlement
+    item: SettleItem
+    row: HeldRow
+    rules: QueueRules
+
+
+class Settling:
+    """The settles of an office."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._steps: dict[Verdict, Step[_Settlement, list[Settled]]] = {
+            "complete": Step("complete", self._complete),
+            "fail": Step("fail", self._fail),
+            "release": Step("release", self._release),
+            "extend": Step("extend", self._extend),
+        }
+
+    async def settle(
+        self, caller: Caller, scope: str, verdict: Verdict, items: Sequence[SettleItem], *, queue: str | None = None
+    ) -> list[Settled]:
+        """Settles; one outcome for each item, in their order: the message's state afterwards, or the `refusal` (`CLAIM_LOST`,
+        `NOT_FOUND`, `INVALID_INPUT`) that says why nothing changed. With `queue` a message of another queue is not found.
+
+        The same verdict with the same token once more is answered as done (the first answer may have been lost). Raises what
+        concerns the call as a whole: `NotFound` (scope, queue), `PermissionDenied`, `StoreUnavailable`.
+        """
+        caller.require("consume")
+        if not 0 < len(items) <= MOST_IN_A_CALL:
+            raise InvalidInput(where="items", reason=f"{len(items)} is not between 1 and {MOST_IN_A_CALL}")
+        office = self._office
+        record = None if queue is None else await office.queues.lookup(caller, scope, queue)
+        if record is not None and record.consumer_mode == "broadcast":
+            return await office.deliveries.settle(caller, record, verdict, items)
+        call = _Settlement(caller, record or await office.scope_of(caller, scope), record, items)
+        settled = await office.joiner.join(self._steps[verdict], call, weight=len(items))
+        return await self._of_broadcasts(call, verdict, settled) if record is None else settled
+
+    async def _of_broadcasts(self, call: _Settlement, verdict: Verdict, settled: list[Settled]) -> list[Settled]:
+        """Items whose messages turned out to be of broadcast queues are settled there."""
+        elsewhere: dict[int, list[int]] = {}
+        for place, outcome in enumerate(settled):
+            if outcome.refusal is not None and outcome.refusal.code == _BROADCAST:
+                elsewhere.setdefault(int(outcome.refusal.detail), []).append(place)
+        for queue_id, places in elsewhere.items():
+            record = await self._office.queues.by_id(queue_id)
+            items = [call.items[place] for place in places]
+            for place, outcome in zip(
+                places, await self._office.deliveries.settle(call.caller, record, verdict, items), strict=True
+            ):
+                settled[place] = outcome
+        return settled
+
+    # --- complete --------------------------------------------------------------------------------------------------------
+
+    async def _complete(self, transaction: Transaction, calls: Sequence[_Settlement]) -> list[list[Settled]]:
+        transaction.begun("settle")
+        outcomes: list[list[Settled]] = []
+        by_actor: dict[str, list[_Settlement]] = {}
+        for call in calls:
+            by_actor.setdefault(call.caller.actor, []).append(call)
+        done: dict[tuple[str, str], CompletedRow] = {}
+        for actor, theirs in by_actor.items():
+            line = trail_line(transaction.now, "completed", actor)
+            wanted = {
+                item.id: _completion(call, item)
+                for call in theirs
+                for item in call.items
+                if call.queue is not None or call.caller.queues is None
+            }
+            if wanted:
+                for row in await transaction.session.complete(list(wanted.values()), transaction.now, line):
+                    done[row.id, wanted[row.id].token] = row
+        if done:
+            self._note_completed(transaction, calls, done)
+        for call in calls:
+            rest = [item for item in call.items if (item.id, item.claim_token) not in done]
+            others = await self._complete_rest(transaction, call, rest) if rest else {}
+            outcomes.append(
+                [
+                    Settled(item.id, "completed") if (item.id, item.claim_token) in done else others[id(item)]
+                    for item in call.items
+                ]
+            )
+        return outcomes
+
+    @staticmethod
+    def _note_completed(
+        transaction: Transaction, calls: Sequence[_Settlement], done: Mapping[tuple[str, str], CompletedRow]
+    ) -> None:
+        now, differences = transaction.now, transaction.differences
+        held_in: dict[int, list[int]] = {}
+        for row in done.values():
+            held_ms = max(0, now - row.claimed_at)
+            held_in.setdefault(row.queue_id, []).append(held_ms)
+            transaction.events.append(
+                WorkEvent(
+                    "completed",
+                    row.queue_id,
+                    row.id,
+                    now,
+                    row.message_type,
+                    row.correlation_id,
+                    {"attempt": row.attempts, "duration_us": held_ms * 1000},
+                )
+            )
+        for queue_id, times in held_in.items():
+            differences.moved(queue_id, "claimed", None, len(times))
+            differences.add(queue_id, "completed", len(times))
+            differences.add(queue_id, "handler_ms", sum(times))
+        for call in calls:
+            rows = [row for item in call.items if (row := done.get((item.id, item.claim_token))) is not None]
+            _audit(transaction, call, "message.complete", [row.id for row in rows])
+
+    async def _complete_rest(
+        self, transaction: Transaction, call: _Settlement, items: Sequence[SettleItem]
+    ) -> dict[int, Settled]:
+        """Items that the one statement did not complete: done before, lost, or in need of a closer look."""
+        held, outcomes = await _look(transaction, call, items)
+        for each in held:
+            row, item = each.row, each.item
+            if row.claim_token == item.claim_token and row.state == "completed":
+                outcomes[id(item)] = Settled(item.id, "completed")
+            elif row.claim_token == item.claim_token and row.state == "claimed" and call.queue is None:
+                line = trail_line(transaction.now, "completed", call.caller.actor)
+                rows = await transaction.session.complete([_completion(call, item)], transaction.now, line)
+                self._note_completed(transaction, [call], {(item.id, item.claim_token): rows[0]})
+                outcomes[id(item)] = Settled(item.id, "completed")
+            else:
+                outcomes[id(item)] = Settled(item.id, refusal=_lost(row))
+        return outcomes
+
+    # --- fail ------------------------------------------------------------------------------------------------------------
+
+    async def _fail(self, transaction: Transaction, calls: Sequence[_Settlement]) -> list[list[Settled]]:
+        return [await self._decide(transaction, call, "fail") for call in calls]
+
+    async def _release(self, transaction: Transaction, calls: Sequence[_Settlement]) -> list[list[Settled]]:
+        return [await self._decide(transaction, call, "release") for call in calls]
+
+    async def _extend(self, transaction: Transaction, calls: Sequence[_Settlement]) -> list[list[Settled]]:
+        return [await self._decide(transaction, call, "extend") for call in calls]
+
+    async def _decide(self, transaction: Transaction, call: _Settlement, verdict: Verdict) -> list[Settled]:
+        """Holds the rows, and gives each that is still claimed with its token what the verdict says."""
+        transaction.begun("settle")
+        held, outcomes = await _look(transaction, call, call.items)
+        changed: list[Rewrite] = []
+        settled: dict[str, Settled] = {}
+        for each in held:
+            row, item = each.row, each.item
+            if row.id in settled and row.claim_token == item.claim_token:
+                outcomes[id(item)] = settled[row.id]  # named twice in one call
+            elif row.state == "claimed" and row.claim_token == item.claim_token:
+                rewrite, outcome = _VERDICTS[verdict](transaction, each)
+                if rewrite is None:
+                    await _bury(transaction, each)
+                else:
+                    changed.append(rewrite)
+                outcomes[id(item)] = settled[row.id] = outcome
+            elif verdict in LETTERS and row.claim_token == LETTERS[verdict] + item.claim_token[1:]:
+                outcomes[id(item)] = Settled(item.id, row.state, visible_at=row.visible_at)  # pyright: ignore[reportArgumentType]
+            else:
+                outcomes[id(item)] = Settled(item.id, refusal=_lost(row))
+        if changed:
+            await transaction.session.rewrite(changed)
+        _audit(transaction, call, f"message.{verdict}", list(settled))
+        return [outcomes[id(item)] for item in call.items]
+
+
+_BROADCAST = "BROADCAST"
+"""Code of an outcome that never leaves this file: the message's queue has subscriptions, its detail is the queue's id."""
+
+
+async def _look(
+    transaction: Transaction, call: _Settlement, items: Sequence[SettleItem]
+) -> tuple[list[_Held], dict[int, Settled]]:
+    """The items' rows, held; and the outcomes of those that are not there for this caller."""
+    outcomes: dict[int, Settled] = {}
+    held: list[_Held] = []
+    rows = {row.id: row for row in await transaction.session.hold(sorted({item.id for item in items}))}
+    rules = await _rules(transaction, rows.values())
+    for item in items:
+        row = rows.get(item.id)
+        wrong = _wrong(item)
+        if wrong is not None:
+            outcomes[id(item)] = Settled(item.id, refusal=Refusal(wrong.code, str(wrong)))
+        elif row is None or not _is_theirs(call, row, rules):
+            missing = NotFound(what="message", name=item.id[:100])
+            outcomes[id(item)] = Settled(item.id, refusal=Refusal(missing.code, str(missing)))
+        elif rules[row.queue_id].consumer_mode == "broadcast":
+            outcomes[id(item)] = Settled(item.id, refusal=Refusal(_BROADCAST, str(row.queue_id)))
+        else:
+            held.append(_Held(call, item, row, rules[row.queue_id]))
+    return held, outcomes
+
+
+async def _rules(transaction: Transaction, rows: Iterable[HeldRow]) -> dict[int, QueueRules]:
+    ids = {row.queue_id for row in rows} | {row.origin_queue_id for row in rows if row.origin_queue_id is not None}
+    return {each.id: each for each in await transaction.session.rules(sorted(ids))} if ids else {}
+
+
+def _is_theirs(call: _Settlement, row: HeldRow, rules: Mapping[int, QueueRules]) -> bool:
+    """Whether the caller may know of this message: their scope, the queue they named, the queues of their key. A dead letter
+    still belongs to the queue it was claimed from."""
+    if row.scope_id != call.scope.scope_id:
+        return False
+    places = {row.queue_id, row.origin_queue_id}
+    if call.queue is not None:
+        return call.queue.id in places
+    if call.caller.queues is None:
+        return True
+    return any(place is not None and place in rules and rules[place].slug in call.caller.queues for place in places)
+
+
+def _wrong(item: SettleItem) -> InvalidInput | None:
+    if item.seconds is not None and not 0 < item.seconds <= LONGEST_CLAIM_S:
+        reason = f"{item.seconds} is not between 0 and {LONGEST_CLAIM_S:.0f}"
+        return InvalidInput(where="seconds", reason=reason)
+    if item.reason is not None and (len(item.reason) > LONGEST_REASON or "\0" in item.reason):
+        return InvalidInput(where="reason", reason=f"pass up to {LONGEST_REASON} characters, none of them NUL")
+    return None
+
+
+def _lost(row: HeldRow) -> Refusal:
+    reason = "somebody else holds it" if row.state == "claimed" else f"it is {row.state}"
+    lost = ClaimLost(message_id=row.id, reason=reason)
+    return Refusal(lost.code, str(lost))
+
+
+def _completion(call: _Settlement, item: SettleItem) -> Completion:
+    result = bytes(item.result).decode() or None
+    queue_id = None if call.queue is None else call.queue.id
+    return Completion(item.id, item.claim_token, call.scope.scope_id, queue_id, result)
+
+
+def _audit(transaction: Transaction, call: _Settlement, action: str, ids: Sequence[str]) -> None:
+    if ids:
+        transaction.audit_messages(
+            call.caller, action, call.queue or call.scope, ids, known_queue=call.queue is not None
+        )
+
+
+# --- verdicts: the row's new values (none: it is buried), and what is answered -----------------------------------------------
+
+
+def _failed(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Settled]:
+    row, rules, item, now = held.row, held.rules, held.item, transaction.now
+    reason, failure = item.told, item.failure
+    held_ms = max(0, now - (row.claimed_at or now))
+    transaction.differences.add(row.queue_id, "failed", 1)
+    transaction.differences.add(row.queue_id, "handler_ms", held_ms)
+    told = failure.extras(reason)
+    transaction.event("failed", row, attempt=row.attempts, duration_us=held_ms * 1000, **told)
+    tries = row.attempts - row.reclaims
+    if item.dead or tries >= rules.max_retries:
+        return None, Settled(row.id, "dead")
+    backoff = RetryDefaults(
+        initial_ms=rules.backoff_initial_ms,
+        max_ms=rules.backoff_cap_ms,
+        multiplier=float(rules.backoff_multiplier),
+        jitter_ms=rules.backoff_jitter_ms,
+    )
+    wait_ms = backoff.wait_ms(tries)
+    state = "delayed" if wait_ms > 0 else "pending"
+    visible_at = now + wait_ms if wait_ms > 0 else None
+    transaction.differences.moved(row.queue_id, "claimed", state)
+    transaction.differences.add(row.queue_id, "retried", 1)
+    transaction.event("retried", row, attempt=row.attempts, backoff_ms=wait_ms)
+    if state == "pending":
+        transaction.ready.append(Ready(row.queue_id, row.sort_key, row.id))
+    token = LETTERS["fail"] + item.claim_token[1:]
+    rewrite = rewritten(
+        row,
+        transaction,
+        "failed",
+        held.call.caller.actor,
+        reason,
+        state=state,
+        visible_at=visible_at,
+        claim_until=None,
+        claim_token=token,
+        claimed_by=None,
+        failure_reason=reason,
+        error=failure.encoded(),
+    )
+    return rewrite, Settled(row.id, state, visible_at=visible_at)
+
+
+async def _bury(transaction: Transaction, held: _Held) -> None:
+    token = LETTERS["fail"] + held.item.claim_token[1:]
+    item = held.item
+    why = (item.told, item.failure)
+    home = held.rules.dead_letter_id
+    await bury_rows(transaction, held.call.caller, [held.row], home, *why, claim_token=token, claimed_by=None)
+
+
+def _released(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Settled]:
+    row = held.row
+    transaction.differences.moved(row.queue_id, "claimed", "pending")
+    transaction.differences.add(row.queue_id, "released", 1)
+    transaction.event("released", row, attempt=row.attempts)
+    transaction.ready.append(Ready(row.queue_id, row.sort_key, row.id))
+    rewrite = rewritten(
+        row,
+        transaction,
+        "released",
+        held.call.caller.actor,
+        state="pending",
+        claim_until=None,
+        claimed_by=None,
+        claim_token=LETTERS["release"] + held.item.claim_token[1:],
+        attempts=row.attempts - 1,
+    )
+    return rewrite, Settled(row.id, "pending")
+
+
+def _extended(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Settled]:
+    row, item = held.row, held.item
+    seconds = item.seconds if item.seconds is not None else held.rules.visibility_timeout_s
+    until = transaction.now + int(seconds * 1000)
+    transaction.event("extended", row, attempt=row.attempts)
+    rewrite = rewritten(row, transaction, "extended", held.call.caller.actor, claim_until=until)
+    return rewrite, Settled(row.id, "claimed", claim_until=until)
+
+
+_VERDICTS = {"fail": _failed, "release": _released, "extend": _extended}

@@ -1,0 +1,210 @@
+"""Dead letters: messages that ran out of tries, lost their workers, or expired, in their scope's `_dead_letter`.
+
+A dead letter is the message's own row: its queue is `_dead_letter`, `origin_queue_id` says where it came from, `finished_at`
+when it died. Nobody claims it; it is listed, replayed (replays.py) or cancelled, and it is never archived by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from sqlalchemy import and_, exists, select, update
+from sqlalchemy.sql.elements import ColumnElement
+
+from relevo.contract.dead_letters import DeadLetter
+from relevo.contract.pages import Page
+from relevo.errors import InvalidInput, NotFound
+from relevo.work.broadcast.deliveries import SUBSCRIPTION
+from relevo.work.caller import Caller
+from relevo.work.message.failure import Failure, failure_of
+from relevo.work.message.history import trail_line
+from relevo.work.message.model import AS_WRITTEN
+from relevo.work.pagination import cursor_at, text_of
+from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.tables import STANDING, labels, messages, queues
+from relevo.work.tenancy.queues import QueueRecord
+
+if TYPE_CHECKING:
+    from relevo.work.work_queues import Office
+
+MOST_IDS = 1_000
+_LAST_ID = "7" + "Z" * 25
+
+
+class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters are meant; what is left out is not asked."""
+
+    queue: str | None = None
+    """The queue they came from."""
+    reason: str | None = None
+    """Part of the reason."""
+    message_type: str | None = None
+    correlation_id: str | None = None
+    labels: dict[str, str] = {}
+    since: int | None = None
+    until: int | None = None
+    """When they died, in milliseconds since 1970."""
+    text: str | None = None
+    """Part of the body, as it was sent. Looks at every dead letter that the rest of the filter leaves."""
+    ids: list[str] | None = None
+
+
+class DeadLetters:
+    """The dead letters of an office."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    async def list(
+        self,
+        caller: Caller,
+        scope: str,
+        wanted: DeadLetterFilter | None = None,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[DeadLetter]:
+        """The dead letters of a scope, newest first."""
+        caller.require("view")
+        home = await self._office.scope_of(caller, scope)
+        before = text_of("dead-letters", cursor, default=_LAST_ID)
+        origin = queues.alias("origin")
+        async with self._office.database.connect() as connection:
+            conditions = await matching(connection, home, wanted or DeadLetterFilter(), caller)
+            query = (
+                select(messages, origin.c.slug.label("origin_slug"))
+                .outerjoin(origin, origin.c.id == messages.c.origin_queue_id)
+                .where(*conditions, messages.c.id < before)
+                .order_by(messages.c.id.desc())
+                .limit(limit + 1)
+            )
+            rows = (await connection.execute(query)).mappings().all()
+        found = [_dead_letter(row) for row in rows[:limit]]
+        return Page(found, cursor_at("dead-letters", found[-1].id) if len(rows) > limit else None)
+
+
+async def matching(
+    connection: Any, home: QueueRecord, wanted: DeadLetterFilter, caller: Caller
+) -> list[ColumnElement[bool]]:
+    """The conditions of a filter on `messages`. `home` is the scope's `_dead_letter`."""
+    m = messages.c
+    conditions: list[ColumnElement[bool]] = [m.queue_id == home.id, STANDING, m.state == "dead"]
+    if caller.queues is not None:  # a key for some queues sees their dead letters and no others
+        own = select(queues.c.id).where(queues.c.scope_id == home.scope_id, queues.c.slug.in_(caller.queues))
+        conditions.append(m.origin_queue_id.in_(own))
+    if wanted.queue is not None:
+        origin = and_(queues.c.scope_id == home.scope_id, queues.c.slug == wanted.queue)
+        origin_id = (await connection.execute(select(queues.c.id).where(origin))).scalar_one_or_none()
+        if origin_id is None or not caller.sees_queue(wanted.queue):
+            raise NotFound(what="queue", name=wanted.queue)
+        conditions.append(m.origin_queue_id == origin_id)
+    equal = ((m.message_type, wanted.message_type), (m.correlation_id, wanted.correlation_id))
+    conditions += [column == value for column, value in equal if value is not None]
+    within = ((m.failure_reason, wanted.reason), (m.body, wanted.text))
+    conditions += [column.contains(text, autoescape=True) for column, text in within if text is not None]
+    for name, value in wanted.labels.items():
+        carried = and_(
+            labels.c.scope_id == home.scope_id,
+            labels.c.name == name,
+            labels.c.value == value,
+            labels.c.message_id == m.id,
+        )
+        conditions.append(exists().where(carried))
+    if wanted.since is not None:
+        conditions.append(m.finished_at >= wanted.since)
+    if wanted.until is not None:
+        conditions.append(m.finished_at < wanted.until)
+    if wanted.ids is not None:
+        if len(wanted.ids) > MOST_IDS:
+            raise InvalidInput(where="ids", reason=f"{len(wanted.ids)} ids; name at most {MOST_IDS} at once")
+        conditions.append(m.id.in_(wanted.ids))
+    return conditions
+
+
+class Dying(Protocol):
+    """What of a message's row its burial needs."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def message_type(self) -> str: ...
+    @property
+    def correlation_id(self) -> str: ...
+
+
+async def bury(
+    transaction: ColdTransaction,
+    queue: QueueRecord,
+    rows: Sequence[Any],
+    *,
+    before: str,
+    reason: str,
+    failure: Failure | None = None,
+    caller: Caller,
+    **also: Any,
+) -> None:
+    """Moves messages of one queue, whose rows are held and in state `before`, to the scope's `_dead_letter`."""
+    if not rows:
+        return
+    now, m = transaction.now, messages.c
+    failure = failure or Failure(message=reason)
+    dying: Sequence[Dying] = rows
+    line = trail_line(now, "dead_lettered", caller.actor, reason)
+    values: dict[str, Any] = {
+        "queue_id": queue.dead_letter_id,
+        "origin_queue_id": queue.id,
+        "state": "dead",
+        "failure_reason": reason,
+        "visible_at": None,
+        "claim_until": None,
+        "claim_token": None,
+        "claimed_by": None,
+        "claimed_at": None,
+        "finished_at": now,
+        "updated_at": now,
+        "trail": m.trail + line,
+        "error": failure.encoded(),
+        **also,
+    }
+    await transaction.connection.execute(update(messages).where(m.id.in_([row.id for row in dying])).values(values))
+    transaction.differences.moved(queue.id, before, None, len(dying))
+    transaction.differences.moved(queue.dead_letter_id, None, "dead", len(dying))
+    transaction.differences.add(queue.id, "dead_lettered", len(dying))
+    transaction.events += [
+        WorkEvent(
+            "dead_lettered",
+            queue.id,
+            row.id,
+            now,
+            row.message_type,
+            row.correlation_id,
+            {"attempt": row.attempts, **failure.extras(reason)},
+        )
+        for row in dying
+    ]
+
+
+def _dead_letter(row: Any) -> DeadLetter:
+    return DeadLetter(
+        id=row["id"],
+        queue=row["origin_slug"],
+        message_type=row["message_type"],
+        reason=row["failure_reason"],
+        error=failure_of(row["error"], stack=False),
+        attempts=row["attempts"],
+        reclaims=row["reclaims"],
+        replays=row["replays"],
+        labels=AS_WRITTEN(row["labels"].encode()),
+        content_type=row["content_type"],
+        body=msgspec.Raw((row["body"] or "null").encode()),
+        correlation_id=row["correlation_id"],
+        parent_id=row["parent_id"],
+        subscription=row["source_id"] if row["source_type"] == SUBSCRIPTION else None,
+        created_at=row["created_at"],
+        died_at=row["finished_at"],
+    )

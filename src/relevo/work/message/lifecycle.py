@@ -1,0 +1,77 @@
+"""How messages end that were not completed: cancelled, or dead and moved to their scope's `_dead_letter`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relevo.work.caller import Caller
+from relevo.work.message.failure import Failure
+from relevo.work.store.interface import HeldRow
+from relevo.work.store.unit_of_work import Transaction, rewritten
+
+
+async def cancel_rows(transaction: Transaction, caller: Caller, rows: Sequence[HeldRow], reason: str) -> None:
+    """Cancels rows that are held and that nobody has claimed."""
+    changed = [
+        rewritten(
+            row,
+            transaction,
+            "cancelled",
+            caller.actor,
+            reason,
+            state="cancelled",
+            visible_at=None,
+            failure_reason=reason,
+            finished_at=transaction.now,
+        )
+        for row in rows
+    ]
+    await transaction.session.rewrite(changed)
+    for row in rows:
+        transaction.differences.moved(row.queue_id, row.state, None)
+        transaction.differences.add(row.queue_id, "cancelled", 1)
+        transaction.event("cancelled", row, reason=reason)
+
+
+async def bury_rows(
+    transaction: Transaction,
+    caller: Caller,
+    rows: Sequence[HeldRow],
+    dead_letter_id: int,
+    reason: str,
+    failure: Failure | None = None,
+    **changes: Any,
+) -> None:
+    """Moves held rows to `_dead_letter`; they keep where they came from. `changes` are further columns of `Rewrite`."""
+    failure = failure or Failure(message=reason)
+    changed = [
+        rewritten(
+            row,
+            transaction,
+            "dead_lettered",
+            caller.actor,
+            reason,
+            **(
+                _BURIED
+                | {
+                    "queue_id": dead_letter_id,
+                    "origin_queue_id": row.queue_id,
+                    "failure_reason": reason,
+                    "error": failure.encoded(),
+                    "finished_at": transaction.now,
+                }
+                | changes
+            ),
+        )
+        for row in rows
+    ]
+    await transaction.session.rewrite(changed)
+    for row in rows:
+        transaction.differences.moved(row.queue_id, row.state, None)
+        transaction.differences.add(row.queue_id, "dead_lettered", 1)
+        transaction.differences.moved(dead_letter_id, None, "dead")
+        transaction.event("dead_lettered", row, attempt=row.attempts, **failure.extras(reason))
+
+
+_BURIED: dict[str, Any] = {"state": "dead", "visible_at": None, "claim_until": None}

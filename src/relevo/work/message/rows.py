@@ -1,0 +1,181 @@
+"""What a publisher hands in becomes rows: checked, given an id, a place in the order, and the times it lives by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+from relevo.contract.messages import NewMessage, Refusal
+from relevo.errors import InvalidInput
+from relevo.wire.ids import IdMint, minted_ms
+from relevo.work.caller import Caller
+from relevo.work.message.history import trail_line
+from relevo.work.message.model import TIERS
+from relevo.work.ready_index.index import sort_key
+from relevo.work.store.interface import Row
+from relevo.work.tenancy.queues import QueueRecord
+
+COLUMNS = (
+    *("id", "tenant_id", "scope_id", "queue_id", "state", "sort_key", "visible_at", "attempts", "reclaims", "replays"),
+    *("message_type", "source_type", "source_id", "correlation_id", "causation_id", "parent_id", "priority_tier"),
+    *(
+        "priority_score",
+        "labels",
+        "content_type",
+        "body",
+        "body_digest",
+        "expires_at",
+        "deadline_at",
+        "idempotency_key",
+    ),
+    *("hitl_spec", "trail", "created_at", "updated_at"),
+)
+"""The columns of a new row; all others are NULL."""
+
+MOST_LABELS = 50
+MAX_DELAY_MS = 366 * 86_400_000
+_TIER_NUMBERS = {tier: number for number, tier in enumerate(TIERS)}
+_encode = msgspec.json.Encoder().encode
+_sha256 = hashlib.sha256
+
+
+class NewRow(msgspec.Struct, gc=False):
+    """One message on its way in."""
+
+    id: str
+    values: Row
+    """In the order of COLUMNS."""
+    state: str
+    sort_key: int
+    size: int
+    digest: str
+    message: NewMessage
+
+
+def take_in(
+    caller: Caller, queue: QueueRecord, messages: Sequence[NewMessage], *, mint: IdMint, now: int, max_body_bytes: int
+) -> list[NewRow | Refusal]:
+    """A row for each message, or why there is none."""
+    trail = trail_line(now, "published", caller.actor)
+    made: list[NewRow | Refusal] = []
+    for message, message_id in zip(messages, mint.row(len(messages), now), strict=True):
+        wrong = _wrong(message, now, max_body_bytes)
+        made.append(_row(queue, message, message_id, now, trail) if wrong is None else _refusal(*wrong))
+    return made
+
+
+def _row(queue: QueueRecord, message: NewMessage, message_id: str, now: int, trail: str) -> NewRow:
+    body = bytes(message.body)
+    digest = _sha256(body).hexdigest()
+    visible_at = _visible_at(message, now)
+    state = "pending" if visible_at is None else "delayed"
+    ttl = message.ttl_seconds if message.ttl_seconds is not None else queue.default_ttl_s
+    tier = _TIER_NUMBERS[message.priority_tier]
+    place = now  # of most queues; `sort_key` knows them all
+    if queue.ordering != "fifo":
+        score = message.priority_score
+        place = sort_key(queue.ordering, created_at=now, tier=tier, score=score, deadline_at=message.deadline)
+    values = (
+        *(message_id, queue.tenant_id, queue.scope_id, queue.id, state, place, visible_at, 0, 0, 0),
+        *(message.message_type, message.source_type, message.source_id, message.correlation_id or message_id),
+        *(message.causation_id, message.parent_id, tier, message.priority_score),
+        *(_encode(message.labels).decode() if message.labels else "{}", message.content_type, body.decode(), digest),
+        *(None if ttl is None else now + ttl * 1000, message.deadline, message.idempotency_key),
+        *(bytes(message.hitl_spec).decode() if len(message.hitl_spec) else None, trail, now, now),
+    )
+    return NewRow(message_id, values, state, place, len(body), digest, message)
+
+
+def _visible_at(message: NewMessage, now: int) -> int | None:
+    if message.visible_at is not None:
+        return message.visible_at if message.visible_at > now else None
+    if message.delay_seconds:
+        return now + int(message.delay_seconds * 1000)
+    return None
+
+
+def _refusal(where: str, reason: str) -> Refusal:
+    return Refusal(InvalidInput.code, str(InvalidInput(where=where, reason=reason)))
+
+
+def _wrong(message: NewMessage, now: int, max_body_bytes: int) -> tuple[str, str] | None:
+    """The first field that cannot be, and why. Most messages say little: what they do not say costs one comparison."""
+    size = len(message.body)
+    if not 0 < size <= max_body_bytes:
+        return "body", _wrong_body(size, max_body_bytes)
+    if not 0 <= message.priority_score <= 999:
+        return "priority_score", f"{message.priority_score} is not between 0 and 999"
+    if (
+        *(message.message_type, message.content_type, message.correlation_id, message.causation_id),
+        *(message.source_type, message.source_id),
+    ) != _NOTHING_SAID:
+        for name, longest in _TEXTS:
+            text: str | None = getattr(message, name)
+            if text is not None and (wrong := _wrong_text(text, longest)) is not None:
+                return name, wrong
+    key = message.idempotency_key
+    if key is not None and (wrong := _wrong_text(key, 200)) is not None:
+        return "idempotency_key", wrong
+    if message.labels and (wrong := _wrong_labels(message.labels)) is not None:
+        return "labels", wrong
+    if (
+        *(message.ttl_seconds, message.deadline, message.delay_seconds, message.visible_at, message.parent_id),
+    ) == _NO_TIMES:
+        return None
+    return _wrong_times(message, now)
+
+
+_NOTHING_SAID = ("message", "application/json", None, None, None, None)
+_NO_TIMES = (None, None, None, None, None)
+
+
+def _wrong_body(size: int, most: int) -> str:
+    if not size:
+        return "it is empty; send any JSON value, null if there is nothing to say"
+    return f"it has {size} bytes, the limit is {most}: send a reference instead"
+
+
+_TEXTS = (
+    ("message_type", 200),
+    ("content_type", 100),
+    ("correlation_id", 200),
+    ("causation_id", 200),
+    ("source_type", 100),
+    ("source_id", 200),
+)
+
+
+def _wrong_text(text: str, longest: int) -> str | None:
+    if not text:
+        return "it is empty; leave it out instead"
+    if len(text) > longest:
+        return f"it has {len(text)} characters, the limit is {longest}"
+    return "it holds a NUL character" if "\0" in text else None
+
+
+def _wrong_labels(labels: dict[str, str]) -> str | None:
+    if len(labels) > MOST_LABELS:
+        return f"there are {len(labels)}, the limit is {MOST_LABELS}"
+    for name, value in labels.items():
+        wrong = _wrong_text(name, 100) or (_wrong_text(value, 200) if value else None)
+        if wrong is not None:
+            return f"{name[:100]!r}: {wrong}"
+    return None
+
+
+def _wrong_times(message: NewMessage, now: int) -> tuple[str, str] | None:
+    if message.ttl_seconds is not None and not 0 < message.ttl_seconds <= 10**10:
+        return "ttl_seconds", f"{message.ttl_seconds} is no time to live; pass whole seconds from 1 on"
+    if message.deadline is not None and not 0 < message.deadline < 2**53 - 1:
+        return "deadline", f"{message.deadline} is not a time; pass milliseconds since 1970"
+    if message.delay_seconds is not None and message.visible_at is not None:
+        return "delay_seconds", "pass it or visible_at, not both"
+    if message.delay_seconds is not None and not 0 <= message.delay_seconds <= MAX_DELAY_MS / 1000:
+        return "delay_seconds", f"{message.delay_seconds} is not between 0 and a year"
+    if message.visible_at is not None and not 0 <= message.visible_at <= now + MAX_DELAY_MS:
+        return "visible_at", f"{message.visible_at} is no time within a year; pass milliseconds since 1970"
+    if message.parent_id is not None and minted_ms(message.parent_id) is None:
+        return "parent_id", f"{message.parent_id[:40]!r} is no message id"
+    return None

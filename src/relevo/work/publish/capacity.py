@@ -1,0 +1,33 @@
+"""What happens at a queue's max_depth: publishers are refused, or the oldest message makes room."""
+
+from __future__ import annotations
+
+from relevo.work.caller import Caller
+from relevo.work.message.lifecycle import bury_rows, cancel_rows
+from relevo.work.store.unit_of_work import Transaction
+from relevo.work.tenancy.queues import QueueRecord
+
+REASON = "overflow"
+
+
+async def make_room(transaction: Transaction, caller: Caller, queue: QueueRecord, count: int) -> int:
+    """Makes room for `count` messages as the queue's policy says; returns for how many there is none.
+
+    Counts what waits (pending and delayed), what this transaction has added included. The queue's row must be held: then
+    nobody else adds to it, and the limit is exact. What workers give back (retries, releases) is never refused.
+    """
+    assert queue.max_depth is not None
+    session = transaction.session
+    waiting = await session.waiting(queue.id) + transaction.differences.waiting(queue.id)
+    over = waiting + count - queue.max_depth
+    if over <= 0:
+        return 0
+    never = max(0, count - queue.max_depth)  # more than an empty queue would hold
+    if queue.overflow_policy == "reject":
+        return min(over, count)
+    oldest = await session.oldest_waiting(queue.id, over - never)
+    if oldest and queue.overflow_policy == "drop_oldest":
+        await cancel_rows(transaction, caller, oldest, REASON)
+    elif oldest:
+        await bury_rows(transaction, caller, oldest, queue.dead_letter_id, REASON)
+    return min(count, over - len(oldest))

@@ -1,0 +1,347 @@
+"""Publishing messages, and what can be done to one that nobody has claimed: cancelling it, changing its priority."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from relevo.contract.messages import NewMessage, Published, Refusal, Tier
+from relevo.errors import (
+    IdempotencyConflict,
+    InvalidInput,
+    NotFound,
+    QueueArchived,
+    QueueDraining,
+    QueuePaused,
+    ScopePaused,
+    WorkQueueFull,
+    WrongState,
+)
+from relevo.work.caller import Caller
+from relevo.work.message.lifecycle import cancel_rows
+from relevo.work.message.model import TIERS
+from relevo.work.message.rows import COLUMNS, NewRow, take_in
+from relevo.work.publish.capacity import make_room
+from relevo.work.ready_index.index import sort_key
+from relevo.work.routing.route_plan import Journey
+from relevo.work.store import tables
+from relevo.work.store.group_commit import Step
+from relevo.work.store.interface import HeldRow, KnownKey
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.unit_of_work import Ready, Transaction, rewritten
+from relevo.work.tenancy.queues import QueueRecord
+
+if TYPE_CHECKING:
+    from relevo.work.work_queues import Office
+
+MOST_IN_A_CALL = 1_000
+_INSERTED_AT_ONCE = 4_000_000
+"""Bytes of bodies in one statement: servers refuse packets beyond some size."""
+_UNHELD = ("pending", "delayed", "in_review", "dead")
+
+
+class _Publication(NamedTuple):
+    """One call of `publish`."""
+
+    caller: Caller
+    queue: QueueRecord
+    rows: list[NewRow | Refusal]
+    journeys: Mapping[str, Journey]
+    """Of those rows that do not just wait in the queue; see admission.py."""
+
+
+class Messages:
+    """The messages of an office."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._publishing: Step[_Publication, list[Published | Refusal]] = Step("publish", self._publish)
+
+    async def publish(
+        self, caller: Caller, scope: str, queue: str, messages: Sequence[NewMessage]
+    ) -> list[Published | Refusal]:
+        """Publishes; when it returns, what it calls published is on disk. One outcome for each message, in their order.
+
+        Concurrent calls share a transaction. Raises what concerns the call as a whole (`NotFound`, `PermissionDenied`,
+        `ScopePaused`, `QueuePaused`, `QueueDraining`, `QueueArchived`, `StoreUnavailable`); what concerns one message is its
+        `Refusal` (`IDEMPOTENCY_CONFLICT`, `QUEUE_FULL`, `INVALID_INPUT`, `SCHEMA_INVALID`, `BAD_REVIEW_SPEC`).
+        """
+        office = self._office
+        caller.require("publish")
+        record = await office.queues.lookup(caller, scope, queue)
+        _require_open(record)
+        if not 0 < len(messages) <= MOST_IN_A_CALL:
+            raise InvalidInput(where="messages", reason=f"{len(messages)} is not between 1 and {MOST_IN_A_CALL}")
+        rows = take_in(
+            caller,
+            record,
+            messages,
+            mint=office.mint,
+            now=office.now_ms(),
+            max_body_bytes=office.settings.max_body_bytes,
+        )
+        journeys: Mapping[str, Journey] = {}
+        if not office.admission.is_plain(record, messages):
+            rows, journeys = await office.admission.admit(caller, record, rows)
+        if not any(isinstance(row, NewRow) for row in rows):
+            return [row for row in rows if isinstance(row, Refusal)]
+        return await office.joiner.join(
+            self._publishing, _Publication(caller, record, rows, journeys), weight=len(rows)
+        )
+
+    async def cancel(self, caller: Caller, scope: str, message_id: str, *, reason: str | None = None) -> str:
+        """Cancels a message that nobody works on (pending, delayed, in_review or dead) and returns its new state. Cancelling a
+        cancelled one is fine; else `WrongState`, or `NotFound`."""
+        caller.require("manage")
+        scope_id = (await self._office.scope_of(caller, scope)).scope_id
+
+        async def work(transaction: Transaction) -> str:
+            row = await _held(transaction, caller, scope_id, message_id)
+            if row.state == "cancelled":
+                return row.state
+            if row.state not in _UNHELD:
+                raise WrongState(what="message", name=message_id, state=row.state, done="cancelled")
+            await cancel_rows(transaction, caller, [row], reason or "cancelled")
+            transaction.audit(
+                caller,
+                "message.cancel",
+                row.id,
+                scope_id=scope_id,
+                queue_id=row.queue_id,
+                correlation_id=row.correlation_id,
+                before=f'{{"state":"{row.state}"}}',
+                after='{"state":"cancelled"}',
+            )
+            return "cancelled"
+
+        return await self._office.transact(work)
+
+    async def reprioritise(
+        self, caller: Caller, scope: str, message_id: str, *, tier: Tier | None = None, score: int | None = None
+    ) -> None:
+        """Gives a pending or delayed message another priority, and its new place in the order. `WrongState`, `NotFound`."""
+        caller.require("manage")
+        if score is not None and not 0 <= score <= 999:
+            raise InvalidInput(where="priority_score", reason=f"{score} is not between 0 and 999")
+        scope_id = (await self._office.scope_of(caller, scope)).scope_id
+
+        async def work(transaction: Transaction) -> None:
+            row = await _held(transaction, caller, scope_id, message_id)
+            if row.state not in ("pending", "delayed"):
+                raise WrongState(what="message", name=message_id, state=row.state, done="moved in its queue")
+            (rules,) = await transaction.session.rules([row.queue_id])
+            new_tier = row.priority_tier if tier is None else TIERS.index(tier)
+            new_score = row.priority_score if score is None else score
+            place = sort_key(
+                rules.ordering, created_at=row.created_at, tier=new_tier, score=new_score, deadline_at=row.deadline_at
+            )
+            changed = rewritten(
+                row,
+                transaction,
+                "changed",
+                caller.actor,
+                priority_tier=new_tier,
+                priority_score=new_score,
+                sort_key=place,
+            )
+            await transaction.session.rewrite([changed])
+            if row.state == "pending":
+                transaction.ready.append(Ready(row.queue_id, place, row.id))
+            transaction.audit(
+                caller,
+                "message.change",
+                row.id,
+                scope_id=scope_id,
+                queue_id=row.queue_id,
+                correlation_id=row.correlation_id,
+                before=f'{{"priority_tier":"{TIERS[row.priority_tier]}","priority_score":{row.priority_score}}}',
+                after=f'{{"priority_tier":"{TIERS[new_tier]}","priority_score":{new_score}}}',
+            )
+
+        await self._office.transact(work)
+
+    # --- in the transaction ----------------------------------------------------------------------------------------------
+
+    async def _publish(
+        self, transaction: Transaction, calls: Sequence[_Publication]
+    ) -> list[list[Published | Refusal]]:
+        transaction.begun("publish")
+        held = {
+            call.queue.id
+            for call in calls
+            if call.queue.max_depth is not None or call.queue.consumer_mode == "broadcast"
+        }
+        for call in calls:
+            if call.journeys:
+                held |= self._office.placing.held_queues(call.journeys.values())
+        if held:
+            await transaction.session.lock_queues(sorted(held))
+        known = await self._known_keys(transaction, calls)
+        outcomes: list[list[Published | Refusal]] = []
+        accepted: list[NewRow] = []
+        turned_away: set[str] = set()
+        for call in calls:
+            wanted, outcome = _without_known(call, known, turned_away)
+            if call.journeys:
+                wanted = await self._place(transaction, call, wanted, outcome, turned_away)
+            if call.queue.max_depth is not None and wanted:
+                over = await make_room(transaction, call.caller, call.queue, len(wanted))
+                wanted, surplus = wanted[: len(wanted) - over], wanted[len(wanted) - over :]
+                outcome |= {row.id: _full(call.queue) for row in surplus}
+                turned_away |= outcome.keys()
+                await _forget_keys(transaction, surplus)
+            accepted += wanted
+            _note(transaction, call, wanted)
+            outcomes.append([_answer(row, outcome) for row in call.rows])
+        await self._insert(transaction, accepted)
+        for call in calls:
+            if call.queue.consumer_mode == "broadcast":
+                new = {row.id for row in accepted}
+                ids = [row.id for row in call.rows if isinstance(row, NewRow) and row.id in new]
+                if ids:
+                    await self._office.subscriptions.fan_out(transaction, call.queue, ids)
+        return outcomes
+
+    async def _place(
+        self,
+        transaction: Transaction,
+        call: _Publication,
+        wanted: list[NewRow],
+        outcome: dict[str, Published | Refusal],
+        turned_away: set[str],
+    ) -> list[NewRow]:
+        """Writes those that rules or a review have a say in, with their outcomes; returns the others."""
+        routed = [row for row in wanted if row.id in call.journeys]
+        if routed:
+            placed = await self._office.placing.publish(
+                transaction, call.caller, [call.journeys[row.id] for row in routed]
+            )
+            refused = [row for row in routed if isinstance(placed[row.id], Refusal)]
+            turned_away |= {row.id for row in refused}
+            await _forget_keys(transaction, refused)
+            outcome |= placed
+            taken = [row.id for row in routed if isinstance(placed[row.id], Published)]
+            if taken:
+                transaction.audit_messages(call.caller, "message.publish", call.queue, taken)
+        return [row for row in wanted if row.id not in call.journeys]
+
+    @staticmethod
+    async def _known_keys(transaction: Transaction, calls: Sequence[_Publication]) -> dict[tuple[int, str], KnownKey]:
+        """Remembers the keys of this transaction; what those stand for that were known before, or are used twice in it."""
+        mine: dict[tuple[int, str], tuple[int, str, str, str]] = {}
+        keyed = 0
+        for call in calls:
+            queue_id = call.queue.id
+            for row in call.rows:
+                if isinstance(row, NewRow) and (key := row.message.idempotency_key) is not None:
+                    keyed += 1
+                    mine.setdefault((queue_id, key), (queue_id, key, row.id, row.digest))
+        if not mine:
+            return {}
+        # In the order of the keys, so that two transactions never wait for each other.
+        found = await transaction.session.remember_keys(sorted(mine.values()))
+        if len(mine) == keyed and not found:  # as almost always
+            return {}
+        known = {place: KnownKey(*row, "pending") for place, row in mine.items()}
+        return known | {(each.queue_id, each.idempotency_key): each for each in found}
+
+    @staticmethod
+    async def _insert(transaction: Transaction, rows: list[NewRow]) -> None:
+        if not rows:
+            return
+        session = transaction.session
+        size, part = 0, list[tuple[object, ...]]()
+        for row in rows:
+            part.append(row.values)
+            size += row.size
+            if size > _INSERTED_AT_ONCE:
+                await session.insert(tables.messages, part, columns=COLUMNS)
+                size, part = 0, []
+        if part:
+            await session.insert(tables.messages, part, columns=COLUMNS)
+        labels = [(row.values[2], name, value, row.id) for row in rows for name, value in row.message.labels.items()]
+        if labels:
+            await session.insert(tables.labels, labels)
+
+
+def _require_open(queue: QueueRecord) -> None:
+    if queue.scope_state != "active":
+        raise ScopePaused(scope=queue.scope, state=queue.scope_state)
+    if queue.state == "active":
+        return
+    if queue.state == "draining":
+        raise QueueDraining(queue=queue.slug)
+    raise QueuePaused(queue=queue.slug) if queue.state == "paused" else QueueArchived(queue=queue.slug)
+
+
+def _without_known(
+    call: _Publication, known: dict[tuple[int, str], KnownKey], turned_away: set[str]
+) -> tuple[list[NewRow], dict[str, Published | Refusal]]:
+    """The rows that are new, and the outcomes of those whose key was used before."""
+    if not known:
+        return [row for row in call.rows if isinstance(row, NewRow)], {}
+    wanted: list[NewRow] = []
+    outcomes: dict[str, Published | Refusal] = {}
+    for row in call.rows:
+        if not isinstance(row, NewRow):
+            continue
+        key = known.get((call.queue.id, row.message.idempotency_key)) if row.message.idempotency_key else None
+        if key is None or key.message_id == row.id:
+            wanted.append(row)
+        elif key.message_id in turned_away:  # the first with this key, in this very transaction, found no room
+            outcomes[row.id] = _full(call.queue)
+        elif key.body_digest == row.digest:
+            outcomes[row.id] = Published(key.message_id, key.state or "archived", duplicate=True)  # pyright: ignore[reportArgumentType]
+        else:
+            conflict = IdempotencyConflict(key=row.message.idempotency_key, message_id=key.message_id)
+            outcomes[row.id] = Refusal(conflict.code, str(conflict))
+    return wanted, outcomes
+
+
+async def _forget_keys(transaction: Transaction, rows: Sequence[NewRow]) -> None:
+    """A message that was not taken in must not hold its key."""
+    keyed = [row.id for row in rows if row.message.idempotency_key is not None]
+    if keyed:
+        await transaction.session.forget_keys(keyed)
+
+
+def _answer(row: NewRow | Refusal, outcomes: dict[str, Published | Refusal]) -> Published | Refusal:
+    if isinstance(row, Refusal):
+        return row
+    other = outcomes.get(row.id) if outcomes else None
+    return Published(row.id, row.state) if other is None else other  # pyright: ignore[reportArgumentType]
+
+
+def _full(queue: QueueRecord) -> Refusal:
+    error = WorkQueueFull(queue=queue.slug, depth=queue.max_depth, max_depth=queue.max_depth)
+    return Refusal(error.code, str(error))
+
+
+def _note(transaction: Transaction, call: _Publication, rows: list[NewRow]) -> None:
+    """Tallies, events, audit, and what is claimable once this is committed."""
+    if not rows:
+        return
+    queue, now, differences = call.queue, transaction.now, transaction.differences
+    pending = [row for row in rows if row.state == "pending"]
+    differences.add(queue.id, "pending", len(pending))
+    differences.add(queue.id, "delayed", len(rows) - len(pending))
+    differences.add(queue.id, "published", len(rows))
+    differences.add(queue.id, "published_bytes", sum(row.size for row in rows))
+    if queue.consumer_mode == "competing":
+        transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in pending]
+    transaction.events += [
+        WorkEvent("published", queue.id, row.id, now, row.message.message_type, row.message.correlation_id or row.id)
+        for row in rows
+    ]
+    transaction.audit_messages(call.caller, "message.publish", queue, [row.id for row in rows])
+
+
+async def _held(transaction: Transaction, caller: Caller, scope_id: int, message_id: str) -> HeldRow:
+    rows = await transaction.session.hold([message_id])
+    if not rows or rows[0].scope_id != scope_id:
+        raise NotFound(what="message", name=message_id)
+    if caller.queues is not None:
+        rules = await transaction.session.rules([rows[0].origin_queue_id or rows[0].queue_id])
+        if not rules or rules[0].slug not in caller.queues:
+            raise NotFound(what="message", name=message_id)
+    return rows[0]

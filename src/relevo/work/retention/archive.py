@@ -1,0 +1,45 @@
+"""The archive: where finished messages go after an hour, so that the table of live ones stays small.
+
+A message is in one of the two tables, never in both and never in none: it moves within one transaction, in either direction.
+Its labels and its idempotency key stay where they are, so that it is found, and its key refused, wherever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Select, delete, insert, literal, select
+
+from relevo.work.faults import fault
+from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.store.tables import archive, chunks, deliveries, messages
+
+ARCHIVED_STATES = ("completed", "failed", "expired", "cancelled")
+"""Dead letters stay: they wait for a decision."""
+
+_COLUMNS = [column.name for column in messages.columns]
+
+
+async def move(transaction: ColdTransaction, ids: Sequence[str]) -> None:
+    """Archives these messages, whose rows are held. What their subscriptions did is in their trail, and the
+    whole of their parts in their result; deliveries and parts go."""
+    if not ids:
+        return
+    connection = transaction.connection
+    whole: Select[*tuple[Any, ...]] = select(*messages.columns, literal(transaction.now)).where(messages.c.id.in_(ids))
+    await connection.execute(insert(archive).from_select([*_COLUMNS, "archived_at"], whole))
+    fault("archive.copied")
+    await connection.execute(delete(deliveries).where(deliveries.c.message_id.in_(ids)))
+    await connection.execute(delete(chunks).where(chunks.c.message_id.in_(ids)))
+    await connection.execute(delete(messages).where(messages.c.id.in_(ids)))
+
+
+async def bring_back(transaction: ColdTransaction, ids: Sequence[str]) -> None:
+    """Moves archived messages back among the live ones, in the state they had."""
+    connection = transaction.connection
+    for at in range(0, len(ids), 500):
+        these = archive.c.id.in_(ids[at : at + 500])
+        whole: Select[*tuple[Any, ...]] = select(*(archive.c[name] for name in _COLUMNS)).where(these)
+        await connection.execute(insert(messages).from_select(_COLUMNS, whole))
+        await connection.execute(delete(archive).where(these))

@@ -1,0 +1,316 @@
+"""Writes where messages ended up after their journeys: new rows of publishes and copies, with all that goes with them.
+
+On the hot path as on the cold ones: everything here goes through `transaction.session.insert`, which both have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import func, insert, literal, select, update
+
+from relevo.contract.messages import Published, Refusal, State
+from relevo.errors import WorkQueueFull
+from relevo.work.caller import Caller
+from relevo.work.message.history import trail_line
+from relevo.work.message.model import TIERS
+from relevo.work.publish.capacity import make_room
+from relevo.work.ready_index.index import sort_key
+from relevo.work.review.outcomes import Origin
+from relevo.work.routing.route_plan import Journey, Placement
+from relevo.work.routing.stream_jobs import claim_columns, new_row
+from relevo.work.store import tables
+from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.unit_of_work import Ready, Transaction
+from relevo.work.tenancy.queues import QueueRecord
+
+if TYPE_CHECKING:
+    from relevo.work.work_queues import Office
+
+COLUMNS = tuple(column.name for column in tables.messages.columns)
+_REVIEWS = tuple(column.name for column in tables.reviews.columns)
+_STREAM_JOBS = tuple(column.name for column in tables.stream_jobs.columns)
+
+STATES: dict[str, State] = {
+    "review": "in_review",
+    "stream": "claimed",
+    "archived": "completed",
+    "dropped": "cancelled",
+}
+
+
+def state_of(place: Placement, now: int) -> State:
+    if place.ending == "waits":
+        return "delayed" if place.draft.visible_at is not None and place.draft.visible_at > now else "pending"
+    return STATES[place.ending]
+
+
+class Placing:
+    """Writes placements of an office."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def held_queues(self, journeys: Iterable[Journey]) -> set[int]:
+        """Queues whose rows have to be held before anything else: those with a limit, and those with subscriptions."""
+        places = [place for journey in journeys for place in (journey.main, *journey.copies)]
+        return {
+            place.queue.id
+            for place in places
+            if place.queue.max_depth is not None or place.queue.consumer_mode == "broadcast"
+        }
+
+    async def publish(
+        self, transaction: Transaction, caller: Caller, journeys: Sequence[Journey]
+    ) -> dict[str, Published | Refusal]:
+        """Writes messages that are published, and their copies. A queue that is full refuses the message itself, not copies:
+        those are made beside a message that has found its place."""
+        outcomes: dict[str, Published | Refusal] = {}
+        places: list[Placement] = []
+        for journey in journeys:
+            main, queue = journey.main, journey.main.queue
+            full = main.ending == "waits" and queue.max_depth is not None
+            if full and await make_room(transaction, caller, queue, 1):
+                error = WorkQueueFull(queue=queue.slug, depth=queue.max_depth, max_depth=queue.max_depth)
+                outcomes[main.draft.id] = Refusal(error.code, str(error))
+                continue
+            outcomes[main.draft.id] = Published(main.draft.id, state_of(main, transaction.now))
+            home, draft = journey.home, main.draft
+            transaction.differences.add(home.id, "published", 1)
+            transaction.differences.add(home.id, "published_bytes", len(draft.body))
+            transaction.events.append(
+                WorkEvent("published", home.id, draft.id, transaction.now, draft.message_type, draft.correlation_id)
+            )
+            places += (main, *journey.copies)
+        await self.insert(transaction, caller, places)
+        return outcomes
+
+    async def insert(self, transaction: Transaction, caller: Caller, places: Sequence[Placement]) -> None:
+        """Inserts the rows of new messages; the `published` event of those that are no copies is the caller's."""
+        if not places:
+            return
+        now, session = transaction.now, transaction.session
+        live = [place for place in places if place.ending != "archived"]
+        done = [place for place in places if place.ending == "archived"]
+        if live:
+            rows = [self._row(place, now, caller.actor) for place in live]
+            await session.insert(
+                tables.messages, [tuple(row[name] for name in COLUMNS) for row in rows], columns=COLUMNS
+            )
+        if done:
+            rows = [self._row(place, now, caller.actor) for place in done]
+            values = [(*(row[name] for name in COLUMNS), now) for row in rows]
+            await session.insert(tables.archive, values, columns=(*COLUMNS, "archived_at"))
+        labels = [
+            (place.queue.scope_id, name, value, place.draft.id)
+            for place in places
+            for name, value in place.draft.labels.items()
+        ]
+        if labels:
+            await session.insert(tables.labels, labels)
+        for place in places:
+            self._count(transaction, place)
+            self.tell(transaction, caller, place)
+        await self.attach(transaction, places)
+        await self.fan_out(transaction, live)
+
+    async def attach(self, transaction: Transaction, places: Sequence[Placement], source: Any = "message") -> None:
+        """Writes the reviews and the stream jobs of messages whose rows are written."""
+        now, session = transaction.now, transaction.session
+        asked = [place for place in places if place.ending == "review" and place.review is not None]
+        rows = [self._review_row(place, now, source) for place in asked]
+        if rows:
+            await session.insert(tables.reviews, [tuple(row[name] for name in _REVIEWS) for row in rows])
+        for place, row in zip(asked, rows, strict=True):
+            self._event(transaction, "review_needed", place, place.queue, review=row["id"])
+        jobs = [
+            new_row(place.draft.id, place.stream, place.draft.message_type, now)
+            for place in places
+            if place.stream is not None
+        ]
+        if jobs:
+            await session.insert(tables.stream_jobs, [tuple(row[name] for name in _STREAM_JOBS) for row in jobs])
+
+    async def fan_out(self, transaction: Transaction, places: Sequence[Placement]) -> None:
+        """Deliveries of what now waits in broadcast queues."""
+        ids: dict[int, tuple[QueueRecord, list[str]]] = {}
+        for place in places:
+            if place.queue.consumer_mode == "broadcast" and place.ending == "waits":
+                ids.setdefault(place.queue.id, (place.queue, []))[1].append(place.draft.id)
+        for _, (queue, own) in sorted(ids.items()):
+            if isinstance(transaction, ColdTransaction):
+                await _fan_out_cold(transaction, queue, own)
+            else:
+                await self._office.subscriptions.fan_out(transaction, queue, own)
+
+    def place_of(self, place: Placement) -> int:
+        """Its place in the queue's order."""
+        draft = place.draft
+        return sort_key(
+            place.queue.ordering,
+            created_at=draft.created_at,
+            tier=TIERS.index(draft.priority_tier),
+            score=draft.priority_score,
+            deadline_at=draft.deadline,
+        )
+
+    def shaped(self, place: Placement, now: int) -> dict[str, Any]:
+        """The columns that a journey decides over, of new rows as of those that were there before."""
+        draft, queue = place.draft, place.queue
+        state = state_of(place, now)
+        values: dict[str, Any] = {
+            "tenant_id": queue.tenant_id,
+            "scope_id": queue.scope_id,
+            "queue_id": queue.id,
+            "state": state,
+            "sort_key": self.place_of(place),
+            "visible_at": draft.visible_at if state == "delayed" else None,
+            "message_type": draft.message_type,
+            "priority_tier": TIERS.index(draft.priority_tier),
+            "priority_score": draft.priority_score,
+            "labels": msgspec.json.encode(draft.labels).decode(),
+            "body": draft.body.decode(),
+            "body_digest": hashlib.sha256(draft.body).hexdigest(),
+            "expires_at": draft.expires_at,
+            "deadline_at": draft.deadline,
+            "updated_at": now,
+            "open_deliveries": None,
+            "claim_until": None,
+            "claim_token": None,
+            "claimed_by": None,
+            "claimed_at": None,
+            "finished_at": now if place.ending in ("archived", "dropped") else None,
+            "failure_reason": place.reason,
+            "error": None,
+        }
+        if place.review is not None:
+            values["hitl_spec"] = msgspec.json.encode(place.review).decode()
+        if place.stream is not None:
+            values |= claim_columns(place.stream, now)
+        return values
+
+    def lines(self, place: Placement, now: int, actor: str) -> str:
+        """What goes into the message's history."""
+        by = f"rule:{place.rule}" if place.rule is not None else actor
+        text = "".join(trail_line(now, "routed", f"rule:{move.rule}", move.line) for move in place.moves)
+        if place.changed:
+            text += trail_line(now, "transformed", by)
+        if place.ending == "review":
+            text += trail_line(now, "review_needed", by)
+        elif place.ending in ("archived", "dropped"):
+            text += trail_line(now, "completed" if place.ending == "archived" else "cancelled", by, place.reason)
+        return text
+
+    def tell(self, transaction: Transaction, caller: Caller, place: Placement) -> None:
+        """Events and audit of what rules did."""
+        if place.copied_from is not None:
+            self._event(transaction, "published", place, place.queue, parent=place.copied_from)
+        for move in place.moves:
+            self._event(transaction, "routed", place, move.source, rule=move.rule, to=move.to, hop=move.hop)
+        if place.ending == "dropped":
+            self._event(transaction, "cancelled", place, place.queue, reason=place.reason or "")
+        elif place.ending == "archived":
+            self._event(transaction, "completed", place, place.queue, attempt=place.draft.attempts)
+        if place.rule is not None or place.copied_from is not None:
+            after = {
+                "rule": place.rule or place.moves[0].rule,
+                "ending": place.ending,
+                "queue": place.queue.slug,
+                "hops": [move.line for move in place.moves],
+                "copy_of": place.copied_from,
+            }
+            transaction.audit(
+                caller,
+                "message.route",
+                place.draft.id,
+                tenant_id=place.queue.tenant_id,
+                scope_id=place.queue.scope_id,
+                queue_id=place.queue.id,
+                correlation_id=place.draft.correlation_id,
+                after=msgspec.json.encode(after).decode(),
+            )
+
+    def wait(self, transaction: Transaction, place: Placement) -> None:
+        """Tells waiting claims, once this is committed."""
+        if state_of(place, transaction.now) == "pending" and place.queue.consumer_mode == "competing":
+            transaction.ready.append(Ready(place.queue.id, self.place_of(place), place.draft.id))
+
+    def _count(self, transaction: Transaction, place: Placement) -> None:
+        differences, queue = transaction.differences, place.queue
+        differences.moved(queue.id, None, state_of(place, transaction.now))
+        if place.copied_from is not None:
+            differences.add(queue.id, "published", 1)
+            differences.add(queue.id, "published_bytes", len(place.draft.body))
+        if place.ending == "archived":
+            differences.add(queue.id, "completed", 1)
+        elif place.ending == "dropped":
+            differences.add(queue.id, "cancelled", 1)
+        self.wait(transaction, place)
+
+    def _row(self, place: Placement, now: int, actor: str) -> dict[str, Any]:
+        draft = place.draft
+        detail = None if place.copied_from is None else f"copy of {place.copied_from}"
+        row: dict[str, Any] = {
+            **dict.fromkeys(COLUMNS),
+            **self.shaped(place, now),
+            "id": draft.id,
+            "attempts": int(place.stream is not None),
+            "reclaims": 0,
+            "replays": 0,
+            "source_type": draft.source_type,
+            "source_id": draft.source_id,
+            "correlation_id": draft.correlation_id,
+            "causation_id": draft.causation_id,
+            "parent_id": draft.parent_id,
+            "content_type": draft.content_type,
+            "idempotency_key": draft.idempotency_key,
+            "created_at": draft.created_at,
+            "trail": trail_line(now, "published", actor, detail) + self.lines(place, now, actor),
+        }
+        if place.moves and place.moves[-1].source.id != place.queue.id:
+            row["origin_queue_id"] = place.moves[-1].source.id
+        return row
+
+    def _review_row(self, place: Placement, now: int, source: Any) -> dict[str, Any]:
+        assert place.review is not None
+        draft, queue = place.draft, place.queue
+        return self._office.reviews.row(
+            place.review,
+            tenant_id=queue.tenant_id,
+            scope_id=queue.scope_id,
+            queue_id=queue.id,
+            message_id=draft.id,
+            source=source,
+            origin=Origin(queue_id=queue.id, replays=draft.replays),
+            correlation_id=draft.correlation_id,
+            now=now,
+        )
+
+    def _event(
+        self, transaction: Transaction, name: Any, place: Placement, queue: QueueRecord, **extras: int | str
+    ) -> None:
+        draft = place.draft
+        transaction.events.append(
+            WorkEvent(name, queue.id, draft.id, transaction.now, draft.message_type, draft.correlation_id, extras)
+        )
+
+
+async def _fan_out_cold(transaction: ColdTransaction, queue: QueueRecord, ids: Sequence[str]) -> None:
+    """As `Subscriptions.fan_out`, in SQLAlchemy."""
+    connection, m, s = transaction.connection, tables.messages.c, tables.subscriptions.c
+    await connection.execute(select(tables.queues.c.id).where(tables.queues.c.id == queue.id).with_for_update())
+    each = (
+        select(s.id, m.id, m.state, m.sort_key, m.visible_at, literal(0), literal(0), m.updated_at)
+        .join_from(tables.messages, tables.subscriptions, s.queue_id == m.queue_id)
+        .where(m.id.in_(ids))
+    )
+    columns = "subscription_id", "message_id", "state", "sort_key", "visible_at", "attempts", "reclaims", "updated_at"
+    await connection.execute(insert(tables.deliveries).from_select(columns, each))
+    count = select(func.count()).select_from(tables.subscriptions).where(s.queue_id == queue.id)
+    number = (await connection.execute(count)).scalar_one()
+    await connection.execute(update(tables.messages).where(m.id.in_(ids)).values(open_deliveries=number))
+    transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + len(ids)

@@ -1,0 +1,278 @@
+"""The port of the hot path: what publish, claim and settle ask of a database, inside one transaction.
+
+A transaction is a coroutine over a `Session`. On PostgreSQL and MariaDB it waits for the server at every step; on SQLite no
+step ever waits, and the whole coroutine runs in the one thread that writes, with one hand-over for all of it. So a transaction
+must await nothing but its session: no locks, no sleeps, no other I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from sqlalchemy import Table
+
+from relevo.work.store.audit_chain import Head
+
+T = TypeVar("T")
+Dialect = Literal["sqlite", "postgresql", "mariadb"]
+Row = tuple[Any, ...]
+
+
+class Claim(NamedTuple):
+    """What a claim writes into the rows it takes."""
+
+    token: str
+    until: int
+    by: str
+    now: int
+    trail: str
+    """The line of history, the same for all of them."""
+
+
+class Share(NamedTuple):
+    """How many rows one claim wants of those that a transaction takes for several."""
+
+    claim: Claim
+    rows: int
+
+
+class TakenRow(NamedTuple):
+    """A row that a claim has just taken, as the worker gets it. Rows compare in the queue's order."""
+
+    sort_key: int
+    id: str
+    attempts: int
+    reclaims: int
+    message_type: str
+    priority_tier: int
+    priority_score: int
+    labels: str
+    content_type: str
+    body: str | None
+    correlation_id: str
+    causation_id: str | None
+    parent_id: str | None
+    deadline_at: int | None
+    created_at: int
+    pending_since: int
+    """When it was last changed before: published, promoted, released or put back."""
+
+
+class HeldRow(NamedTuple):
+    """A message's row, locked until the transaction ends, with what a settle has to know."""
+
+    id: str
+    tenant_id: int
+    scope_id: int
+    queue_id: int
+    origin_queue_id: int | None
+    state: str
+    sort_key: int
+    visible_at: int | None
+    claim_until: int | None
+    claim_token: str | None
+    claimed_by: str | None
+    claimed_at: int | None
+    attempts: int
+    reclaims: int
+    replays: int
+    priority_tier: int
+    priority_score: int
+    message_type: str
+    correlation_id: str
+    deadline_at: int | None
+    created_at: int
+    finished_at: int | None
+    failure_reason: str | None
+
+
+class Rewrite(NamedTuple):
+    """The new values of one message's row; `HeldRow` has the old ones. `trail` is appended."""
+
+    id: str
+    queue_id: int
+    origin_queue_id: int | None
+    state: str
+    sort_key: int
+    visible_at: int | None
+    claim_until: int | None
+    claim_token: str | None
+    claimed_by: str | None
+    claimed_at: int | None
+    attempts: int
+    reclaims: int
+    replays: int
+    priority_tier: int
+    priority_score: int
+    failure_reason: str | None
+    finished_at: int | None
+    updated_at: int
+    trail: str
+    error: str | None = None
+    """None leaves the one that is there."""
+
+
+class Completion(NamedTuple):
+    """One message to complete, by whoever holds `token`, in the scope (and the queue, if any) that they named."""
+
+    id: str
+    token: str
+    scope_id: int
+    queue_id: int | None
+    result: str | None
+
+    def allows(self, token: str, scope_id: int, queue_id: int) -> bool:
+        """Whether a claimed row is the one that is meant, and theirs to complete."""
+        return self.token == token and self.scope_id == scope_id and self.queue_id in (None, queue_id)
+
+
+class CompletedRow(NamedTuple):
+    """What a completion tells the event."""
+
+    id: str
+    queue_id: int
+    attempts: int
+    claimed_at: int
+    message_type: str
+    correlation_id: str
+
+
+class QueueRules(NamedTuple):
+    """What settling needs of a queue; the names are those of `QueueRecord`."""
+
+    id: int
+    slug: str
+    ordering: str
+    consumer_mode: str
+    visibility_timeout_s: int
+    max_retries: int
+    backoff_initial_ms: int
+    backoff_multiplier: str
+    backoff_cap_ms: int
+    backoff_jitter_ms: int
+    dead_letter_id: int
+
+
+class KnownKey(NamedTuple):
+    """An idempotency key that was there before us. `state` is None when the message is in the archive."""
+
+    queue_id: int
+    idempotency_key: str
+    message_id: str
+    body_digest: str
+    state: str | None
+
+
+class Session(Protocol):
+    """An open transaction. Rows locked or changed in it stay so until it ends."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    # --- anything ------------------------------------------------------------------------------------------------------
+
+    async def fetch(self, statement: str, *values: Any) -> list[Row]:
+        """Runs `<dialect>/<statement>.sql` and returns its rows. Values stand in the order of their places there."""
+        ...
+
+    async def insert(self, table: Table, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
+        """Inserts whole rows: values in the order of the table's columns, or of `columns`."""
+        ...
+
+    # --- publish ---------------------------------------------------------------------------------------------------------
+
+    async def lock_queues(self, queue_ids: Sequence[int]) -> None:
+        """Holds these queues' rows, in the order of their ids: publishes to a queue with a max_depth go one after another."""
+        ...
+
+    async def waiting(self, queue_id: int) -> int:
+        """Messages pending or delayed, from the tallies."""
+        ...
+
+    async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
+        """Inserts (queue_id, key, message_id, body_digest) and returns those that were there already, with what they say."""
+        ...
+
+    async def forget_keys(self, message_ids: Sequence[str]) -> None:
+        """Forgets the keys of these messages."""
+        ...
+
+    async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
+        """The oldest pending or delayed rows, held; for overflow policies."""
+        ...
+
+    # --- claim -----------------------------------------------------------------------------------------------------------
+
+    async def take_next(
+        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
+    ) -> list[TakenRow]:
+        """Claims the first pending rows in the queue's order, passing over those another transaction holds: as many as the
+        shares want together, the first ones for the first share. With `labels` only rows that carry all of them."""
+        ...
+
+    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+        """Claims those of these rows that are still pending in this queue, each with its claim; in any order."""
+        ...
+
+    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
+        """Pending rows of a queue in its order, after this place: (sort_key, id) of each."""
+        ...
+
+    # --- settle ----------------------------------------------------------------------------------------------------------
+
+    async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
+        """Completes those that are claimed with their token; returns them. Ids must not repeat."""
+        ...
+
+    async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
+        """These rows, held, in the order of their ids; ids that do not exist are left out."""
+        ...
+
+    async def rules(self, queue_ids: Sequence[int]) -> list[QueueRules]:
+        """What settling needs of these queues."""
+        ...
+
+    async def rewrite(self, rows: Sequence[Rewrite]) -> None:
+        """Gives rows that are held their new values."""
+        ...
+
+    # --- every transaction ---------------------------------------------------------------------------------------------------
+
+    async def add_tallies(self, rows: Sequence[Row]) -> None:
+        """Adds rows of `Differences.rows` to the tallies."""
+        ...
+
+    async def chain_heads(self, limit: int) -> list[Row]:
+        """The youngest chains of the audit: (chain, last_no, last_hash) of each, in the order of their names."""
+        ...
+
+    async def add_audit(self, rows: Sequence[Row], head: Head, *, is_new: bool) -> None:
+        """Inserts audit rows, all columns but the id, and writes the head of their chain: its first row, or over it."""
+        ...
+
+
+class Driver(Protocol):
+    """A database as the hot path uses it."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def lanes(self) -> int:
+        """Transactions that may be under way at once; 1 where there is one writer."""
+        ...
+
+    @property
+    def most_together(self) -> int:
+        """Messages from which a transaction is closed for further requests."""
+        ...
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Runs `work` in one transaction and commits: when this returns, it is on disk. What `work` raises rolls back.
+        Deadlocks and the like are tried again; a lost connection is `StoreUnavailable`."""
+        ...

@@ -1,0 +1,1 @@
+"""The hot path on SQLite: the driver, and a file for each of its statements."""

@@ -1,0 +1,252 @@
+"""The hot path on SQLite: one thread that writes, with a connection and prepared statements of its own.
+
+No step of a transaction waits for anything, so its coroutine runs to its end in that thread, between BEGIN IMMEDIATE and
+COMMIT: one hand-over between threads for a whole joined transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import chain
+from typing import Any, TypeVar, cast
+
+import msgspec
+from sqlalchemy import Table
+
+from relevo.errors import StoreUnavailable
+from relevo.work.store.audit_chain import HEAD, LINKED, Head
+from relevo.work.store.database import BUSY_TIMEOUT_MS, PRAGMAS, Database, sqlite_path
+from relevo.work.store.interface import (
+    Claim,
+    CompletedRow,
+    Completion,
+    Dialect,
+    HeldRow,
+    KnownKey,
+    QueueRules,
+    Rewrite,
+    Row,
+    Session,
+    Share,
+    TakenRow,
+)
+from relevo.work.store.statements import column_names, filled, labelled, statement
+from relevo.work.store.tables import audit, audit_chains, idempotency
+
+T = TypeVar("T")
+
+_STATEMENTS_KEPT = 256
+_AT_ONCE = 50
+"""Rows of one INSERT. The interpreter is let go of for each statement: the fewer there are, the less often this thread waits to
+have it back from the one that serves requests."""
+_HOT = (
+    "PRAGMA wal_autocheckpoint = 4000",  # 16 MB: a page that changes often is copied once, not at every few commits
+    "PRAGMA cache_size = -65536",
+    "PRAGMA temp_store = MEMORY",
+)
+
+
+def _sql(name: str) -> str:
+    return statement("sqlite", name)
+
+
+def _json(values: Sequence[Any]) -> str:
+    return msgspec.json.encode(values).decode()
+
+
+@cache
+def _insert(verb: str, table: Table, columns: tuple[str, ...], rows: int) -> str:
+    values = ", ".join([f"({', '.join('?' * len(columns))})"] * rows)
+    return f"{verb} INTO {table.name} ({', '.join(columns)}) VALUES {values}"
+
+
+class SqliteSession:
+    """An open transaction, used in the writing thread."""
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def _fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        return self._connection.execute(sql, values).fetchall()
+
+    async def fetch(self, statement: str, *values: Any) -> list[Row]:
+        return self._fetch(_sql(statement), values)
+
+    async def insert(self, table: Table, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
+        self._insert("INSERT", table, column_names(table, columns), rows)
+
+    def _insert(self, verb: str, table: Table, columns: tuple[str, ...], rows: Sequence[Row]) -> int:
+        """Inserts rows, many with each statement; how many were. To bind None, sqlite3 looks for adapters in vain, which takes
+        longer than all else: columns without values are left out."""
+        columns, rows = filled(columns, rows)
+        whole = len(rows) - len(rows) % _AT_ONCE
+        inserted = 0
+        if whole:
+            together = [tuple(chain.from_iterable(rows[at : at + _AT_ONCE])) for at in range(0, whole, _AT_ONCE)]
+            inserted = self._connection.executemany(_insert(verb, table, columns, _AT_ONCE), together).rowcount
+        if whole < len(rows):
+            inserted += self._connection.executemany(_insert(verb, table, columns, 1), rows[whole:]).rowcount
+        return inserted
+
+    async def lock_queues(self, queue_ids: Sequence[int]) -> None:
+        """There is one writer."""
+
+    async def waiting(self, queue_id: int) -> int:
+        return self._fetch(_sql("waiting"), (queue_id,))[0][0]
+
+    async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
+        if self._insert("INSERT OR IGNORE", idempotency, column_names(idempotency, None), rows) == len(rows):
+            return []
+        mine = {row[2] for row in rows}
+        wanted = _json([row[:2] for row in rows])
+        known = [KnownKey(*row) for row in self._fetch(_sql("known_keys"), (wanted,))]
+        return [key for key in known if key.message_id not in mine]
+
+    async def forget_keys(self, message_ids: Sequence[str]) -> None:
+        self._connection.execute(_sql("forget_keys"), (_json(message_ids),))
+
+    async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
+        return [HeldRow(*row) for row in self._fetch(_sql("oldest_waiting"), (queue_id, limit))]
+
+    async def take_next(
+        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
+    ) -> list[TakenRow]:
+        wanted = [text for label in labels for text in label]
+        limit = sum(share.rows for share in shares)
+        rows = self._fetch(labelled("sqlite", len(labels)), (queue_id, limit, *wanted))
+        return self._claim(rows, [share.claim for share in shares for _ in range(share.rows)])
+
+    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+        claim_of = {message_id: claim for claim, ids in wanted for message_id in ids}
+        rows = self._fetch(_sql("take_these"), (queue_id, _json(list(claim_of))))
+        return self._claim(rows, [claim_of[row[1]] for row in rows])
+
+    def _claim(self, rows: list[Row], claims: list[Claim]) -> list[TakenRow]:
+        ids: dict[Claim, list[str]] = {}
+        for row, claim in zip(rows, claims, strict=False):
+            ids.setdefault(claim, []).append(row[1])
+        if len(ids) < len(rows):
+            changes = [(*claim, _json(theirs)) for claim, theirs in ids.items()]
+            self._connection.executemany(_sql("mark_claimed"), changes)
+        else:
+            self._connection.executemany(_sql("mark_each_claimed"), [(*claim, *one) for claim, one in ids.items()])
+        return [TakenRow(*row) for row in rows]
+
+    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
+        return self._fetch(_sql("pending_page"), (queue_id, sort_key, message_id, limit))
+
+    async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
+        wanted = {item.id: item for item in items}
+        rows = self._fetch(_sql("complete"), (_json(list(wanted)),))
+        mine = [row for row in rows if wanted[row[0]].allows(row[6], row[7], row[1])]
+        bare = [row[0] for row in mine if wanted[row[0]].result is None]
+        if bare:
+            self._connection.execute(_sql("mark_all_completed"), (_json(bare), now, trail))
+        results = [(item.id, item.result, now, trail) for row in mine if (item := wanted[row[0]]).result is not None]
+        if results:
+            self._connection.executemany(_sql("mark_completed"), results)
+        return [CompletedRow(*row[:6]) for row in mine]
+
+    async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
+        return [HeldRow(*row) for row in self._fetch(_sql("hold"), (_json(ids),))]
+
+    async def rules(self, queue_ids: Sequence[int]) -> list[QueueRules]:
+        return [QueueRules(*row) for row in self._fetch(_sql("rules"), (_json(queue_ids),))]
+
+    async def rewrite(self, rows: Sequence[Rewrite]) -> None:
+        self._connection.executemany(_sql("rewrite"), rows)
+
+    async def add_tallies(self, rows: Sequence[Row]) -> None:
+        self._connection.executemany(_sql("add_tallies"), rows)
+
+    async def chain_heads(self, limit: int) -> list[Row]:
+        return self._fetch(_sql("chain_heads"), (limit,))
+
+    async def add_audit(self, rows: Sequence[Row], head: Head, *, is_new: bool) -> None:
+        await self.insert(audit, rows, columns=LINKED)
+        if is_new:
+            await self.insert(audit_chains, [head.row], columns=HEAD)
+        else:
+            self._connection.execute(_sql("move_head"), head.moved)
+
+
+class SqliteDriver:
+    """The writing thread of one process. Other processes may write the same file: SQLite makes them wait for each other."""
+
+    dialect: Dialect = "sqlite"
+    lanes = 1
+    most_together = 2_000
+    """There is nothing to gain from two, and each costs its share of begin, commit and audit."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="relevo-sqlite")
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._connect)
+
+    async def close(self) -> None:
+        if self._thread is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
+            self._thread.shutdown(wait=False)
+            self._thread = None
+
+    async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        if self._thread is None:
+            raise StoreUnavailable(reason="it was closed")
+        async with self._database.writing:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+
+    # --- in the thread -------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        path = sqlite_path(self._database.url)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._connection = sqlite3.connect(
+            path,
+            timeout=BUSY_TIMEOUT_MS / 1000,
+            isolation_level=None,
+            cached_statements=_STATEMENTS_KEPT,
+            check_same_thread=False,
+        )
+        for pragma in (*PRAGMAS, *_HOT):
+            self._connection.execute(pragma)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _run(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        connection = self._connection
+        assert connection is not None
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                done = _to_its_end(cast("Coroutine[Any, Any, T]", work(SqliteSession(connection))))
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except sqlite3.OperationalError as error:  # locked for too long, a full disk, a folder that is gone
+            raise StoreUnavailable(reason=str(error)) from error
+        return done
+
+
+def _to_its_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    raise AssertionError("a transaction awaits nothing but its session")

@@ -1,0 +1,91 @@
+"""The tables of work queues, the same on SQLite, MariaDB and PostgreSQL: a file for each feature, imported from here.
+
+Comes in: nothing. Goes out: the tables, to the statements of every part of work/, and to the reader of the lake. `columns.py`
+says how times, ids and documents are kept.
+"""
+
+from __future__ import annotations
+
+from relevo.work.store.tables.access import api_keys, console_sessions, grants, key_limits
+from relevo.work.store.tables.broadcast import deliveries, subscriptions
+from relevo.work.store.tables.columns import (
+    NEVER_AGAIN,
+    PREFIX,
+    Document,
+    Number,
+    exact,
+    metadata,
+    partial,
+    table,
+    ulid,
+    where_set,
+)
+from relevo.work.store.tables.dead_letter import replays
+from relevo.work.store.tables.installation import agent_runs, settings
+from relevo.work.store.tables.journal import audit, audit_chains, outbox, tallies
+from relevo.work.store.tables.message import (
+    CLAIMED,
+    STANDING,
+    archive,
+    chunks,
+    correlated,
+    idempotency,
+    labels,
+    messages,
+)
+from relevo.work.store.tables.retention import erased, erasures
+from relevo.work.store.tables.review import review_patterns, reviews, stream_watches
+from relevo.work.store.tables.routing import routings, rules, stream_jobs
+from relevo.work.store.tables.schema import queue_schemas, schemas
+from relevo.work.store.tables.tenancy import queues, scopes, tenants, trusts
+from relevo.work.store.tables.webhook import webhook_deliveries, webhooks
+
+__all__ = [
+    "CLAIMED",
+    "NEVER_AGAIN",
+    "PREFIX",
+    "STANDING",
+    "Document",
+    "Number",
+    "agent_runs",
+    "api_keys",
+    "archive",
+    "audit",
+    "audit_chains",
+    "chunks",
+    "console_sessions",
+    "correlated",
+    "deliveries",
+    "erased",
+    "erasures",
+    "exact",
+    "grants",
+    "idempotency",
+    "key_limits",
+    "labels",
+    "messages",
+    "metadata",
+    "outbox",
+    "partial",
+    "queue_schemas",
+    "queues",
+    "replays",
+    "review_patterns",
+    "reviews",
+    "routings",
+    "rules",
+    "schemas",
+    "scopes",
+    "settings",
+    "stream_jobs",
+    "stream_watches",
+    "subscriptions",
+    "table",
+    "tallies",
+    "tenants",
+    "trusts",
+    "ulid",
+    "webhook_deliveries",
+    "webhooks",
+    "where_set",
+]

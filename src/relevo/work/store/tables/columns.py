@@ -1,0 +1,62 @@
+"""What all tables share: their prefix, their metadata, and the kinds of columns and indexes.
+
+Times are whole milliseconds since 1970 (`_at`, `_until`): they compare, sort and travel alike everywhere. Message ids are
+ULIDs, so that the primary key is also the order of arrival. JSON is kept as text: bodies leave as they came, byte for byte.
+Ids and states are compared byte by byte (`ascii_bin` on MariaDB), never by the rules of a language.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table, Text, text
+from sqlalchemy.dialects import mysql, sqlite
+
+PREFIX = "relevo_"
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+
+Number = BigInteger().with_variant(sqlite.INTEGER(), "sqlite")  # SQLite counts up by itself only in an INTEGER key
+
+Document = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+
+
+def exact(length: int) -> String:
+    """Short text compared byte by byte."""
+    return String(length).with_variant(
+        mysql.VARCHAR(length, charset="ascii", collation="ascii_bin"), "mysql", "mariadb"
+    )
+
+
+def ulid(name: str, **options: Any) -> Column[str]:
+    kind = String(26).with_variant(mysql.CHAR(26, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+    return Column(name, kind, **options)
+
+
+def partial(name: str, *columns: str, where: str) -> Index:
+    """An index over some rows only, where the database has such: what a message does not need in its state costs it nothing.
+    A query finds it only when it says the condition in the same words, see below the tables of messages."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
+def where_set(name: str, column: str) -> Index:
+    """An index for agents over a time that only rows in one state have: `visible_at` while delayed, `claim_until` while
+    claimed, `finished_at` when terminal, else NULL. So that a change of state touches few indexes, and most inserts none."""
+    return partial(name, column, where=f"{column} IS NOT NULL")
+
+
+def table(name: str, *columns: Any, **options: Any) -> Table:
+    return Table(PREFIX + name, metadata, *columns, **_MYSQL, **options)
+
+
+NEVER_AGAIN: dict[str, Any] = {"sqlite_autoincrement": True}
+"""For tables whose rows go while their numbers are still known elsewhere (the `seq` of an event, the queue of an audit row):
+without it SQLite gives the number of a deleted last row to the next one. The other databases never do."""

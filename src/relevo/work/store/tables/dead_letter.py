@@ -1,0 +1,27 @@
+"""Replays of dead letters."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String
+
+from relevo.work.store.tables.columns import Document, Number, exact, table, ulid
+from relevo.work.store.tables.tenancy import scopes
+
+replays = table(
+    "replays",  # a replay of dead letters: what was asked, how far it is
+    ulid("id", primary_key=True),
+    Column("tenant_id", Number, nullable=False),
+    Column("scope_id", Number, ForeignKey(scopes.c.id), nullable=False),
+    Column("filter", Document, nullable=False),
+    Column("rate_per_s", Integer, nullable=True),
+    Column("state", exact(10), nullable=False),  # running, done, cancelled, failed
+    Column("total", BigInteger, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("skipped", BigInteger, nullable=False),
+    Column("cursor", exact(26), nullable=False),  # the last id looked at: a replay goes on from here after a crash
+    Column("error", Document, nullable=True),
+    Column("created_by", String(200), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("ix_relevo_replays_scope", "scope_id", "id"),
+)

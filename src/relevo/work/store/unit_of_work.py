@@ -1,0 +1,127 @@
+"""One transaction of the work room: what it changes, and all that goes with a change.
+
+Whoever changes messages hands over, beside the rows: differences of the tallies, events, audit rows, and which messages are
+claimable once it is committed. All of it is written at the end of the same transaction; the order index and waiting claims are
+told after the commit. Nothing of this can be forgotten, because there is no other way to commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from relevo.contract.events import EventName
+from relevo.work.caller import Caller
+from relevo.work.faults import fault
+from relevo.work.message.history import trail_line
+from relevo.work.store import outbox, tables
+from relevo.work.store.audit_chain import Linking
+from relevo.work.store.counters import Differences
+from relevo.work.store.interface import HeldRow, Rewrite, Row, Session
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.tenancy.queues import QueueRecord
+
+Kind = Literal["publish", "claim", "settle", "review"]
+
+
+class Ready(NamedTuple):
+    """A message that is pending once the transaction is committed: for the order index, and to wake who waits."""
+
+    queue_id: int
+    sort_key: int
+    id: str
+
+
+class Transaction:
+    """Handed to every piece of work by `Office.transact`."""
+
+    def __init__(self, session: Session, now_ms: int) -> None:
+        self.session = session
+        self.now = now_ms
+        self.differences = Differences()
+        self.events: list[WorkEvent] = []
+        self.ready: list[Ready] = []
+        self.wakes: dict[int, int] = {}
+        """Messages to tell waiting claims of, by queue, that are in no order index (deliveries of a broadcast queue)."""
+        self._audits: list[Row] = []
+        self._kinds: list[Kind] = []
+
+    def begun(self, kind: Kind) -> None:
+        """A step of this kind begins; names the fault points that the transaction passes from here on."""
+        if kind not in self._kinds:
+            self._kinds.append(kind)
+        fault(f"{kind}.begun")
+
+    def passed(self, point: str) -> None:
+        for kind in self._kinds:
+            fault(f"{kind}.{point}")
+
+    def audit(
+        self,
+        caller: Caller,
+        action: str,
+        target: str,
+        *,
+        tenant_id: int | None = None,
+        scope_id: int | None = None,
+        queue_id: int | None = None,
+        correlation_id: str | None = None,
+        before: str | None = None,
+        after: str | None = None,
+    ) -> None:
+        """Adds an audit row; `before` and `after` are JSON."""
+        tenant = caller.tenant_id if tenant_id is None else tenant_id
+        self._audits.append(
+            (
+                *(tenant, scope_id, queue_id, self.now, caller.actor, action, target[:200], caller.request_id[:40]),
+                *(correlation_id, before, after),
+            )
+        )
+
+    def audit_messages(
+        self, caller: Caller, action: str, queue: QueueRecord, ids: Sequence[str], *, known_queue: bool = True
+    ) -> None:
+        """One audit row for one call that did the same to several messages of a queue (or of its scope)."""
+        listed = '","'.join(ids)
+        self.audit(
+            caller,
+            action,
+            ids[0],
+            tenant_id=queue.tenant_id,
+            scope_id=queue.scope_id,
+            queue_id=queue.id if known_queue else None,
+            after=f'{{"ids":["{listed}"]}}',
+        )
+
+    def event(self, name: EventName, row: HeldRow, **extras: int | str) -> None:
+        """Something happened to a message whose row is held."""
+        queue_id = row.origin_queue_id if row.state == "dead" and row.origin_queue_id is not None else row.queue_id
+        self.events.append(
+            WorkEvent(name, queue_id, row.id, self.now, row.message_type, row.correlation_id, extras or None)
+        )
+
+    async def write(self, slot: int, linking: Linking) -> None:
+        """Writes what was collected; the last thing before the commit."""
+        session = self.session
+        if self.events:
+            row = (self.now, outbox.encode(self.events))
+            await session.insert(tables.outbox, [row], columns=_OUTBOX_COLUMNS)
+        if self.differences:
+            await session.add_tallies(self.differences.rows(now_ms=self.now, slot=slot))
+        if self._audits:  # last: from here to the end of the commit nobody knows where the chain ends
+            await linking.write(self._audits, session)
+
+
+def rewritten(
+    row: HeldRow, transaction: Transaction, event: str, actor: str, detail: str | None = None, **changes: Any
+) -> Rewrite:
+    """A held row with some values changed, and the change in its history; for `session.rewrite`."""
+    kept = {name: getattr(row, name) for name in _KEPT}
+    line = trail_line(transaction.now, event, actor, detail)
+    return Rewrite(**(kept | changes), updated_at=transaction.now, trail=line)
+
+
+_KEPT = tuple(name for name in Rewrite._fields if name not in ("updated_at", "trail", "error"))
+
+
+_OUTBOX_COLUMNS = ("created_at", "events")

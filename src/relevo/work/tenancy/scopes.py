@@ -1,0 +1,175 @@
+"""Scopes: a tenant's rooms. Each is made with its system queues, and closes all its queues when it is paused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from sqlalchemy import and_, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from relevo.contract.pages import Page
+from relevo.contract.scopes import QueueState
+from relevo.errors import SlugTaken
+from relevo.work.audit.entries import audit_row
+from relevo.work.caller import Caller
+from relevo.work.pagination import cursor_at, text_of
+from relevo.work.store.audit_rows import audited
+from relevo.work.store.database import Database
+from relevo.work.store.tables import labels, queues, replays, scopes
+from relevo.work.tenancy.cascade import delete_of_scope
+from relevo.work.tenancy.queues import SYSTEM_QUEUES, Queues, QueueSettings, delete_queue_rows, queue_row, require_scope
+from relevo.work.tenancy.tenants import require_slug
+
+SYSTEM_SETTINGS = QueueSettings(max_retries=20, visibility_timeout_s=60)
+"""System queues are claimed by consumers of events and audit: patient, because what they carry is told only once."""
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """A scope as it is shown."""
+
+    id: int
+    slug: str
+    display_name: str
+    description: str
+    state: QueueState
+    events_to_queue: list[str]
+    audit_to_queue: bool
+    created_at: int
+    updated_at: int
+
+
+class Scopes:
+    """Makes, changes, deletes and finds scopes."""
+
+    def __init__(self, database: Database, queues: Queues, now_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._queues = queues
+        self._now_ms = now_ms
+
+    async def get(self, caller: Caller, slug: str) -> Scope:
+        caller.require_sight(slug)
+        async with self._database.connect() as connection:
+            return _scope(await require_scope(connection, caller.tenant_id, slug))
+
+    async def list(self, caller: Caller, *, limit: int = 100, cursor: str | None = None) -> Page[Scope]:
+        caller.require("view")
+        after = text_of("scopes", cursor, default="")
+        query = select(scopes).where(and_(scopes.c.tenant_id == caller.tenant_id, scopes.c.slug > after))
+        if caller.scopes is not None:
+            query = query.where(scopes.c.slug.in_(caller.scopes))
+        async with self._database.connect() as connection:
+            rows = (await connection.execute(query.order_by(scopes.c.slug).limit(limit + 1))).mappings().all()
+        found = [_scope(row) for row in rows[:limit]]
+        return Page(found, cursor_at("scopes", found[-1].slug) if len(rows) > limit else None)
+
+    async def create(
+        self,
+        caller: Caller,
+        slug: str,
+        *,
+        display_name: str = "",
+        description: str = "",
+        events_to_queue: list[str] | None = None,
+        audit_to_queue: bool = False,
+    ) -> Scope:
+        """A scope and its system queues, in one transaction."""
+        caller.require("manage")
+        caller.require_sight(slug)
+        require_slug(slug, "scope")
+        now = self._now_ms()
+        row = {
+            "tenant_id": caller.tenant_id,
+            "slug": slug,
+            "display_name": display_name or slug,
+            "description": description,
+            "state": "active",
+            "events_to_queue": msgspec.json.encode(sorted(set(events_to_queue or []))).decode(),
+            "audit_to_queue": int(audit_to_queue),
+            "created_at": now,
+            "updated_at": now,
+        }
+        try:
+            async with audited(self._database) as change:
+                connection = change.connection
+                made = (await connection.execute(insert(scopes).values(row))).inserted_primary_key
+                assert made is not None
+                scope = _scope({**row, "id": made[0]})
+                for name in SYSTEM_QUEUES:
+                    seeded = queue_row(scope.id, caller.tenant_id, name, SYSTEM_SETTINGS, now, system=True)
+                    await connection.execute(insert(queues).values(seeded))
+                entry = audit_row(
+                    caller, at=now, action="scope.create", target=slug, scope_id=scope.id, after=_told(scope)
+                )
+                change.note(entry)
+        except IntegrityError as error:
+            raise SlugTaken(what="scope", slug=slug) from error
+        self._queues.tell(caller.tenant_id)
+        return scope
+
+    async def change(self, caller: Caller, slug: str, changes: dict[str, Any]) -> Scope:
+        """`changes`: display_name, description, state, events_to_queue, audit_to_queue."""
+        caller.require("manage")
+        caller.require_sight(slug)
+        now = self._now_ms()
+        async with audited(self._database) as change:
+            connection = change.connection
+            before = _scope(await require_scope(connection, caller.tenant_id, slug, lock=True))
+            real = {name: value for name, value in changes.items() if getattr(before, name) != value}
+            if real:
+                values = {**real, "updated_at": now}
+                if "events_to_queue" in real:
+                    values["events_to_queue"] = msgspec.json.encode(sorted(set(real["events_to_queue"]))).decode()
+                if "audit_to_queue" in real:
+                    values["audit_to_queue"] = int(real["audit_to_queue"])
+                await connection.execute(update(scopes).where(scopes.c.id == before.id).values(values))
+                entry = audit_row(
+                    caller,
+                    at=now,
+                    action="scope.change",
+                    target=slug,
+                    scope_id=before.id,
+                    before={name: getattr(before, name) for name in real},
+                    after=real,
+                )
+                change.note(entry)
+            after = _scope(await require_scope(connection, caller.tenant_id, slug))
+        self._queues.tell(caller.tenant_id)
+        return after
+
+    async def delete(self, caller: Caller, slug: str) -> None:
+        """Deletes a scope without messages, its queues with it. Others are archived instead."""
+        caller.require("manage")
+        caller.require_sight(slug)
+        now = self._now_ms()
+        async with audited(self._database) as change:
+            connection = change.connection
+            before = _scope(await require_scope(connection, caller.tenant_id, slug, lock=True))
+            its_queues = select(queues.c.id).where(queues.c.scope_id == before.id).with_for_update()
+            ids = list((await connection.execute(its_queues)).scalars())
+            await delete_queue_rows(connection, ids, what="scope", name=slug)
+            for table in (replays, labels):
+                await connection.execute(delete(table).where(table.c.scope_id == before.id))
+            await delete_of_scope(connection, before.id)
+            await connection.execute(delete(scopes).where(scopes.c.id == before.id))
+            entry = audit_row(
+                caller, at=now, action="scope.delete", target=slug, scope_id=before.id, before=_told(before)
+            )
+            change.note(entry)
+        self._queues.tell(caller.tenant_id)
+
+
+def _scope(row: Any) -> Scope:
+    fields = {name: row[name] for name in ("id", "slug", "display_name", "description", "state")}
+    return Scope(
+        **fields,
+        events_to_queue=msgspec.json.decode(row["events_to_queue"], type=list[str]),
+        audit_to_queue=bool(row["audit_to_queue"]),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+
+
+def _told(scope: Scope) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(scope).items() if name != "id"}
