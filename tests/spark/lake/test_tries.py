@@ -30,7 +30,12 @@ from tests.spark.connector.filled import add_events
 from tests.spark.connector.test_exactly_once import fed
 from tests.spark.refusing import STREAM_READER, TASKS, refusing
 
-SOON = Tries(limit=3, pause_s=0.01)
+
+def never() -> bool:
+    return False
+
+
+SOON = Tries(limit=3, pause_s=0.01, busy=never)
 
 
 def taken(lake: Lake) -> Counter[str]:
@@ -65,7 +70,9 @@ def test_pauses_grow_from_try_to_try(
     lake = Lake(tmp_path / "lake")
     began = time.monotonic()
     with refusing(spark, tmp_path, TASKS, starts=2):
-        Ingest(lake, spark, tries=Tries(limit=3, pause_s=0.5)).once({"url": redis86.url, "queues": queue_name})
+        Ingest(lake, spark, tries=Tries(limit=3, pause_s=0.5, busy=never)).once(
+            {"url": redis86.url, "queues": queue_name}
+        )
     assert time.monotonic() - began >= 1.5
     assert taken(lake) == Counter(ids)
     assert [said.partition("try ")[2] for said in warnings(caplog)] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ log = logging.getLogger("relevo.pipeline")
 T = TypeVar("T")
 
 _LOOKS_S = 0.2
+_LONGEST_PAUSE_S = 30.0
 
 
 def _never() -> bool:
@@ -29,9 +31,17 @@ def _no_progress() -> int:
     return 0
 
 
+def machine_is_busy() -> bool:
+    """Whether more than twice as many threads wanted to run in the last minute as there are cores."""
+    return os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+
+
 @dataclass(frozen=True)
 class Tries:
     """At most `limit` in a row, with pauses between them that begin with `pause_s` and double.
+
+    Spark gives a Python process ten seconds to start, whatever else the machine has to do. So a try that fails while
+    `busy()` does not count, for at most `longest_s`: what comes late is not broken.
 
     >>> Tries(limit=3).run(lambda: 42, "the example")
     42
@@ -39,6 +49,8 @@ class Tries:
 
     limit: int = 5
     pause_s: float = 2.0
+    longest_s: float = 1800.0
+    busy: Callable[[], bool] = machine_is_busy
 
     def run(
         self,
@@ -53,7 +65,7 @@ class Tries:
         Tries that follow each other without `progress` count. An error that is not of a Python worker is raised at once, and
         so is any once `stop` says so.
         """
-        tried, reached = 0, progress()
+        tried, counted, reached, ends = 0, 0, progress(), time.monotonic() + self.longest_s
         while True:
             try:
                 return job()
@@ -61,13 +73,15 @@ class Tries:
                 reason = worker_failure(error)
                 if reason is None or stop():
                     raise
-                tried = tried + 1 if reached == progress() else 1
-                reached = progress()
-                if tried >= self.limit:
+                if reached != progress():
+                    tried, counted, reached, ends = 0, 0, progress(), time.monotonic() + self.longest_s
+                tried += 1
+                counted += not self.busy()
+                if counted >= self.limit or time.monotonic() >= ends:
                     raise WorkersFailed(what=what, tries=tried, reason=reason) from error
-                pause = self.pause_s * 2 ** (tried - 1)
-                told = "%s: %s; try %d of %d failed; the next one begins in %.1f s"
-                log.warning(told, what, reason, tried, self.limit, pause)
+                pause = min(self.pause_s * 2 ** (tried - 1), _LONGEST_PAUSE_S)
+                which = f"{counted} of {self.limit}" if counted == tried else f"{tried}, on a busy machine,"
+                log.warning("%s: %s; try %s failed; the next one begins in %.1f s", what, reason, which, pause)
             _wait(pause, stop)
 
 
