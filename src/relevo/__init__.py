@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from relevo.engine.consuming.worker_health import WorkerHealth
     from relevo.engine.duties.standalone import PromoterProcess, Scheduler
     from relevo.engine.events.queue_events import QueueEvent, QueueEvents
-    from relevo.engine.job.backoff import BackoffSpec
     from relevo.engine.job.dedup import Dedup
     from relevo.engine.job.job import Job
     from relevo.engine.job.parent_result import ParentResult
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from relevo.errors import NotSupportedError, QueueBusy, QueueFull, RateLimited, RelevoError, UnrecoverableError
     from relevo.metrics.health_server import HealthServer
     from relevo.metrics.metrics import Metrics
+    from relevo.wire.backoff import BackoffSpec
     from relevo.wire.failure import Failure
     from relevo.wire.retry import RetryDefaults
 
@@ -97,7 +97,7 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a checker knows the names from above, and must not be told that there may be others
     _HOMES = {
-        "engine.job.backoff": "BackoffSpec",
+        "wire.backoff": "BackoffSpec",
         "engine.consuming.batch": "Batch",
         "compat.chasquimq.consumer": "Consumer RawJob",
         "engine.admin.dead_letters": "DeadLetter DeadLetterFilter",

@@ -11,9 +11,9 @@ from collections import Counter
 
 from relevo.demo.house import LETTERS, NIGHT, PARCELS, House
 from relevo.demo.size import Size
-from relevo.engine.job.backoff import BackoffSpec
 from relevo.engine.job.job import Job
 from relevo.errors import UnrecoverableError
+from relevo.wire.backoff import BackoffSpec
 
 _BULK = 500
 

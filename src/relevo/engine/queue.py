@@ -17,11 +17,9 @@ from relevo.engine.admin.queue_admin import QueueAdmin
 from relevo.engine.admin.results import Results
 from relevo.engine.events.queue_events import QueueEvents
 from relevo.engine.job.add_options import AddOptions
-from relevo.engine.job.backoff import BackoffLike
 from relevo.engine.job.dedup import Dedup
-from relevo.engine.job.delays import DelayMsLike
 from relevo.engine.job.job import Job
-from relevo.engine.job.validation import checked_job_id, checked_name, checked_queue_name, seconds
+from relevo.engine.job.validation import checked_name, checked_queue_name, seconds
 from relevo.engine.lanes.lanes import LIMIT_LANE, Lanes
 from relevo.engine.producing.cancellation import CANCEL_DELAYED, Cancellations
 from relevo.engine.producing.flows import SCRIPTS as FLOW_SCRIPTS
@@ -36,8 +34,10 @@ from relevo.engine.schedules.patterns import RepeatableMeta
 from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
 from relevo.engine.schedules.schedules import MissedFiresLike, RepeatLike, Schedules
 from relevo.errors import BadArgument, NotSupportedError, RelevoError, WrongType
+from relevo.wire.backoff import BackoffLike
+from relevo.wire.delays import DelayMsLike
 from relevo.wire.envelope import Envelope
-from relevo.wire.ids import IdMint
+from relevo.wire.envelope_encoder import checked_job_id
 from relevo.wire.keys import QueueKeys
 from relevo.wire.limits import QueueLimits
 from relevo.wire.payload import MSGPACK, Codec
@@ -53,7 +53,7 @@ class _Open(NamedTuple):
     dead: DeadLetters
     repeatables: Schedules
     lanes: Lanes
-    mint: IdMint
+    encoder: JobEncoder
 
     async def send(self, jobs: Sequence[EncodedJob]) -> None:
         # Beside ids of the caller the plain ones travel by their ids too: one script then decides for all.
@@ -103,10 +103,9 @@ class Queue(QueueAdmin):
         self._keys = QueueKeys(checked_queue_name(name))
         self._redis_url, self._tls = redis_url, tls
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
-        self._limits = limits = QueueLimits.given(
+        self._limits = QueueLimits.given(
             max_stream_len=max_stream_len, max_delay_secs=max_delay_secs, max_payload_bytes=max_payload_bytes
         )
-        self._encoder = JobEncoder(self._codec, max_payload=limits.max_payload_bytes, max_delay_s=limits.max_delay_secs)
         self._wait_s = seconds("wait_s", wait_s, zero=True)
         self._group = checked_name("consumer_group", consumer_group)
         self._spans = ProducerSpans(name, tracing)
@@ -162,16 +161,15 @@ class Queue(QueueAdmin):
             if self._spans.wanted():
                 return None
             if attempts is backoff is None:
-                return opened.sender.add_one(*self._encoder.encode_plain(opened.mint, name, data, self))
-            encoded = self._encoder.encode(opened.mint, name, data, AddOptions(attempts=attempts, backoff=backoff))
-            encoded.job._queue = self  # pyright: ignore[reportPrivateUsage]
+                return opened.sender.add_one(*opened.encoder.encode_plain(name, data))
+            encoded = opened.encoder.encode(name, data, AddOptions(attempts=attempts, backoff=backoff))
             return opened.sender.add_one(encoded.job, (encoded.envelope, encoded.name))
         except (RelevoError, RuntimeError):
             return None
 
     async def _add(self, name: str, data: Any, options: AddOptions) -> Job:
         opened = self._open()
-        encoded = self._encoder.encode(opened.mint, name, data, options)
+        encoded = opened.encoder.encode(name, data, options)
         if self._spans.wanted():
             with self._spans.sending(encoded.job) as context:
                 await opened.send([carrying(encoded, context)])
@@ -179,7 +177,6 @@ class Queue(QueueAdmin):
             await opened.sender.add(((encoded.envelope, encoded.name),))
         else:
             await opened.post.send([encoded])
-        encoded.job._queue = self  # pyright: ignore[reportPrivateUsage] - the job can wait for its own result
         return encoded.job
 
     @staticmethod
@@ -225,25 +222,23 @@ class Queue(QueueAdmin):
             raise WrongType(argument="jobs", value=jobs, expected="a list of dicts")
         opened = self._open()
         if frame is not None:
-            made, entries = self._encoder.encode_frames(opened.mint, jobs, self, frame)
+            made, entries = opened.encoder.encode_frames(jobs, frame)
             if entries:
                 await opened.sender.add(entries)
             return made
         traced = self._spans.wanted_for_many()
-        plain = None if traced else self._encoder.encode_plain_bulk(opened.mint, jobs, self)
+        plain = None if traced else opened.encoder.encode_plain_bulk(jobs)
         if plain is not None:
             made, entries = plain
             if entries:
                 await opened.sender.add(entries)
             return made
-        each_encoded = [self._encoder.encode_bulk_entry(opened.mint, at, job) for at, job in enumerate(jobs)]
+        each_encoded = opened.encoder.encode_bulk(jobs)
         if each_encoded and traced:
             with self._spans.sending(None, len(each_encoded)) as context:
                 await opened.send([carrying(each, context) for each in each_encoded])
         else:
             await opened.send(each_encoded)
-        for encoded in each_encoded:
-            encoded.job._queue = self  # pyright: ignore[reportPrivateUsage]
         return [encoded.job for encoded in each_encoded]
 
     async def cancel(self, job_id: str) -> bool:
@@ -319,22 +314,18 @@ class Queue(QueueAdmin):
         """Adds a job from the schedule's recipe at once; its slots and its limit stay as they are."""
         spec = await self._open().repeatables.recipe(key)
         now_ms = time.time_ns() // 1_000_000
-        envelope = Envelope(self._open().mint(now_ms), spec.payload, now_ms, 0, spec.retry)
+        envelope = Envelope(self._open().encoder.mint(now_ms), spec.payload, now_ms, 0, spec.retry)
         await self._open().sender.add(((envelope.encode(), spec.job_name.encode()),))
         return Job(envelope.id, spec.job_name, self._codec.decode(spec.payload), 0, now_ms, self)
 
     async def start_flow(self, flow: Flow) -> FlowRun:
         """Starts jobs that wait for each other; the returned run tells where they are and can be waited for or cancelled."""
         opened = self._open()
-        flows, encoder = Flows(opened.link, self._keys), self._encoder
+        flows, cap = Flows(opened.link, self._keys), self._limits.max_stream_len
         if not self._spans.wanted():
-            return await flows.start_flow(
-                flow, encoder, opened.mint, cap=self._limits.max_stream_len, wait_s=self._wait_s
-            )
+            return await flows.start_flow(flow, opened.encoder, cap=cap, wait_s=self._wait_s)
         with self._spans.sending(None, len(flow)) as context:
-            return await flows.start_flow(
-                flow, encoder, opened.mint, cap=self._limits.max_stream_len, wait_s=self._wait_s, trace=context
-            )
+            return await flows.start_flow(flow, opened.encoder, cap=cap, wait_s=self._wait_s, trace=context)
 
     @property
     def lanes(self) -> Lanes:
@@ -451,7 +442,14 @@ class Queue(QueueAdmin):
             results = Results(link, keys, self.events, Jobs(link, keys, self._group), dead, self._codec)
             repeatables = Schedules(link, keys, max_payload=self._limits.max_payload_bytes, codec=self._codec)
             opened = self._opened[loop] = _Open(
-                link, sender, post, results, dead, repeatables, Lanes(link, keys), IdMint()
+                link,
+                sender,
+                post,
+                results,
+                dead,
+                repeatables,
+                Lanes(link, keys),
+                JobEncoder(self._codec, self._limits, self),
             )
             self._closed = False
         return opened

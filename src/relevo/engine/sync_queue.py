@@ -10,16 +10,16 @@ from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from relevo.broker.address import CredentialProvider
 from relevo.engine.job.add_options import AddKeywords
-from relevo.engine.job.backoff import BackoffLike
-from relevo.engine.job.delays import DelayMsLike
 from relevo.engine.job.job import Job
-from relevo.engine.job.validation import checked_job_id
 from relevo.engine.producing.flows import Flow
 from relevo.engine.queue import Queue
 from relevo.engine.schedules.patterns import RepeatableMeta
 from relevo.engine.schedules.schedules import MissedFiresLike, RepeatLike
 from relevo.engine.service.loop_thread import LOOP_THREAD
 from relevo.errors import NoQueue
+from relevo.wire.backoff import BackoffLike
+from relevo.wire.delays import DelayMsLike
+from relevo.wire.envelope_encoder import checked_job_id
 
 T_co = TypeVar("T_co", covariant=True)
 V = TypeVar("V")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, Unpack, cast, overload
 
@@ -11,17 +10,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session, scoped_session
 
 from relevo.engine.job.add_options import AddKeywords, AddOptions
-from relevo.engine.job.backoff import retry_override
 from relevo.engine.job.job import Job
-from relevo.engine.job.validation import checked_queue_name, positive
-from relevo.engine.lanes.lanes import checked_lane
-from relevo.engine.producing.job_encoder import EncodedJob, JobEncoder
+from relevo.engine.job.validation import checked_queue_name
+from relevo.engine.producing.job_encoder import JobEncoder
 from relevo.engine.tasks import Task
 from relevo.errors import BadArgument, NotEncodable, WrongType
 from relevo.outbox.entry import Options
 from relevo.outbox.table import ID_LENGTH, QUEUE_LENGTH, OutboxTable
-from relevo.wire.ids import IdMint
-from relevo.wire.payload import MSGPACK, encode_payload
+from relevo.wire.envelope import Envelope
+from relevo.wire.limits import QueueLimits
+from relevo.wire.payload import MSGPACK
 
 P = ParamSpec("P")
 
@@ -45,11 +43,9 @@ class Outbox:
         self, table: OutboxTable, *, max_payload_bytes: int = 1_048_576, max_delay_secs: int = 2_592_000
     ) -> None:
         self._table = table
-        limit = positive("max_payload_bytes", max_payload_bytes)
         self._encoder = JobEncoder(
-            MSGPACK, max_payload=limit, max_delay_s=positive("max_delay_secs", max_delay_secs, zero=True)
+            MSGPACK, QueueLimits(max_payload_bytes=max_payload_bytes, max_delay_secs=max_delay_secs)
         )
-        self._mint = IdMint()
 
     @overload
     def add(self, session: SyncPlace, queue_name: str, name: str, data: Any, **options: Unpack[AddKeywords]) -> Job: ...
@@ -107,20 +103,19 @@ class Outbox:
             remedy = "Debounce where the job is handled, or use Dedup.throttle."
             reason = "a debounced job has no id of its own, and the outbox could send it twice"
             raise BadArgument(argument="dedup", value=options.dedup, reason=reason, remedy=remedy)
-        # Packed only to be checked: whatever `Queue.add` would refuse is refused before the commit.
-        encoded: EncodedJob = self._encoder.encode(self._mint, name, data, options)
-        job = encoded.job
+        # Whatever `Queue.add` would refuse is refused here, before the commit; the relay adds what the envelope holds.
+        encoded = self._encoder.encode(name, data, options)
+        envelope, job = Envelope.decode(encoded.envelope), encoded.job
         _short_enough("job_id", job.id, ID_LENGTH)
-        retry = retry_override(options.attempts, options.backoff)
-        lane = None if options.lane is None else checked_lane(options.lane)
+        lane = None if encoded.notes is None else encoded.notes.lane
         return job, {
             "job_id": job.id,
             "queue": queue_name,
             "name": name,
-            "data": encode_payload(data, name),
-            "options": Options.of(retry, lane, options.dedup).encode(),
+            "data": envelope.payload,
+            "options": Options.of(envelope.retry, lane, options.dedup).encode(),
             "run_at_ms": encoded.run_at,
-            "created_at_ms": time.time_ns() // 1_000_000,
+            "created_at_ms": envelope.created_at_ms,
         }
 
     def _insert(self, place: SyncPlace | AsyncPlace, job: Job, row: dict[str, Any]) -> Job | Awaitable[Job]:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 from relevo.broker.resp import Argument, Reply
 from relevo.broker.scripts import script
-from relevo.engine.job.validation import aware
 from relevo.engine.queue import Queue
 from relevo.engine.schedules.timetable import MOST_FIRES, Timetable, slot_id
 from relevo.errors import BadArgument
 from relevo.testing.inside import Inside, inside
 from relevo.wire.delayed import DelayedMember
+from relevo.wire.delays import aware
 from relevo.wire.envelope import Envelope
 from relevo.wire.repeat import RepeatSpec
 

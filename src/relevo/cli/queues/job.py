@@ -14,8 +14,8 @@ from relevo.cli.shell.prompts import Yes, confirm
 from relevo.cli.shell.redis_server import server_of
 from relevo.engine.admin.dead_letters import DeadLetter, DeadLetterFilter
 from relevo.engine.admin.job_search import FoundJob
-from relevo.engine.job.validation import checked_job_id
 from relevo.errors import BadArgument
+from relevo.wire.envelope_encoder import checked_job_id
 from relevo.wire.failure import Failure
 
 if TYPE_CHECKING:

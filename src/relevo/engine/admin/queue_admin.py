@@ -15,7 +15,7 @@ from relevo.engine.admin.progress import JobProgress
 from relevo.engine.admin.queue_pause import QueuePause
 from relevo.engine.admin.snapshot import QueueSnapshot
 from relevo.engine.job.job import Job
-from relevo.engine.job.validation import checked_job_id
+from relevo.wire.envelope_encoder import checked_job_id
 from relevo.wire.keys import QueueKeys
 
 log = logging.getLogger("relevo.queue")

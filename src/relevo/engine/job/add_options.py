@@ -7,9 +7,9 @@ from typing import TypedDict, cast
 
 import msgspec
 
-from relevo.engine.job.backoff import BackoffLike
 from relevo.engine.job.dedup import Dedup
-from relevo.engine.job.delays import DelayMsLike
+from relevo.wire.backoff import BackoffLike
+from relevo.wire.delays import DelayMsLike
 
 
 class AddKeywords(TypedDict, total=False):

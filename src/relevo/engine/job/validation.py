@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from datetime import datetime
 from difflib import get_close_matches
 from typing import cast
 
-from relevo.errors import BadArgument, NameTooLong, WrongType
+from relevo.errors import BadArgument, WrongType
 
-MAX_NAME_BYTES = 256
 _LONGEST_S = 10 * 365 * 86_400
 
 
@@ -25,33 +23,6 @@ def checked_queue_name(name: object) -> str:
         reason, remedy = "braces would break the cluster slot of its keys", "Use other characters."
         raise BadArgument(argument="queue name", value=name, reason=reason, remedy=remedy)
     return name
-
-
-def checked_job_name(name: object) -> bytes:
-    """The name as it travels: UTF-8, at most 256 bytes."""
-    if not isinstance(name, str):
-        raise WrongType(argument="name", value=name, expected="str")
-    try:
-        encoded = name.encode()
-    except UnicodeEncodeError as error:
-        raise BadArgument(argument="name", value=name, reason="not UTF-8", remedy="Use ordinary text.") from error
-    if len(encoded) > MAX_NAME_BYTES:
-        raise NameTooLong(name=name, size=len(encoded))
-    return encoded
-
-
-def checked_job_id(job_id: object) -> str:
-    if not isinstance(job_id, str):
-        raise WrongType(argument="job_id", value=job_id, expected="str")
-    if not job_id.strip():
-        raise BadArgument(
-            argument="job_id", value=job_id, reason="must not be blank", remedy="Leave it out, or pass an id."
-        )
-    try:
-        job_id.encode()
-    except UnicodeEncodeError as error:
-        raise BadArgument(argument="job_id", value=job_id, reason="not UTF-8", remedy="Use ordinary text.") from error
-    return job_id
 
 
 def positive(argument: str, value: object, *, zero: bool = False) -> int:
@@ -77,14 +48,6 @@ def seconds(argument: str, value: object, *, zero: bool = False) -> float:
         reason = f"must be {'at least' if zero else 'greater than'} 0 and at most {_LONGEST_S}"
         raise BadArgument(argument=argument, value=value, reason=reason, remedy="Pass a number of seconds.")
     return float(value)
-
-
-def aware(argument: str, moment: datetime) -> datetime:
-    """A datetime that says which hour it means."""
-    if moment.utcoffset() is None:
-        remedy = "Use datetime.now(UTC), or call .astimezone() on it if it is local time."
-        raise BadArgument(argument=argument, value=moment, reason="it has no time zone", remedy=remedy)
-    return moment
 
 
 def texts(argument: str, values: object) -> Collection[str]:

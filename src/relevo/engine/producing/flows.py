@@ -19,7 +19,6 @@ from relevo.engine.producing.cancellation import Cancellations
 from relevo.engine.producing.job_encoder import JobEncoder
 from relevo.errors import BadFlow, ConnectionLost, QueueFull
 from relevo.wire.delayed import DelayedMember
-from relevo.wire.ids import IdMint
 from relevo.wire.keys import QueueKeys
 from relevo.wire.notes import Notes
 from relevo.wire.payload import decode_payload
@@ -137,7 +136,6 @@ class Flows:
         self,
         flow: Flow,
         encoder: JobEncoder,
-        mint: IdMint,
         *,
         cap: int,
         wait_s: float = 30.0,
@@ -150,12 +148,12 @@ class Flows:
         for node in nodes:
             for before in node.after:
                 children[before.key].append(f"{numbers[node.key]}{before.on_failure[0]}")
-        flow_id = mint(time.time_ns() // 1_000_000)
+        flow_id = encoder.mint(time.time_ns() // 1_000_000)
         plan = "\n".join(node.key for node in nodes)
         arguments: list[Argument] = [self._keys.tag, cap, KEPT_S, plan, len(nodes)]
         for number, node in enumerate(nodes):
             options = AddOptions(job_id=f"{flow_id}.{number}.{node.key}", **node.options)
-            encoded = encoder.encode(mint, node.name, node.data, options)
+            encoded = encoder.encode(node.name, node.data, options)
             member = DelayedMember(node.name, encoded.envelope).encode()
             notes = Notes(flow=f"{flow_id}/{number}", trace=trace).encode()
             arguments += (member, len(node.after), ",".join(children[node.key]), notes)

@@ -9,12 +9,12 @@ from typing import Any
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
-from relevo.engine.job.backoff import BackoffLike, retry_override
-from relevo.engine.job.validation import checked_job_name
 from relevo.engine.schedules.patterns import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from relevo.engine.schedules.timetable import Timetable
 from relevo.errors import BadArgument, NoSuchSchedule, PayloadTooLarge, Undecodable, WrongType
+from relevo.wire.backoff import BackoffLike, retry_override
 from relevo.wire.envelope import Envelope
+from relevo.wire.envelope_encoder import checked_job_name
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 from relevo.wire.repeat import RepeatSpec, derived_key

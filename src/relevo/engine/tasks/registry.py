@@ -15,7 +15,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 from relevo.engine.consuming.handlers import contained
 from relevo.engine.consuming.job_context import here
 from relevo.engine.job.add_options import AddOptions
-from relevo.engine.job.backoff import BackoffLike
 from relevo.engine.job.job import Job
 from relevo.engine.job.validation import positive, seconds
 from relevo.engine.schedules.declared_schedules import Declaration
@@ -24,6 +23,7 @@ from relevo.engine.settling.bad_result import pickled_call, unpickled
 from relevo.engine.tasks.dependencies import TaskContext
 from relevo.engine.tasks.task import RunOn, Task, takes_context
 from relevo.errors import BadArgument, BadTask, TaskTimedOut, UnknownTask, WrongType
+from relevo.wire.backoff import BackoffLike
 from relevo.wire.retry import RetryOverride
 
 P = ParamSpec("P")

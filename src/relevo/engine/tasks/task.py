@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
 from relevo.engine.job.add_options import AddKeywords, AddOptions
-from relevo.engine.job.backoff import retry_override
 from relevo.engine.job.job import Job
 from relevo.engine.producing.call import Call
 from relevo.engine.producing.pending_add import PendingCall
@@ -21,6 +20,7 @@ from relevo.engine.tasks.dependencies import Injection, TaskContext
 from relevo.engine.tasks.results import ReturnValue
 from relevo.engine.tasks.task_job import TaskJob
 from relevo.errors import NotEncodable, WrongType
+from relevo.wire.backoff import retry_override
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from typing import Any, cast
 
 import msgspec
@@ -21,18 +20,18 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from relevo.errors import BadArgument, DelayTooLong, NameTooLong, PayloadTooLarge
+from relevo.errors import BadArgument
 from relevo.pipeline.connector.feed import Row
 from relevo.pipeline.connector.options import SinkOptions
+from relevo.wire.backoff import retry_override
 from relevo.wire.delayed import DelayedMember
-from relevo.wire.envelope import encode_bare
-from relevo.wire.ids import IdMint
+from relevo.wire.envelope_encoder import EnvelopeEncoder
+from relevo.wire.limits import QueueLimits
 from relevo.wire.payload import encode_payload
-from relevo.wire.retry import Backoff, RetryOverride
+from relevo.wire.retry import RetryOverride
 
 _RARE = ("delay", "job_id", "retry")
 COLUMNS = ("name", "data", *_RARE)
-_MAX_NAME, _MAX_DELAY_S = 256, 30 * 86_400
 
 _read_json = msgspec.json.Decoder().decode
 
@@ -42,7 +41,7 @@ class JobParcels:
 
     def __init__(self, schema: StructType, sink: SinkOptions) -> None:
         self._sink = sink
-        self._mint = IdMint()
+        self._encoder = EnvelopeEncoder(QueueLimits(max_payload_bytes=sink.max_payload))
         types = {field.name: field.dataType for field in schema.fields}
         for name in types:
             if name not in COLUMNS:
@@ -58,7 +57,7 @@ class JobParcels:
             raise _bad(
                 "retry", f"it is {retry.simpleString()}", "Give a number of attempts, or the struct of the source."
             )
-        self._payload = self._encoder(types.get("data"))
+        self._payload = self._payload_encoder(types.get("data"))
 
     def rows(self, batches: Iterable[Any]) -> Iterator[Row]:
         number = 0
@@ -76,51 +75,33 @@ class JobParcels:
             number += count
 
     def _plain(self, number: int, now_ms: int, names: list[str | None], rows: list[Any]) -> Iterator[Row]:
-        """As `_row`, for jobs that have nothing but a name and data: half of what each would cost."""
-        known: dict[str | None, tuple[str, bytes]] = {}
-        encode, largest = self._payload, self._sink.max_payload
-        for place, (job_id, given, data) in enumerate(
-            zip(self._mint.row(len(rows), now_ms), names, rows, strict=True), number
-        ):
-            if given not in known:
-                known[given] = (given or "", _checked_name(given or ""))
-            name, encoded = known[given]
-            payload = encode(data, name, place)
-            envelope = encode_bare((job_id, payload, now_ms, 0))
-            if len(envelope) > largest:
-                raise PayloadTooLarge(job=name, size=len(envelope), limit=largest)
+        """As `_row`, for jobs that have nothing but a name and data."""
+        encoder, encode = self._encoder, self._payload
+        for place, (given, data) in enumerate(zip(names, rows, strict=True), number):
+            name = given or ""
+            encoded, payload = encoder.name(name), encode(data, name, place)
+            _, envelope = encoder.envelope(name, payload, now_ms)
             yield Row(envelope, encoded, None, "", b"", b"%b\0%b" % (encoded, payload))
 
     def _row(self, number: int, now_ms: int, name: str, data: Any, delay: Any, job_id: str | None, retry: Any) -> Row:
-        encoded = _checked_name(name)
-        payload = self._payload(data, name, number)
+        encoder = self._encoder
+        encoded, payload = encoder.name(name), self._payload(data, name, number)
         override = None if retry is None else _override(retry)
-        chosen = job_id or ""
-        head = (chosen or self._mint(now_ms), payload, now_ms, 0)
-        envelope = encode_bare(head if override is None else (*head, override))
-        if len(envelope) > self._sink.max_payload:
-            raise PayloadTooLarge(job=name, size=len(envelope), limit=self._sink.max_payload)
+        _, envelope = encoder.envelope(name, payload, now_ms, job_id=job_id or None, retry=override)
         content = b"%b\0%b" % (encoded, payload)
-        if delay is None and override is None and not chosen:
+        if delay is None and override is None and not job_id:
             return Row(envelope, encoded, None, "", b"", content)
-        content += f"\0{delay}\0{override}\0{chosen}".encode()
-        run_at = _run_at(delay, now_ms)
+        content += f"\0{delay}\0{override}\0{job_id or ''}".encode()
+        run_at = encoder.run_at(delay, None, now_ms)
         member = b"" if run_at is None else DelayedMember(name, envelope).encode()
-        return Row(envelope, encoded, run_at, chosen, member, content)
+        return Row(envelope, encoded, run_at, job_id or "", member, content)
 
-    def _encoder(self, kind: Any) -> Callable[[Any, str, int], bytes]:
+    def _payload_encoder(self, kind: Any) -> Callable[[Any, str, int], bytes]:
         if isinstance(kind, BinaryType):
             return lambda data, _name, _row: b"\xc0" if data is None else bytes(data)
         if isinstance(kind, StringType) and self._sink.data_format == "json":
             return _from_json
         return lambda data, name, _row: encode_payload(data, name)
-
-
-def _checked_name(name: str) -> bytes:
-    encoded = name.encode()
-    if len(encoded) > _MAX_NAME:
-        raise NameTooLong(name=name, size=len(encoded))
-    return encoded
 
 
 def _from_json(data: str | None, name: str, row: int) -> bytes:
@@ -142,20 +123,12 @@ def _values(column: Any) -> list[Any]:
     return cast("list[Any]", column.to_pylist(maps_as_pydicts="strict"))
 
 
-def _override(retry: Any) -> RetryOverride:
-    if isinstance(retry, int):
-        return RetryOverride(retry, None)
-    backoff = retry.get("backoff")
-    return RetryOverride(retry.get("max_attempts"), None if backoff is None else Backoff(**backoff))
-
-
-def _run_at(delay: int | datetime | None, now_ms: int) -> int | None:
-    if delay is None:
-        return None
-    at = int(delay.timestamp() * 1000) if isinstance(delay, datetime) else now_ms + delay
-    if at - now_ms > _MAX_DELAY_S * 1000:
-        raise DelayTooLong(delay_s=(at - now_ms) // 1000, limit_s=_MAX_DELAY_S)
-    return at if at > now_ms else None
+def _override(retry: Any) -> RetryOverride | None:
+    return (
+        retry_override(retry, None)
+        if isinstance(retry, int)
+        else retry_override(retry.get("max_attempts"), retry.get("backoff"))
+    )
 
 
 def _bad(column: str, reason: str, remedy: str) -> BadArgument:

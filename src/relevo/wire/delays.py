@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
-from relevo.engine.job.validation import aware
 from relevo.errors import BadArgument, DelayTooLong, WrongType
 
 DelayMsLike = int | float | datetime
@@ -40,6 +39,14 @@ def run_at_ms(delay_ms: object, delay: object, *, now_ms: int, max_delay_s: int)
     if max_delay_s and wait // 1000 > max_delay_s:
         raise DelayTooLong(delay_s=wait // 1000, limit_s=max_delay_s)
     return now_ms + wait if wait > 0 else None
+
+
+def aware(argument: str, moment: datetime) -> datetime:
+    """A datetime that says which hour it means."""
+    if moment.utcoffset() is None:
+        remedy = "Use datetime.now(UTC), or call .astimezone() on it if it is local time."
+        raise BadArgument(argument=argument, value=moment, reason="it has no time zone", remedy=remedy)
+    return moment
 
 
 def _as_delay(value: object) -> str:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from relevo import BackoffSpec
-from relevo.engine.job.backoff import retry_override
 from relevo.errors import BadArgument, WrongType
+from relevo.wire.backoff import retry_override
 from relevo.wire.retry import Backoff, RetryOverride
 
 

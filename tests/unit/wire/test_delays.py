@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from relevo.engine.job.delays import run_at_ms
 from relevo.errors import BadArgument, DelayTooLong, WrongType
+from relevo.wire.delays import run_at_ms
 
 NOW = 1_700_000_000_000
 MOMENT = datetime.fromtimestamp(NOW / 1000, UTC)
