@@ -45,23 +45,46 @@ async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(desk: D
         await dead.invalidate()
 
 
-async def test_a_hot_transaction_that_stands_still_is_ended_and_says_so(desk: Desk, office: Office) -> None:
+async def test_a_transaction_that_stood_still_runs_once_more(desk: Desk, office: Office) -> None:
+    """A busy machine kept a claim from going on for ten seconds, and the caller was told that the database was away."""
     queue = await desk.queue(max_depth=10)
-    ended = asyncio.Event()
-    holding = asyncio.Event()
+    runs, holding, ended = list[int](), asyncio.Event(), asyncio.Event()
 
-    async def stand_still(transaction: Transaction) -> None:
-        session = transaction.session
-        await session.lock_queues([queue.id])
+    async def stand_still_once(transaction: Transaction) -> None:
+        runs.append(len(runs))
+        await transaction.session.lock_queues([queue.id])
         holding.set()
         await ended.wait()
-        await session.lock_queues([queue.id])
+        await transaction.session.lock_queues([queue.id])
 
-    standing = asyncio.ensure_future(office.transact(stand_still))
+    standing = asyncio.ensure_future(office.transact(stand_still_once))
     await holding.wait()
     async with asyncio.timeout(limit(15)):
-        assert isinstance((await desk.publish(new()))[0], Published)
+        assert isinstance(
+            (await desk.publish(new()))[0], Published
+        )  # it waited for the lock, which the database took away
     ended.set()
+    await standing
+    assert runs == [0, 1]
+
+
+async def test_a_transaction_that_always_stands_still_is_ended_and_says_so(desk: Desk, office: Office) -> None:
+    queue = await desk.queue(max_depth=10)
+    holding: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+    async def stand_still(transaction: Transaction) -> None:
+        await transaction.session.lock_queues([queue.id])
+        go_on = asyncio.Event()
+        holding.put_nowait(go_on)
+        await go_on.wait()
+        await transaction.session.lock_queues([queue.id])
+
+    standing = asyncio.ensure_future(office.transact(stand_still))
+    for _ in range(2):
+        go_on = await holding.get()
+        async with asyncio.timeout(limit(15)):
+            assert isinstance((await desk.publish(new()))[0], Published)
+        go_on.set()
     with pytest.raises(StoreUnavailable):
         await standing
 

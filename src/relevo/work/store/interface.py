@@ -8,6 +8,7 @@ must await nothing but its session: no locks, no sleeps, no other I/O.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Table
@@ -162,6 +163,14 @@ class KnownKey(NamedTuple):
     message_id: str
     body_digest: str
     state: str | None
+
+
+@dataclass
+class Phase:
+    """How far a transaction had come when its connection was lost. Before its commit was sent nothing can have been written:
+    it may run once more."""
+
+    may_be_committed: bool = False
 
 
 class Session(Protocol):

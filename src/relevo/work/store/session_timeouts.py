@@ -6,8 +6,8 @@ each connection tells the database to end its transaction when it has been idle 
 than that, so the death of a node delays requests, and fails none; what waits for even longer is refused (503) instead of
 piling up. SQLite has one process, whose locks end with it.
 
-A program of ours that stands still for longer within a transaction loses it too, as if it had been killed there: nothing is
-written, and whoever asked is told so.
+A program of ours that stands still for longer within a transaction, as on a machine with far too much to do, loses it too,
+as if it had been killed there: nothing is written, and the transaction runs once more. Whoever stands still again is told so.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from relevo.work.store.interface import (
     Dialect,
     HeldRow,
     KnownKey,
+    Phase,
     QueueRules,
     Rewrite,
     Row,
@@ -41,6 +42,7 @@ T = TypeVar("T")
 
 _TRIES = 8
 _TRANSIENT = frozenset({1213, 1205, 1020})  # deadlock, a lock waited for too long, a row that changed: rolled back
+_LOST = frozenset({2006, 2013})  # the server has gone away, or went in the middle of an answer
 _CONNECTIONS = 16
 _SETTINGS = "SESSION tx_isolation = 'READ-COMMITTED', SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
 _STATEMENTS_KEPT = 100
@@ -215,23 +217,29 @@ class MariaDbDriver:
             await connection.ensure_closed()
 
     async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        lost = 0
         for tries_left in reversed(range(_TRIES)):
+            phase = Phase()
             try:
-                return await self._once(work)
-            except OperationalError as error:
-                if error.args[0] not in _TRANSIENT:
-                    raise StoreUnavailable(reason=_said(error)) from error
-                if not tries_left:
-                    raise StoreUnavailable(reason=_said(error)) from error
-            except (InterfaceError, OSError, TimeoutError) as error:
+                return await self._once(work, phase)
+            except TimeoutError as error:
                 raise StoreUnavailable(reason=_said(error)) from error
+            except (OperationalError, InterfaceError, OSError) as error:
+                if _rolled_back(error):
+                    again = tries_left > 0
+                else:
+                    lost += 1
+                    again = _lost(error) and not phase.may_be_committed and lost == 1
+                if not again:
+                    raise StoreUnavailable(reason=_said(error)) from error
         raise AssertionError("the last try returns or raises")
 
-    async def _once(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def _once(self, work: Callable[[Session], Awaitable[T]], phase: Phase) -> T:
         async with self._places:
             connection = await self._connection()
             try:
                 done = await work(MariaDbSession(connection))
+                phase.may_be_committed = True
                 await connection.commit()
             except BaseException:
                 await self._roll_back(connection)
@@ -265,6 +273,14 @@ class MariaDbDriver:
             connection.close()
         else:
             self._idle.append(connection)
+
+
+def _rolled_back(error: BaseException) -> bool:
+    return isinstance(error, OperationalError) and error.args[0] in _TRANSIENT
+
+
+def _lost(error: BaseException) -> bool:
+    return not isinstance(error, OperationalError) or error.args[0] in _LOST
 
 
 def _said(error: BaseException) -> str:

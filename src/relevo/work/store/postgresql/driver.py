@@ -25,6 +25,7 @@ from relevo.work.store.interface import (
     Dialect,
     HeldRow,
     KnownKey,
+    Phase,
     QueueRules,
     Rewrite,
     Row,
@@ -44,8 +45,6 @@ takes two round trips of its own, so fewer rows go with what else there is to wr
 
 # Rolled back by the server, and worth another try.
 _TRANSIENT = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
-_WAITED = (asyncpg.LockNotAvailableError, asyncpg.IdleInTransactionSessionTimeoutError)
-"""Longer than store/session_timeouts.py allows."""
 _GONE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError, OSError)
 
 
@@ -231,23 +230,30 @@ class PostgresDriver:
             await pool.close()
 
     async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        lost = 0
         for tries_left in reversed(range(_TRIES)):
+            phase = Phase()
             try:
-                return await self._once(work)
+                return await self._once(work, phase)
             except _TRANSIENT as error:
                 if not tries_left:
                     raise StoreUnavailable(reason=_said(error)) from error
-            except (*_GONE, *_WAITED, TimeoutError, asyncpg.InsufficientResourcesError) as error:
+            except (asyncpg.LockNotAvailableError, TimeoutError, asyncpg.InsufficientResourcesError) as error:
                 raise StoreUnavailable(reason=_said(error)) from error
+            except (*_GONE, asyncpg.IdleInTransactionSessionTimeoutError) as error:
+                lost += 1
+                if phase.may_be_committed or lost > 1:
+                    raise StoreUnavailable(reason=_said(error)) from error
         raise AssertionError("the last try returns or raises")
 
-    async def _once(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def _once(self, work: Callable[[Session], Awaitable[T]], phase: Phase) -> T:
         if self._pool is None:
             raise StoreUnavailable(reason="it was closed")
         async with self._pool.acquire(timeout=30) as connection, connection.transaction():
             session = PostgresSession(connection)
             done = await work(session)
             await session.send()
+            phase.may_be_committed = True
             return done
 
 
