@@ -80,5 +80,5 @@ async def test_of_a_broadcast_message_the_deliveries_expire_too(desk: Desk) -> N
     desk.clock.turn(s=11)
     await ExpiryEnforcer(desk.office).work()
     assert await desk.claim(1, "news", subscription="mail") == []
-    (subscription,) = await desk.office.subscriptions.list(desk.caller, SCOPE, "news")
+    (subscription,) = (await desk.office.subscriptions.list(desk.caller, SCOPE, "news")).items
     assert subscription.pending == 0

@@ -98,7 +98,7 @@ async def test_a_failure_is_noted_and_the_next_run_clears_it(office: Office) -> 
 
 
 async def test_all_agents_of_the_spec_are_listed(office: Office) -> None:
-    listed = {run.agent: run.every_s for run in await Roster(office).list()}
+    listed = {run.agent: run.every_s for run in (await Roster(office).list()).items}
     wanted = {
         "visibility_timeout_enforcer": 1.0,
         "expiry_enforcer": 60.0,

@@ -30,7 +30,7 @@ async def test_a_claim_that_ran_out_is_told_where_failures_are_told(desk: Desk) 
         shown = await desk.office.search.get(desk.caller, SCOPE, message_id)
         assert shown.error is not None
         assert (shown.failure_reason, shown.error.text) == (reason, why)
-        last = (await desk.office.search.history(desk.caller, SCOPE, message_id))[-1]
+        last = (await desk.office.search.history(desk.caller, SCOPE, message_id)).items[-1]
         assert last.detail == reason
 
 

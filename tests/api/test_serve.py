@@ -146,7 +146,7 @@ async def _load(serve: ServeProcess, *, messages: int, kills: int) -> None:
             for message in page.items:
                 assert message.state == "completed", f"{message.id} is {message.state}"
                 finished[message.id] += 1
-                history = await client.history("s", message.id)
+                history = (await client.history("s", message.id)).items
                 assert sum(step.event == "completed" for step in history) == 1, message.id
     assert len(acknowledged) == messages
     assert set(finished) == acknowledged

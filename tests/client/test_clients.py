@@ -47,7 +47,7 @@ async def test_a_message_goes_through_its_life(client: AsyncClient) -> None:
     assert (await client.complete("billing", claimed, {"paid": True})).state == "completed"
     message = await client.message("billing", published.id)
     assert (message.state, message.result, message.priority_tier) == ("completed", {"paid": True}, "high")
-    assert [step.event for step in await client.history("billing", published.id)] == [
+    assert [step.event for step in (await client.history("billing", published.id)).items] == [
         "published",
         "claimed",
         "extended",

@@ -35,7 +35,7 @@ async def test_a_rule_is_tried_made_changed_and_deleted(client: AsyncClient) -> 
     made = await client.create_rule(SCOPE, DROP)
     assert (made.rule.name, made.breaker) == ("late", "closed")
     assert (await client.publish(SCOPE, "invoices", {"late": True})).state == "cancelled"
-    assert [each.rule.name for each in await client.rules(SCOPE)] == ["late"]
+    assert [each.rule.name for each in (await client.rules(SCOPE)).items] == ["late"]
     assert (await client.change_rule(SCOPE, {**DROP, "enabled": False})).rule.enabled is False
     assert (await client.reset_rule(SCOPE, "late")).breaker == "closed"
     (told,) = await client.try_rule(SCOPE, DROP, "invoices", last=1)
@@ -50,9 +50,9 @@ async def test_a_rule_is_tried_made_changed_and_deleted(client: AsyncClient) -> 
 async def test_trust_is_given_and_taken(client: AsyncClient) -> None:
     await client.create_scope("vault")
     assert (await client.trust("vault", SCOPE)).trusted == SCOPE
-    assert [each.trusted for each in await client.trusts("vault")] == [SCOPE]
+    assert [each.trusted for each in (await client.trusts("vault")).items] == [SCOPE]
     await client.distrust("vault", SCOPE)
-    assert await client.trusts("vault") == []
+    assert (await client.trusts("vault")).items == []
 
 
 async def test_a_review_goes_from_hand_to_hand_and_its_result_to_who_waits(room: Room, client: AsyncClient) -> None:
@@ -61,7 +61,7 @@ async def test_a_review_goes_from_hand_to_hand_and_its_result_to_who_waits(room:
     spec = {"title": "Pay {{amount}}?", "may_correct": True}
     assert (await client.add_review_pattern(SCOPE, "pay", spec)).parameters == ["amount"]
     assert (await client.preview_review(SCOPE, "pay", {"amount": 5}))["title"] == "Pay 5?"
-    assert [each.version for each in await client.review_patterns(SCOPE)] == [1]
+    assert [each.version for each in (await client.review_patterns(SCOPE)).items] == [1]
     assert (await client.review_pattern(SCOPE, "pay")).name == "pay"
     use = {"pattern": "pay", "parameters": {"amount": 5}}
     published = await client.publish(SCOPE, "invoices", {"n": 1}, hitl_spec=use)
@@ -119,7 +119,7 @@ async def test_bodies_must_fit_and_the_refusal_says_why(client: AsyncClient) -> 
     await client.unbind_schema(SCOPE, "invoices")
     assert await client.bound_schema(SCOPE, "invoices") is None
     await client.delete_schema(SCOPE, "invoice")
-    assert await client.schemas(SCOPE) == []
+    assert (await client.schemas(SCOPE)).items == []
 
 
 async def test_parts_are_read_in_order_as_they_come(client: AsyncClient) -> None:
@@ -154,7 +154,7 @@ async def test_what_a_subject_s_messages_say_is_erased(client: AsyncClient) -> N
 async def test_keys_are_granted_limited_and_rotated(room: Room, client: AsyncClient) -> None:
     made = await client.create_key("one", ["view"], scopes=["elsewhere"])
     granted = await client.grant(SCOPE, made.key.id, ["view", "publish"], queue="invoices")
-    assert [each.id for each in await client.grants(SCOPE, key_id=made.key.id)] == [granted.id]
+    assert [each.id for each in (await client.grants(SCOPE, key_id=made.key.id)).items] == [granted.id]
     async with AsyncClient(room.service.url, key=made.secret) as one:
         await one.publish(SCOPE, "invoices", 1)
         await client.revoke_grant(SCOPE, granted.id)
@@ -210,9 +210,9 @@ async def test_dead_letters_of_a_stream_queue_go_to_review_one_by_one_and_all(
         assert (review.title, review.source) == ("Again?", "stream_dead_letter")
         made = await client.watch_stream(SCOPE, queue_name, {"title": "Look"})
         assert (made.stream_queue, made.review) == (queue_name, {"title": "Look"})
-        assert [each.stream_queue for each in await client.stream_watches(SCOPE)] == [queue_name]
+        assert [each.stream_queue for each in (await client.stream_watches(SCOPE)).items] == [queue_name]
         await client.unwatch_stream(SCOPE, queue_name)
-        assert await client.stream_watches(SCOPE) == []
+        assert (await client.stream_watches(SCOPE)).items == []
 
 
 async def test_events_are_followed_and_go_on_after_the_last_one(eventful: Room) -> None:

@@ -52,10 +52,10 @@ async def test_a_subscription_gets_every_message_until_it_ends(client: AsyncClie
     published = await client.publish(SCOPE, "news", "hello")
     (claimed,) = await client.claim(SCOPE, "news", subscription="mail")
     assert claimed.id == published.id
-    (listed,) = await client.subscriptions(SCOPE, "news")
+    (listed,) = (await client.subscriptions(SCOPE, "news")).items
     assert (listed.name, listed.claimed) == ("mail", 1)
     await client.unsubscribe(SCOPE, "news", "mail")
-    assert await client.subscriptions(SCOPE, "news") == []
+    assert (await client.subscriptions(SCOPE, "news")).items == []
 
 
 async def test_a_key_is_listed_and_revoked(room: Room, client: AsyncClient) -> None:
@@ -74,8 +74,8 @@ async def test_what_was_done_is_counted_and_told(client: AsyncClient) -> None:
     story = await client.trace("order-17")
     assert (story.messages, story.reviews, story.complete) == ([published.id], [], True)
     assert [step.what for step in story.steps if step.source == "message"] == ["published", "claimed", "completed"]
-    (row,) = await client.usage(scope=SCOPE)
+    (row,) = (await client.usage(scope=SCOPE)).items
     assert (row.queue, row.published, row.completed) == ("invoices", 1, 1)
     entries = (await client.audit(scope=SCOPE, action="queue.create")).items
     assert [entry.target for entry in entries] == ["invoices"]
-    assert "message_archiver" in {each.agent for each in await client.agents()}
+    assert "message_archiver" in {each.agent for each in (await client.agents()).items}

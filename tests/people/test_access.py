@@ -101,7 +101,7 @@ async def test_a_grant_is_known_at_the_next_use_and_taken_back_as_fast(desk: Des
     standing = desk.office.keys.standing(secret)
     assert standing is not None
     assert standing.grants == (Granted(SCOPE, "jobs", frozenset({"publish"})),)
-    assert await desk.office.access.list(desk.caller, SCOPE) == [grant]
+    assert (await desk.office.access.list(desk.caller, SCOPE)).items == [grant]
     await desk.office.access.revoke(desk.caller, SCOPE, grant.id)
     await desk.office.keys.recognise(secret, "r")
     assert desk.office.keys.standing(secret) is None
@@ -146,7 +146,7 @@ async def test_a_deleted_queue_takes_its_grants_with_it_and_a_deleted_scope_all_
     await desk.office.webhooks.create(desk.caller, SCOPE, "https://example.org/")
     await desk.office.erasures.start(desk.caller, SCOPE, "nobody")
     await desk.office.queues.delete(desk.caller, SCOPE, "jobs")
-    assert len(await desk.office.access.list(desk.caller, SCOPE)) == 1
+    assert len((await desk.office.access.list(desk.caller, SCOPE)).items) == 1
     await desk.office.scopes.delete(desk.caller, SCOPE)
 
 

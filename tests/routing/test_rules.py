@@ -16,7 +16,7 @@ async def test_a_rule_is_kept_listed_changed_and_deleted(desk: Desk) -> None:
     rules = desk.office.rules
     await desk.rule(Drop(), name="second", position=20)
     await desk.rule(Drop(), name="first", position=10)
-    assert [each.rule.name for each in await rules.list(desk.caller, SCOPE)] == ["first", "second"]
+    assert [each.rule.name for each in (await rules.list(desk.caller, SCOPE)).items] == ["first", "second"]
     changed = Rule(name="first", trigger="message_dead", actions=[Drop()], position=30)
     await rules.change(desk.caller, SCOPE, "first", changed)
     assert (await rules.get(desk.caller, SCOPE, "first")).rule == changed
@@ -57,7 +57,7 @@ async def test_a_rule_that_cannot_work_is_refused(
 async def test_matches_are_counted(desk: Desk) -> None:
     await desk.rule(Drop(), when="body.n > 0")
     await desk.publish(5)
-    (stored,) = await desk.office.rules.list(desk.caller, SCOPE)
+    (stored,) = (await desk.office.rules.list(desk.caller, SCOPE)).items
     assert stored.matched == 4
 
 
@@ -66,20 +66,20 @@ async def test_a_rule_that_fails_is_skipped_and_the_next_one_asked(desk: Desk) -
     await desk.rule(Drop(reason="by the second"), name="whole", position=2)
     message_id = await desk.id_of({"n": 1})
     assert (await desk.row(message_id))["failure_reason"] == "by the second"
-    broken, _ = await desk.office.rules.list(desk.caller, SCOPE)
+    broken, _ = (await desk.office.rules.list(desk.caller, SCOPE)).items
     assert (broken.failed, "missing" in (broken.breaker.last_error or "")) == (1, True)
 
 
 async def test_a_rule_that_fails_too_often_is_set_aside_and_told(desk: Desk) -> None:
     await desk.rule(Drop(), name="broken", when="body.missing == 1")
     await desk.publish(25)
-    (stored,) = await desk.office.rules.list(desk.caller, SCOPE)
+    (stored,) = (await desk.office.rules.list(desk.caller, SCOPE)).items
     assert stored.breaker_state == "open"
     (finding,) = await desk.findings()
     assert (finding["kind"], finding["rule"]) == ("rule_set_aside", "broken")
     before = stored.failed
     await desk.publish(5)
-    (stored,) = await desk.office.rules.list(desk.caller, SCOPE)
+    (stored,) = (await desk.office.rules.list(desk.caller, SCOPE)).items
     assert stored.failed == before, "nobody asks it while it is set aside"
     assert (await desk.depth()).pending == 30
 
@@ -92,7 +92,7 @@ async def test_a_rule_gets_another_chance_after_its_rest(desk: Desk) -> None:
     outcome = await desk.put({"ok": True})
     assert isinstance(outcome, Published)
     assert outcome.state == "cancelled"
-    (stored,) = await desk.office.rules.list(desk.caller, SCOPE)
+    (stored,) = (await desk.office.rules.list(desk.caller, SCOPE)).items
     assert stored.breaker_state == "closed"
 
 
@@ -112,7 +112,7 @@ async def test_a_loop_ends_at_the_hop_limit_and_is_told(desk: Desk) -> None:
     assert (await desk.history(message_id)).count("routed") == MAX_HOPS
     assert (await desk.row(message_id))["state"] == "pending"
     assert [each["kind"] for each in await desk.findings()] == ["routing_loop"]
-    assert sum(each.failed for each in await desk.office.rules.list(desk.caller, SCOPE)) == 1
+    assert sum(each.failed for each in (await desk.office.rules.list(desk.caller, SCOPE)).items) == 1
 
 
 async def test_hops_are_counted_over_triggers(desk: Desk) -> None:
@@ -146,7 +146,7 @@ async def test_a_rule_of_another_scope_needs_its_trust(desk: Desk) -> None:
     with pytest.raises(BadRule, match="vault"):
         await desk.rule(Route(queue="safe", scope="vault"))
     await office.trusts.grant(desk.caller, "vault", SCOPE)
-    assert [each.trusted for each in await office.trusts.list(desk.caller, "vault")] == [SCOPE]
+    assert [each.trusted for each in (await office.trusts.list(desk.caller, "vault")).items] == [SCOPE]
     await desk.rule(Route(queue="safe", scope="vault"))
     message_id = await desk.id_of(1, labels={"subject": "42"})
     assert (await desk.row(message_id))["scope_id"] == (
@@ -155,7 +155,7 @@ async def test_a_rule_of_another_scope_needs_its_trust(desk: Desk) -> None:
     await office.trusts.revoke(desk.caller, "vault", SCOPE)
     stayed = await desk.id_of(2)
     assert [each.id for each in await desk.claim()] == [stayed]
-    (stored,) = await office.rules.list(desk.caller, SCOPE)
+    (stored,) = (await office.rules.list(desk.caller, SCOPE)).items
     assert "does not accept messages" in (stored.breaker.last_error or "")
 
 
@@ -180,4 +180,4 @@ async def test_a_dry_run_on_the_last_messages_changes_nothing(desk: Desk) -> Non
     told = await desk.office.dry_runs.last(desk.caller, SCOPE, rule, queue="jobs", limit=4)
     assert [each.matches for each in told] == [True, True, True, False]
     assert (await desk.depth()).pending == 5
-    assert await desk.office.rules.list(desk.caller, SCOPE) == []
+    assert (await desk.office.rules.list(desk.caller, SCOPE)).items == []

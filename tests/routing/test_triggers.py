@@ -77,7 +77,7 @@ async def test_a_rule_sees_the_type_and_the_message_of_the_error(desk: Desk) -> 
     row = await desk.row(moves)
     assert (row["failure_reason"], row["error"]) == (None, None), "what is sent on begins anew"
     assert [(await desk.row(each))["state"] for each in (stays, silent)] == ["delayed", "delayed"]
-    for stored in await desk.office.rules.list(desk.caller, SCOPE):
+    for stored in (await desk.office.rules.list(desk.caller, SCOPE)).items:
         assert stored.failed == 0, "a message without an error is no fault of the rule"
 
 

@@ -35,7 +35,7 @@ async def test_a_failed_message_keeps_the_error_and_shows_its_stack_alone(desk: 
     assert (shown.failure_reason, shown.error) == ("KeyError: 'email'", ERROR)
     (listed,) = (await desk.office.search.list(desk.caller, SCOPE, MessageFilter())).items
     assert listed.error == Failure(type="KeyError", message="'email'")
-    history = await desk.office.search.history(desk.caller, SCOPE, claimed.id)
+    history = (await desk.office.search.history(desk.caller, SCOPE, claimed.id)).items
     assert (history[-1].event, history[-1].detail) == ("failed", "KeyError: 'email'")
 
 

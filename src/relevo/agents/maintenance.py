@@ -3,7 +3,7 @@
 async with Roster(office) as roster:
     ...                                         # in every `serve` process; the beat falls to one of them
     await roster.run_now("message_archiver")
-    for run in await roster.list(): ...
+    for run in (await roster.list()).items: ...
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from relevo.agents.stream_scheduler import EngineBeat, agents_queue
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.agents.webhook_jobs import WebhookPost
 from relevo.agents.webhook_sender import WebhookCourier
+from relevo.contract.pages import Page
 from relevo.errors import NotFound
+from relevo.work.pagination import page_of
 from relevo.work.work_queues import Office
 
 
@@ -114,9 +116,10 @@ class Roster:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def list(self) -> list[AgentRun]:
+    async def list(self, *, limit: int = 100, cursor: str | None = None) -> Page[AgentRun]:
         """Every agent with its last run."""
-        return [await self._read(agent) for agent in self._agents.values()]
+        page = page_of("agents", list(self._agents.values()), limit=limit, cursor=cursor)
+        return Page([await self._read(agent) for agent in page.items], page.next_cursor)
 
     async def get(self, name: str) -> AgentRun:
         return await self._read(self._agent(name))

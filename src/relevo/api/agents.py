@@ -13,7 +13,8 @@ from fastapi import APIRouter, Path, Request, Response
 from relevo.agents.maintenance import Roster
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.openapi import describe
-from relevo.api.responses import answer
+from relevo.api.params import Cursor, Limit
+from relevo.api.responses import answer, page_answer
 from relevo.contract.agents import Agent
 from relevo.work.caller import Caller
 from relevo.work.store.cold_transaction import ColdTransaction, transact
@@ -21,11 +22,11 @@ from relevo.work.store.cold_transaction import ColdTransaction, transact
 router = APIRouter(prefix="/v1/agents", tags=["agents"])
 
 
-@router.get("", summary="Every agent with its last run", **describe("list_agents", list[Agent]))
-async def list_agents(request: Request, caller: Authenticated) -> Response:
+@router.get("", summary="Every agent with its last run", **describe("list_agents", list[Agent], paged=True))
+async def list_agents(request: Request, caller: Authenticated, limit: Limit = 100, cursor: Cursor = None) -> Response:
     caller.require_unlimited("operate")
     roster: Roster = request.app.state.roster
-    return answer(await roster.list(), caller.request_id)
+    return page_answer(await roster.list(limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.post("/{agent}/run", summary="Run an agent now", **describe("run_agent", Agent))

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.openapi import describe
-from relevo.api.params import ScopeSlug, require_id
+from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
 from relevo.api.request_body import body_of
-from relevo.api.responses import answer
+from relevo.api.responses import answer, page_answer
 from relevo.contract.grants import Grant, GrantIn
 from relevo.contract.keys import KeyLimits, KeyRotationIn, LimitsIn, NewKey
 from relevo.errors import WrongState
@@ -26,14 +26,17 @@ _LIMITS = msgspec.json.Decoder(LimitsIn)
 _ROTATION = msgspec.json.Decoder(KeyRotationIn)
 
 
-@router.get("/v1/scopes/{scope}/grants", summary="List grants", **describe("list_grants", list[Grant]))
+@router.get("/v1/scopes/{scope}/grants", summary="List grants", **describe("list_grants", list[Grant], paged=True))
 async def list_grants(
     caller: Authenticated,
     office: ThisOffice,
     scope: ScopeSlug,
     key_id: Annotated[str | None, Query(max_length=26, pattern=r"^[0-9A-Z]{26}$")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> Response:
-    return answer(await office.access.list(caller, scope, key_id=key_id), caller.request_id)
+    page = await office.access.list(caller, scope, key_id=key_id, limit=limit, cursor=cursor)
+    return page_answer(page, caller.request_id)
 
 
 @router.post(

@@ -81,10 +81,20 @@ async def get_message(caller: Authenticated, office: ThisOffice, scope: ScopeSlu
 
 
 @router.get(
-    "/{message_id}/history", summary="What happened to a message", **describe("get_message_history", list[Step])
+    "/{message_id}/history",
+    summary="What happened to a message",
+    **describe("get_message_history", list[Step], paged=True),
 )
-async def get_history(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey) -> Response:
-    return answer(await office.search.history(caller, scope, require_id(message_id)), caller.request_id)
+async def get_history(
+    caller: Authenticated,
+    office: ThisOffice,
+    scope: ScopeSlug,
+    message_id: MessageKey,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    page = await office.search.history(caller, scope, require_id(message_id), limit=limit, cursor=cursor)
+    return page_answer(page, caller.request_id)
 
 
 @router.post(

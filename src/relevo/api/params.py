@@ -10,7 +10,7 @@ from fastapi import Path, Query
 
 from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
-from relevo.work.pagination import LONGEST
+from relevo.work.pagination import LONGEST, LONGEST_CURSOR
 
 PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _QUEUE = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
@@ -21,7 +21,7 @@ QueueSlug = Annotated[str, Path(description="slug of the queue", max_length=63)]
 MessageKey = Annotated[str, Path(description="id of the message", max_length=100)]
 Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the latest when none is named")]
 Limit = Annotated[int, Query(ge=1, le=LONGEST, description="how many at most")]
-Cursor = Annotated[str | None, Query(max_length=300, description="`meta.next_cursor` of the page before")]
+Cursor = Annotated[str | None, Query(max_length=LONGEST_CURSOR, description="`meta.next_cursor` of the page before")]
 QueueFilter = Annotated[str | None, Query(alias="queue", pattern=_QUEUE, max_length=63)]
 ScopeFilter = Annotated[str | None, Query(alias="scope", pattern=_QUEUE, max_length=63)]
 TextFilter = Annotated[str | None, Query(max_length=200, pattern=PLAIN)]

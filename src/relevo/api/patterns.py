@@ -9,9 +9,9 @@ from fastapi import APIRouter, Path, Request, Response
 
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.openapi import describe
-from relevo.api.params import ScopeSlug, Version
+from relevo.api.params import Cursor, Limit, ScopeSlug, Version
 from relevo.api.request_body import body_of
-from relevo.api.responses import answer
+from relevo.api.responses import answer, page_answer
 from relevo.contract.fields import RequestBody, Slug, about
 from relevo.contract.reviews import PreviewIn
 from relevo.errors import BadReviewSpec
@@ -33,9 +33,13 @@ class PatternIn(RequestBody):
 _NEW, _PREVIEW = msgspec.json.Decoder(PatternIn), msgspec.json.Decoder(PreviewIn)
 
 
-@router.get("", summary="The latest version of each pattern", **describe("list_review_patterns", list[Pattern]))
-async def list_patterns(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
-    return answer(await office.patterns.list(caller, scope), caller.request_id)
+@router.get(
+    "", summary="The latest version of each pattern", **describe("list_review_patterns", list[Pattern], paged=True)
+)
+async def list_patterns(
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    return page_answer(await office.patterns.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.post(

@@ -29,16 +29,18 @@ from relevo.work.audit.entries import AuditFilter, ExportedEntry
 router = APIRouter(prefix="/v1", tags=["reports"])
 
 
-@router.get("/usage", summary="What each queue did on each day", **describe("list_usage", list[UsageRow]))
+@router.get("/usage", summary="What each queue did on each day", **describe("list_usage", list[UsageRow], paged=True))
 async def usage(
     caller: Authenticated,
     office: ThisOffice,
     since: DayFilter = None,
     until: DayFilter = None,
     scope: ScopeFilter = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> Response:
-    rows = await office.usage.list(caller, since=since, until=until, scope=scope)
-    return answer(rows, caller.request_id)
+    page = await office.usage.list(caller, since=since, until=until, scope=scope, limit=limit, cursor=cursor)
+    return page_answer(page, caller.request_id)
 
 
 @router.get(

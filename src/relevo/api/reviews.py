@@ -254,10 +254,14 @@ async def review_stream_dead_letter(
 @router.get(
     "/stream-watches",
     summary="Stream queues whose dead letters go to review",
-    **describe("list_stream_watches", list[StreamWatch]),
+    **describe("list_stream_watches", list[StreamWatch], paged=True),
 )
-async def list_watches(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
-    return answer(await office.stream_letters.watches(caller, scope), caller.request_id)
+async def list_watches(
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    return page_answer(
+        await office.stream_letters.watches(caller, scope, limit=limit, cursor=cursor), caller.request_id
+    )
 
 
 @router.post(

@@ -10,9 +10,9 @@ from msgspec import Meta, Raw
 
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.openapi import describe
-from relevo.api.params import ScopeSlug
+from relevo.api.params import Cursor, Limit, ScopeSlug
 from relevo.api.request_body import body_of
-from relevo.api.responses import answer
+from relevo.api.responses import answer, page_answer
 from relevo.contract import rules as contract
 from relevo.contract.fields import AnyQueue, Labels, RequestBody, Word, about
 from relevo.contract.rules import Tried
@@ -50,10 +50,15 @@ _DRY_RUN = msgspec.json.Decoder(DryRunIn)
 
 
 @router.get(
-    "", summary="The rules of a scope, in the order in which they are asked", **describe("list_rules", list[StoredRule])
+    "",
+    summary="The rules of a scope, in the order in which they are asked",
+    **describe("list_rules", list[StoredRule], paged=True),
 )
-async def list_rules(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
-    return answer([_shown(each) for each in await office.rules.list(caller, scope)], caller.request_id)
+async def list_rules(
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    page = await office.rules.list(caller, scope, limit=limit, cursor=cursor)
+    return page_answer(page, caller.request_id, [_shown(each) for each in page.items])
 
 
 @router.post(

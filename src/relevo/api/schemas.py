@@ -9,9 +9,9 @@ from fastapi import APIRouter, Path, Request, Response
 
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.openapi import describe
-from relevo.api.params import QueueSlug, ScopeSlug, Version
+from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug, Version
 from relevo.api.request_body import body_of
-from relevo.api.responses import answer
+from relevo.api.responses import answer, page_answer
 from relevo.contract.schemas import Binding, BindingIn, Compatibility, Schema, SchemaIn
 from relevo.errors import BadSchema, SchemaIncompatible, SchemaInUse
 
@@ -23,9 +23,13 @@ SchemaName = Annotated[str, Path(max_length=63, description="name of the schema"
 _NEW, _BINDING = msgspec.json.Decoder(SchemaIn), msgspec.json.Decoder(BindingIn)
 
 
-@router.get("/schemas", summary="The latest version of each schema", **describe("list_schemas", list[Schema]))
-async def list_schemas(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
-    return answer(await office.schemas.list(caller, scope), caller.request_id)
+@router.get(
+    "/schemas", summary="The latest version of each schema", **describe("list_schemas", list[Schema], paged=True)
+)
+async def list_schemas(
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    return page_answer(await office.schemas.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.post(

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Path, Request, Response
 
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.openapi import describe
-from relevo.api.params import QueueSlug, ScopeSlug
+from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug
 from relevo.api.request_body import body_of
-from relevo.api.responses import answer
+from relevo.api.responses import answer, page_answer
 from relevo.contract.subscriptions import Subscription, SubscriptionIn
 from relevo.errors import SlugTaken, WrongConsumerMode
 
@@ -21,10 +21,20 @@ _NEW = msgspec.json.Decoder(SubscriptionIn)
 
 
 @router.get(
-    "", summary="List subscriptions", **describe("list_subscriptions", list[Subscription], problems=[WrongConsumerMode])
+    "",
+    summary="List subscriptions",
+    **describe("list_subscriptions", list[Subscription], paged=True, problems=[WrongConsumerMode]),
 )
-async def list_subscriptions(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    return answer(await office.subscriptions.list(caller, scope, queue), caller.request_id)
+async def list_subscriptions(
+    caller: Authenticated,
+    office: ThisOffice,
+    scope: ScopeSlug,
+    queue: QueueSlug,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    page = await office.subscriptions.list(caller, scope, queue, limit=limit, cursor=cursor)
+    return page_answer(page, caller.request_id)
 
 
 @router.post(

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Response
 
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.openapi import describe
-from relevo.api.params import ScopeSlug
-from relevo.api.responses import answer
+from relevo.api.params import Cursor, Limit, ScopeSlug
+from relevo.api.responses import answer, page_answer
 from relevo.contract.scopes import Trust
 
 router = APIRouter(prefix="/v1/scopes/{scope}/trusts", tags=["scopes"])
@@ -17,9 +17,11 @@ router = APIRouter(prefix="/v1/scopes/{scope}/trusts", tags=["scopes"])
 Trusted = Annotated[str, Path(max_length=63, description="slug of the scope that is let in")]
 
 
-@router.get("", summary="Whom a scope lets in", **describe("list_trusts", list[Trust]))
-async def list_trusts(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
-    return answer(await office.trusts.list(caller, scope), caller.request_id)
+@router.get("", summary="Whom a scope lets in", **describe("list_trusts", list[Trust], paged=True))
+async def list_trusts(
+    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    return page_answer(await office.trusts.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.put("/{trusted}", summary="Let messages of another scope in", **describe("grant_trust", Trust))

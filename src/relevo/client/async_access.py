@@ -65,8 +65,11 @@ class AsyncAccess(AsyncSender):
         }
         return await self.send(Call("PUT", at("keys", key_id, "limits"), KeyLimits, given(**wanted)))
 
-    async def grants(self, scope: str, *, key_id: str | None = None) -> list[Grant]:
-        return await self.send(Call("GET", at("scopes", scope, "grants"), list[Grant], question={"key_id": key_id}))
+    async def grants(
+        self, scope: str, *, key_id: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[Grant]:
+        question = {"key_id": key_id, "limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("scopes", scope, "grants"), Page[Grant], question=question))
 
     async def grant(self, scope: str, key_id: str, permissions: Iterable[str], *, queue: str | None = None) -> Grant:
         """Gives a key permissions in a scope, or in one queue of it."""

@@ -272,8 +272,10 @@ class AsyncClient(
     async def message(self, scope: str, message_id: str) -> Message:
         return await self.send(Call("GET", at("scopes", scope, "messages", message_id), Message))
 
-    async def history(self, scope: str, message_id: str) -> list[Step]:
-        return await self.send(Call("GET", at("scopes", scope, "messages", message_id, "history"), list[Step]))
+    async def history(self, scope: str, message_id: str, *, limit: int = 100, cursor: str | None = None) -> Page[Step]:
+        """What happened to a message, oldest first."""
+        path = at("scopes", scope, "messages", message_id, "history")
+        return await self.send(Call("GET", path, Page[Step], question={"limit": limit, "cursor": cursor}))
 
     async def cancel(self, scope: str, message_id: str, *, reason: str | None = None) -> Message:
         return await self.send(
@@ -348,8 +350,11 @@ class AsyncClient(
     async def cancel_replay(self, scope: str, replay_id: str) -> Replay:
         return await self.send(Call("POST", at("scopes", scope, "replays", replay_id, "cancel"), Replay, safe=False))
 
-    async def subscriptions(self, scope: str, queue: str) -> list[Subscription]:
-        return await self.send(Call("GET", at("scopes", scope, "queues", queue, "subscriptions"), list[Subscription]))
+    async def subscriptions(
+        self, scope: str, queue: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[Subscription]:
+        path = at("scopes", scope, "queues", queue, "subscriptions")
+        return await self.send(Call("GET", path, Page[Subscription], question={"limit": limit, "cursor": cursor}))
 
     async def subscribe(self, scope: str, queue: str, name: str, *, after: str | int | None = None) -> Subscription:
         """Every message after a message's id, or after a moment in milliseconds; None: from now on."""
@@ -366,12 +371,17 @@ class AsyncClient(
     # --- the installation -------------------------------------------------------------------------------------------
 
     async def usage(
-        self, *, since: str | None = None, until: str | None = None, scope: str | None = None
-    ) -> list[UsageRow]:
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        scope: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[UsageRow]:
         """What each queue did on each day; days as in "2026-11-15"."""
-        return await self.send(
-            Call("GET", at("usage"), list[UsageRow], question={"since": since, "until": until, "scope": scope})
-        )
+        question = {"since": since, "until": until, "scope": scope, "limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("usage"), Page[UsageRow], question=question))
 
     async def audit(
         self,
@@ -407,8 +417,8 @@ class AsyncClient(
             Call("GET", at("trace"), Trace, question={"correlation_id": correlation_id, "scope": scope})
         )
 
-    async def agents(self) -> list[Agent]:
-        return await self.send(Call("GET", at("agents"), list[Agent]))
+    async def agents(self, *, limit: int = 100, cursor: str | None = None) -> Page[Agent]:
+        return await self.send(Call("GET", at("agents"), Page[Agent], question={"limit": limit, "cursor": cursor}))
 
     async def run_agent(self, agent: str) -> Agent:
         return await self.send(Call("POST", at("agents", agent, "run"), Agent, waits_s=60))

@@ -104,8 +104,9 @@ class AsyncReviews(AsyncSender):
         body = {"stream_queue": stream_queue, "entry_id": entry_id, **given(review=review)}
         return await self.send(Call("POST", at("scopes", scope, "stream-dead-letters"), Review, body))
 
-    async def stream_watches(self, scope: str) -> list[StreamWatch]:
-        return await self.send(Call("GET", at("scopes", scope, "stream-watches"), list[StreamWatch]))
+    async def stream_watches(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[StreamWatch]:
+        question = {"limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("scopes", scope, "stream-watches"), Page[StreamWatch], question=question))
 
     async def watch_stream(self, scope: str, stream_queue: str, review: Mapping[str, Any] | None = None) -> StreamWatch:
         """From now on dead letters of this stream queue go to review by themselves."""
@@ -117,9 +118,10 @@ class AsyncReviews(AsyncSender):
 
     # --- patterns ---------------------------------------------------------------------------------------------------
 
-    async def review_patterns(self, scope: str) -> list[Pattern]:
+    async def review_patterns(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Pattern]:
         """The latest version of each."""
-        return await self.send(Call("GET", at("scopes", scope, "review-patterns"), list[Pattern]))
+        question = {"limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("scopes", scope, "review-patterns"), Page[Pattern], question=question))
 
     async def review_pattern(self, scope: str, pattern: str, *, version: int | None = None) -> Pattern:
         return await self.send(

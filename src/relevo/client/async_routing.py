@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from relevo.client.async_sender import AsyncSender
 from relevo.client.request import Call, at
+from relevo.contract.pages import Page
 from relevo.contract.rules import StoredRule, Tried
 from relevo.contract.scopes import Trust
 
@@ -16,9 +17,10 @@ from relevo.contract.scopes import Trust
 class AsyncRouting(AsyncSender):
     """The rules of a scope. A rule is a mapping: name, trigger, condition (CEL), actions, position, enabled, queue."""
 
-    async def rules(self, scope: str) -> list[StoredRule]:
+    async def rules(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[StoredRule]:
         """In the order in which they are asked."""
-        return await self.send(Call("GET", at("scopes", scope, "rules"), list[StoredRule]))
+        question = {"limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("scopes", scope, "rules"), Page[StoredRule], question=question))
 
     async def rule(self, scope: str, rule: str) -> StoredRule:
         return await self.send(Call("GET", at("scopes", scope, "rules", rule), StoredRule))
@@ -55,9 +57,10 @@ class AsyncRouting(AsyncSender):
         body = {"rule": dict(rule), "queue": queue, **options}
         return await self.send(Call("POST", at("scopes", scope, "rules", "dry-run"), list[Tried], body))
 
-    async def trusts(self, scope: str) -> list[Trust]:
+    async def trusts(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Trust]:
         """The scopes whose messages may be routed into this one."""
-        return await self.send(Call("GET", at("scopes", scope, "trusts"), list[Trust]))
+        question = {"limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("scopes", scope, "trusts"), Page[Trust], question=question))
 
     async def trust(self, scope: str, trusted: str) -> Trust:
         return await self.send(Call("PUT", at("scopes", scope, "trusts", trusted), Trust))

@@ -6,15 +6,17 @@ from typing import Any
 
 from relevo.client.async_sender import AsyncSender
 from relevo.client.request import Call, at, given
+from relevo.contract.pages import Page
 from relevo.contract.schemas import Binding, Compatibility, Schema
 
 
 class AsyncSchemas(AsyncSender):
     """JSON Schemas of a scope, and which queue asks for which."""
 
-    async def schemas(self, scope: str) -> list[Schema]:
+    async def schemas(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Schema]:
         """The latest version of each."""
-        return await self.send(Call("GET", at("scopes", scope, "schemas"), list[Schema]))
+        question = {"limit": limit, "cursor": cursor}
+        return await self.send(Call("GET", at("scopes", scope, "schemas"), Page[Schema], question=question))
 
     async def schema(self, scope: str, schema: str, *, version: int | None = None) -> Schema:
         return await self.send(

@@ -65,8 +65,11 @@ class Access(Sender):
         }
         return self.send(Call("PUT", at("keys", key_id, "limits"), KeyLimits, given(**wanted)))
 
-    def grants(self, scope: str, *, key_id: str | None = None) -> list[Grant]:
-        return self.send(Call("GET", at("scopes", scope, "grants"), list[Grant], question={"key_id": key_id}))
+    def grants(
+        self, scope: str, *, key_id: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[Grant]:
+        question = {"key_id": key_id, "limit": limit, "cursor": cursor}
+        return self.send(Call("GET", at("scopes", scope, "grants"), Page[Grant], question=question))
 
     def grant(self, scope: str, key_id: str, permissions: Iterable[str], *, queue: str | None = None) -> Grant:
         """Gives a key permissions in a scope, or in one queue of it."""

@@ -272,8 +272,10 @@ class Client(
     def message(self, scope: str, message_id: str) -> Message:
         return self.send(Call("GET", at("scopes", scope, "messages", message_id), Message))
 
-    def history(self, scope: str, message_id: str) -> list[Step]:
-        return self.send(Call("GET", at("scopes", scope, "messages", message_id, "history"), list[Step]))
+    def history(self, scope: str, message_id: str, *, limit: int = 100, cursor: str | None = None) -> Page[Step]:
+        """What happened to a message, oldest first."""
+        path = at("scopes", scope, "messages", message_id, "history")
+        return self.send(Call("GET", path, Page[Step], question={"limit": limit, "cursor": cursor}))
 
     def cancel(self, scope: str, message_id: str, *, reason: str | None = None) -> Message:
         return self.send(
@@ -348,8 +350,11 @@ class Client(
     def cancel_replay(self, scope: str, replay_id: str) -> Replay:
         return self.send(Call("POST", at("scopes", scope, "replays", replay_id, "cancel"), Replay, safe=False))
 
-    def subscriptions(self, scope: str, queue: str) -> list[Subscription]:
-        return self.send(Call("GET", at("scopes", scope, "queues", queue, "subscriptions"), list[Subscription]))
+    def subscriptions(
+        self, scope: str, queue: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[Subscription]:
+        path = at("scopes", scope, "queues", queue, "subscriptions")
+        return self.send(Call("GET", path, Page[Subscription], question={"limit": limit, "cursor": cursor}))
 
     def subscribe(self, scope: str, queue: str, name: str, *, after: str | int | None = None) -> Subscription:
         """Every message after a message's id, or after a moment in milliseconds; None: from now on."""
@@ -363,11 +368,18 @@ class Client(
 
     # --- the installation -------------------------------------------------------------------------------------------
 
-    def usage(self, *, since: str | None = None, until: str | None = None, scope: str | None = None) -> list[UsageRow]:
+    def usage(
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        scope: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[UsageRow]:
         """What each queue did on each day; days as in "2026-11-15"."""
-        return self.send(
-            Call("GET", at("usage"), list[UsageRow], question={"since": since, "until": until, "scope": scope})
-        )
+        question = {"since": since, "until": until, "scope": scope, "limit": limit, "cursor": cursor}
+        return self.send(Call("GET", at("usage"), Page[UsageRow], question=question))
 
     def audit(
         self,
@@ -401,8 +413,8 @@ class Client(
         """The story of one correlation id: messages, reviews, webhooks and audit, in order."""
         return self.send(Call("GET", at("trace"), Trace, question={"correlation_id": correlation_id, "scope": scope}))
 
-    def agents(self) -> list[Agent]:
-        return self.send(Call("GET", at("agents"), list[Agent]))
+    def agents(self, *, limit: int = 100, cursor: str | None = None) -> Page[Agent]:
+        return self.send(Call("GET", at("agents"), Page[Agent], question={"limit": limit, "cursor": cursor}))
 
     def run_agent(self, agent: str) -> Agent:
         return self.send(Call("POST", at("agents", agent, "run"), Agent, waits_s=60))

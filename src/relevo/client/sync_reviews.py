@@ -102,8 +102,9 @@ class Reviews(Sender):
         body = {"stream_queue": stream_queue, "entry_id": entry_id, **given(review=review)}
         return self.send(Call("POST", at("scopes", scope, "stream-dead-letters"), Review, body))
 
-    def stream_watches(self, scope: str) -> list[StreamWatch]:
-        return self.send(Call("GET", at("scopes", scope, "stream-watches"), list[StreamWatch]))
+    def stream_watches(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[StreamWatch]:
+        question = {"limit": limit, "cursor": cursor}
+        return self.send(Call("GET", at("scopes", scope, "stream-watches"), Page[StreamWatch], question=question))
 
     def watch_stream(self, scope: str, stream_queue: str, review: Mapping[str, Any] | None = None) -> StreamWatch:
         """From now on dead letters of this stream queue go to review by themselves."""
@@ -115,9 +116,10 @@ class Reviews(Sender):
 
     # --- patterns ---------------------------------------------------------------------------------------------------
 
-    def review_patterns(self, scope: str) -> list[Pattern]:
+    def review_patterns(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Pattern]:
         """The latest version of each."""
-        return self.send(Call("GET", at("scopes", scope, "review-patterns"), list[Pattern]))
+        question = {"limit": limit, "cursor": cursor}
+        return self.send(Call("GET", at("scopes", scope, "review-patterns"), Page[Pattern], question=question))
 
     def review_pattern(self, scope: str, pattern: str, *, version: int | None = None) -> Pattern:
         return self.send(

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from relevo.client.request import Call, at
 from relevo.client.sync_sender import Sender
+from relevo.contract.pages import Page
 from relevo.contract.rules import StoredRule, Tried
 from relevo.contract.scopes import Trust
 
@@ -16,9 +17,10 @@ from relevo.contract.scopes import Trust
 class Routing(Sender):
     """The rules of a scope. A rule is a mapping: name, trigger, condition (CEL), actions, position, enabled, queue."""
 
-    def rules(self, scope: str) -> list[StoredRule]:
+    def rules(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[StoredRule]:
         """In the order in which they are asked."""
-        return self.send(Call("GET", at("scopes", scope, "rules"), list[StoredRule]))
+        question = {"limit": limit, "cursor": cursor}
+        return self.send(Call("GET", at("scopes", scope, "rules"), Page[StoredRule], question=question))
 
     def rule(self, scope: str, rule: str) -> StoredRule:
         return self.send(Call("GET", at("scopes", scope, "rules", rule), StoredRule))
@@ -55,9 +57,10 @@ class Routing(Sender):
         body = {"rule": dict(rule), "queue": queue, **options}
         return self.send(Call("POST", at("scopes", scope, "rules", "dry-run"), list[Tried], body))
 
-    def trusts(self, scope: str) -> list[Trust]:
+    def trusts(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Trust]:
         """The scopes whose messages may be routed into this one."""
-        return self.send(Call("GET", at("scopes", scope, "trusts"), list[Trust]))
+        question = {"limit": limit, "cursor": cursor}
+        return self.send(Call("GET", at("scopes", scope, "trusts"), Page[Trust], question=question))
 
     def trust(self, scope: str, trusted: str) -> Trust:
         return self.send(Call("PUT", at("scopes", scope, "trusts", trusted), Trust))

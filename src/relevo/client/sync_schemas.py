@@ -6,15 +6,17 @@ from typing import Any
 
 from relevo.client.request import Call, at, given
 from relevo.client.sync_sender import Sender
+from relevo.contract.pages import Page
 from relevo.contract.schemas import Binding, Compatibility, Schema
 
 
 class Schemas(Sender):
     """JSON Schemas of a scope, and which queue asks for which."""
 
-    def schemas(self, scope: str) -> list[Schema]:
+    def schemas(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Schema]:
         """The latest version of each."""
-        return self.send(Call("GET", at("scopes", scope, "schemas"), list[Schema]))
+        question = {"limit": limit, "cursor": cursor}
+        return self.send(Call("GET", at("scopes", scope, "schemas"), Page[Schema], question=question))
 
     def schema(self, scope: str, schema: str, *, version: int | None = None) -> Schema:
         return self.send(Call("GET", at("scopes", scope, "schemas", schema), Schema, question={"version": version}))

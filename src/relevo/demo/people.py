@@ -143,7 +143,7 @@ async def _until(house: House, ask: Callable[[], Awaitable[T | None]], what: str
 
 async def _check(house: House, client: AsyncClient, ids: list[str], review: Review) -> None:
     messages = [await client.message(_SCOPE, message_id) for message_id in ids]
-    told = [step.event for step in await client.history(_SCOPE, ids[-1])]
+    told = [step.event for step in (await client.history(_SCOPE, ids[-1])).items]
     house.tally.equal("letters sent, of those published", len(ids), sum(each.state == "completed" for each in messages))
     right = sum(each.result == {"sent_to": each.body["to"]} for each in messages)
     house.tally.equal("results that came back from the stream queue", len(ids), right)

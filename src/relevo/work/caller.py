@@ -46,10 +46,12 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         """
         return self.name or self.actor
 
-    def require(self, permission: Permission) -> None:
-        """Refuses what the caller's key does not allow."""
+    def require(self, permission: Permission, scope: str | None = None, queue: str | None = None) -> None:
+        """Refuses what the caller's key does not allow, and a scope or a queue that it does not see."""
         if permission not in self.permissions:
             raise PermissionDenied(permission=permission)
+        if scope is not None:
+            self.require_sight(scope, queue)
 
     def require_unlimited(self, permission: Permission) -> None:
         """As `require`, for what concerns the whole tenant: a key limited to some scopes or queues may not."""

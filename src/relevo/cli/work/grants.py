@@ -25,7 +25,7 @@ def list_grants(
     as_json: Json = False,
 ) -> None:
     """List what was granted in a scope."""
-    found = target_of(ctx).ask(lambda client: client.grants(scope, key_id=key))
+    found = target_of(ctx).ask(lambda client: client.grants(scope, key_id=key, limit=500)).items
     made = table("grant", "key", "queue", "permissions", "by", "made")
     for each in found:
         made.add_row(

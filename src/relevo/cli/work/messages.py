@@ -236,7 +236,7 @@ def show_message(ctx: typer.Context, scope: Scope, message_id: MessageId, as_jso
 @app.command()
 def history(ctx: typer.Context, scope: Scope, message_id: MessageId, as_json: Json = False) -> None:
     """Show what happened to a message."""
-    steps = target_of(ctx).ask(lambda client: client.history(scope, message_id))
+    steps = target_of(ctx).ask(lambda client: client.history(scope, message_id, limit=500)).items
     made = table("at", "event", "by", "detail")
     for step in steps:
         detail = (

@@ -21,7 +21,7 @@ def usage(
     as_json: Json = False,
 ) -> None:
     """Show what each queue did on each day."""
-    rows = target_of(ctx).ask(lambda client: client.usage(since=since, until=until, scope=scope))
+    rows = target_of(ctx).ask(lambda client: client.usage(since=since, until=until, scope=scope, limit=500)).items
     numbers = ("published", "bytes", "completed", "failed", "dead", "handler time")
     made = table("day", "scope", "queue", *numbers, numbers=numbers)
     for row in rows:
@@ -80,7 +80,7 @@ def agents(
     found = (
         [target.ask(lambda client: client.run_agent(run_now))]
         if run_now
-        else target.ask(lambda client: client.agents())
+        else target.ask(lambda client: client.agents()).items
     )
     made = table("agent", "every", "last run", "took", "items", "error", "runs", "failures")
     for agent in found:

@@ -26,7 +26,7 @@ RuleFile = Annotated[
 @rules.command("list")
 def list_rules(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
     """List rules in the order in which they are evaluated."""
-    found = target_of(ctx).ask(lambda client: client.rules(scope))
+    found = target_of(ctx).ask(lambda client: client.rules(scope, limit=500)).items
     numbers = ("position", "matched", "failed")
     made = table(
         "rule", "position", "trigger", "queue", "condition", "does", "state", "matched", "failed", numbers=numbers
@@ -63,7 +63,7 @@ def show_rule(ctx: typer.Context, scope: Scope, name: RuleName, as_json: Json = 
 def set_rule(ctx: typer.Context, scope: Scope, file: RuleFile, as_json: Json = False) -> None:
     """Make a rule, or replace the one of the same name."""
     wanted = read_json_file(file)
-    known = {each.rule.name for each in target_of(ctx).ask(lambda client: client.rules(scope))}
+    known = {each.rule.name for each in target_of(ctx).ask(lambda client: client.rules(scope, limit=500)).items}
     if wanted.get("name") in known:
         made = target_of(ctx).ask(lambda client: client.change_rule(scope, wanted))
     else:

@@ -24,7 +24,7 @@ Version = Annotated[int | None, typer.Option(help="The version; the latest by de
 @schemas.command("list")
 def list_schemas(ctx: typer.Context, scope: Scope, as_json: Json = False) -> None:
     """List the latest version of each schema."""
-    found = target_of(ctx).ask(lambda client: client.schemas(scope))
+    found = target_of(ctx).ask(lambda client: client.schemas(scope, limit=500)).items
     made = table("schema", "version", "by", "made", numbers=("version",))
     for each in found:
         made.add_row(each.name, str(each.version), each.created_by, moment(each.created_at))

@@ -19,7 +19,7 @@ from relevo.wire.ids import IdMint
 from relevo.work.access.grants import Standing, standing_of
 from relevo.work.audit.entries import audit_row
 from relevo.work.caller import ALL_PERMISSIONS, PERMISSIONS, Caller
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import api_keys, key_limits, tenants
@@ -59,6 +59,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 _ORDINARY = Standing()
+_LISTING = Listing("keys", id=api_keys.c.id)
 
 
 class Keys:
@@ -269,17 +270,9 @@ class Keys:
     async def list(self, caller: Caller, *, limit: int = 100, cursor: str | None = None) -> Page[ApiKey]:
         """The tenant's keys, oldest first, also those that have ended."""
         caller.require_unlimited("manage")
-        after = text_of("keys", cursor, default="")
-        query = (
-            select(api_keys)
-            .where(and_(api_keys.c.tenant_id == caller.tenant_id, api_keys.c.id > after))
-            .order_by(api_keys.c.id)
-            .limit(limit + 1)
-        )
+        query = select(api_keys).where(api_keys.c.tenant_id == caller.tenant_id)
         async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        keys = [_key(row) for row in rows[:limit]]
-        return Page(keys, cursor_at("keys", keys[-1].id) if len(rows) > limit else None)
+            return await _LISTING.page(connection, query, _key, limit=limit, cursor=cursor)
 
 
 async def first_key(database: Database, tenant: str, now_ms: Callable[[], int], *, operator: bool = False) -> NewKey:

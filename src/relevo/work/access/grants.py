@@ -16,8 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.contract.grants import Grant
 from relevo.contract.keys import KeyLimits, Permission
+from relevo.contract.pages import Page
 from relevo.errors import InvalidInput, NotFound, PermissionDenied
 from relevo.work.caller import PERMISSIONS, Caller
+from relevo.work.pagination import Listing
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import api_keys, grants, key_limits, queues, scopes
 from relevo.work.tenancy.queues import require_scope
@@ -118,6 +120,9 @@ async def standing_of(connection: AsyncConnection, key_id: str, limits: Any) -> 
     return Standing(found, _limits(limits))
 
 
+_LISTING = Listing("grants", id=grants.c.id)
+
+
 class Access:
     """The grants and limits of an office's keys."""
 
@@ -177,7 +182,9 @@ class Access:
         self._office.keys.forget(key_id)
         return made
 
-    async def list(self, caller: Caller, scope: str, *, key_id: str | None = None) -> list[Grant]:
+    async def list(
+        self, caller: Caller, scope: str, *, key_id: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[Grant]:
         """The grants of a scope, oldest first."""
         _require_manager(caller, scope, None)
         async with self._office.database.connect() as connection:
@@ -186,12 +193,14 @@ class Access:
                 select(grants, queues.c.slug.label("queue"))
                 .join_from(grants, queues, queues.c.id == grants.c.queue_id, isouter=True)
                 .where(grants.c.scope_id == owner["id"])
-                .order_by(grants.c.id)
             )
             if key_id is not None:
                 query = query.where(grants.c.key_id == key_id)
-            rows = (await connection.execute(query)).mappings().all()
-        return [_grant(row, scope) for row in rows]
+
+            def shown(row: Any) -> Grant:
+                return _grant(row, scope)
+
+            return await _LISTING.page(connection, query, shown, limit=limit, cursor=cursor)
 
     async def revoke(self, caller: Caller, scope: str, grant_id: str) -> None:
         """Takes a grant back: here at once, elsewhere within a second."""
@@ -268,8 +277,7 @@ class Access:
 
 
 def _require_manager(caller: Caller, scope: str, queue: str | None) -> None:
-    caller.require("manage")
-    caller.require_sight(scope, queue)
+    caller.require("manage", scope, queue)
     if caller.queues is not None and queue is None:
         raise PermissionDenied(permission="manage")  # who manages some queues cannot speak for the scope
 

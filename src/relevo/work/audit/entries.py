@@ -11,7 +11,7 @@ from sqlalchemy import Select, select
 from relevo.contract.audit import AuditEntry
 from relevo.contract.pages import Page
 from relevo.work.caller import Caller
-from relevo.work.pagination import cursor_at, number_of
+from relevo.work.pagination import Listing
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, queues, scopes
 
@@ -83,6 +83,9 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
 
 
+_LISTING = Listing("audit", newest_first=True, id=audit.c.id)
+
+
 class Audit:
     """Reads the audit of one tenant, the newest entry first."""
 
@@ -94,12 +97,9 @@ class Audit:
         self, caller: Caller, wanted: AuditFilter, *, limit: int = 100, cursor: str | None = None
     ) -> Page[AuditEntry]:
         caller.require("view")
-        before_id = number_of("audit", cursor, default=2**63 - 1)
-        query = _matching(caller, wanted).where(audit.c.id < before_id).order_by(audit.c.id.desc()).limit(limit + 1)
+        query = _matching(caller, wanted)
         async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        entries = [entry_of(row) for row in rows[:limit]]
-        return Page(entries, cursor_at("audit", entries[-1].id) if len(rows) > limit else None)
+            return await _LISTING.page(connection, query, entry_of, limit=limit, cursor=cursor)
 
     async def export(
         self, caller: Caller | None, wanted: AuditFilter, *, after: int = 0

@@ -14,12 +14,14 @@ import msgspec
 from sqlalchemy import and_, delete, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
+from relevo.contract.pages import Page
 from relevo.contract.subscriptions import Subscription
 from relevo.errors import InvalidInput, NotFound, SlugTaken, WrongConsumerMode
 from relevo.wire.ids import minted_ms
 from relevo.work.broadcast.deliveries import close_messages
 from relevo.work.caller import Caller
 from relevo.work.message.history import trail_line
+from relevo.work.pagination import Listing
 from relevo.work.retention.archive import bring_back
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import archive, deliveries, messages, queues, subscriptions
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 OPEN = ("pending", "delayed", "claimed")
 """States of a delivery that somebody still has to settle."""
 _MOST_AT_ONCE = 100_000
+
+
+_LISTING = Listing("subscriptions", name=subscriptions.c.name)
 
 
 class Subscriptions:
@@ -109,7 +114,9 @@ class Subscriptions:
 
         await transact(self._office, unsubscribe)
 
-    async def list(self, caller: Caller, scope: str, queue: str) -> list[Subscription]:
+    async def list(
+        self, caller: Caller, scope: str, queue: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[Subscription]:
         """The subscriptions of a queue by name."""
         caller.require("view")
         record = await self._broadcast(caller, scope, queue)
@@ -121,21 +128,20 @@ class Subscriptions:
             .group_by(d.subscription_id, d.state)
         )
         async with self._office.database.connect() as connection:
-            rows = (
-                await connection.execute(select(subscriptions).where(c.queue_id == record.id).order_by(c.name))
-            ).all()
             counted = {(each[0], each[1]): int(each[2]) for each in await connection.execute(counts)}
-        return [
-            Subscription(
-                name=row.name,
-                from_id=row.from_id,
-                created_at=row.created_at,
-                pending=counted.get((row.id, "pending"), 0),
-                delayed=counted.get((row.id, "delayed"), 0),
-                claimed=counted.get((row.id, "claimed"), 0),
-            )
-            for row in rows
-        ]
+
+            def shown(row: Any) -> Subscription:
+                return Subscription(
+                    name=row["name"],
+                    from_id=row["from_id"],
+                    created_at=row["created_at"],
+                    pending=counted.get((row["id"], "pending"), 0),
+                    delayed=counted.get((row["id"], "delayed"), 0),
+                    claimed=counted.get((row["id"], "claimed"), 0),
+                )
+
+            query = select(subscriptions).where(c.queue_id == record.id)
+            return await _LISTING.page(connection, query, shown, limit=limit, cursor=cursor)
 
     async def _broadcast(self, caller: Caller, scope: str, queue: str) -> QueueRecord:
         record = await self._office.queues.lookup(caller, scope, queue)

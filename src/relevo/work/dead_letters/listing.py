@@ -21,7 +21,7 @@ from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure, failure_of
 from relevo.work.message.history import trail_line
 from relevo.work.message.model import AS_WRITTEN
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing
 from relevo.work.store.cold_transaction import ColdTransaction
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import STANDING, labels, messages, queues
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from relevo.work.work_queues import Office
 
 MOST_IDS = 1_000
-_LAST_ID = "7" + "Z" * 25
+_LISTING = Listing("dead-letters", newest_first=True, id=messages.c.id)
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,20 +70,15 @@ class DeadLetters:
         """The dead letters of a scope, newest first."""
         caller.require("view")
         home = await self._office.scope_of(caller, scope)
-        before = text_of("dead-letters", cursor, default=_LAST_ID)
         origin = queues.alias("origin")
         async with self._office.database.connect() as connection:
             conditions = await matching(connection, home, wanted or DeadLetterFilter(), caller)
             query = (
                 select(messages, origin.c.slug.label("origin_slug"))
                 .outerjoin(origin, origin.c.id == messages.c.origin_queue_id)
-                .where(*conditions, messages.c.id < before)
-                .order_by(messages.c.id.desc())
-                .limit(limit + 1)
+                .where(*conditions)
             )
-            rows = (await connection.execute(query)).mappings().all()
-        found = [_dead_letter(row) for row in rows[:limit]]
-        return Page(found, cursor_at("dead-letters", found[-1].id) if len(rows) > limit else None)
+            return await _LISTING.page(connection, query, _dead_letter, limit=limit, cursor=cursor)
 
 
 async def matching(

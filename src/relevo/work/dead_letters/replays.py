@@ -22,7 +22,7 @@ from relevo.work.caller import Caller
 from relevo.work.dead_letters.listing import DeadLetterFilter, matching
 from relevo.work.dead_letters.revival import revive
 from relevo.work.faults import fault
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.subjects import LABEL, digest_of
 from relevo.work.store.tables import messages, queues, replays
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MAX_REPLAYS = 5
 """How often one message is replayed before it is left where it is: a loop that nobody watches must end."""
-_LAST_ID = "7" + "Z" * 25
+_LISTING = Listing("replays", newest_first=True, id=replays.c.id)
 
 
 class ReplayFilter(DeadLetterFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,12 +131,9 @@ class Replays:
         """The replays of a scope, newest first."""
         caller.require("view")
         home = await self._office.scope_of(caller, scope)
-        before = text_of("replays", cursor, default=_LAST_ID)
-        query = select(replays).where(replays.c.scope_id == home.scope_id, replays.c.id < before)
+        query = select(replays).where(replays.c.scope_id == home.scope_id)
         async with self._office.database.connect() as connection:
-            rows = (await connection.execute(query.order_by(replays.c.id.desc()).limit(limit + 1))).mappings().all()
-        found = [_replay(row) for row in rows[:limit]]
-        return Page(found, cursor_at("replays", found[-1].id) if len(rows) > limit else None)
+            return await _LISTING.page(connection, query, _replay, limit=limit, cursor=cursor)
 
     async def cancel(self, caller: Caller, scope: str, replay_id: str) -> Replay:
         """Stops a replay before its next batch; what was moved stays moved. A cancelled one may be cancelled again."""

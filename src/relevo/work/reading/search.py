@@ -17,7 +17,7 @@ from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
 from relevo.work.message.failure import failure_of
 from relevo.work.message.model import STATES, TIERS
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing, page_of
 from relevo.work.store.database import Database
 from relevo.work.store.tables import archive, correlated, labels, messages, queues
 from relevo.work.tenancy.queues import DEAD_LETTER, require_scope
@@ -52,8 +52,8 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True):
     """True: only the archive; False: only what is not there yet."""
 
 
-AFTER_ALL_IDS = "8"
-"""Ids are ULIDs and begin with 0 to 7. A sign beyond the alphabet would come before the digits where a language orders text."""
+def _by_id(column: ColumnElement[Any]) -> Listing:
+    return Listing("messages", newest_first=True, id=column)
 
 
 class Search:
@@ -67,37 +67,36 @@ class Search:
         self, caller: Caller, scope: str, wanted: MessageFilter, *, limit: int = 100, cursor: str | None = None
     ) -> Page[Message]:
         """Newest first. One statement over both tables: a message on its way into the archive is seen once."""
-        caller.require("view")
-        caller.require_sight(scope, wanted.queue)
-        before = text_of("messages", cursor, default=AFTER_ALL_IDS)
+        caller.require("view", scope, wanted.queue)
         async with self._database.connect() as connection:
             slugs, scope_id = await self._slugs(connection, caller, scope)
             halves = [
-                _half(table, scope_id, before, wanted, slugs, caller)
-                .order_by(table.c.id.desc())
-                .limit(limit + 1)
+                _by_id(table.c.id)
+                .narrowed(_half(table, scope_id, wanted, slugs, caller), limit=limit, cursor=cursor)
                 .subquery()
                 for table in (messages, archive)
                 if wanted.archived is None or wanted.archived == (table is archive)
             ]
             both = union_all(*(select(half) for half in halves)).subquery()
-            query = select(both).order_by(both.c.id.desc()).limit(limit + 1)
-            rows = (await connection.execute(query)).mappings().all()
-        found = [_message(row, slugs, stack=False) for row in rows[:limit]]
-        return Page(found, cursor_at("messages", found[-1].id) if len(rows) > limit else None)
+
+            def shown(row: Any) -> Message:
+                return _message(row, slugs, stack=False)
+
+            return await _by_id(both.c.id).page(connection, select(both), shown, limit=limit, cursor=cursor)
 
     async def get(self, caller: Caller, scope: str, message_id: str) -> Message:
         row, slugs = await self._row(caller, scope, message_id)
         return _message(row, slugs, stack=True)
 
-    async def history(self, caller: Caller, scope: str, message_id: str) -> list[Step]:
+    async def history(
+        self, caller: Caller, scope: str, message_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[Step]:
         """What happened to it, oldest first."""
         row, _ = await self._row(caller, scope, message_id)
-        return steps_of(row["trail"])
+        return page_of("history", steps_of(row["trail"]), limit=limit, cursor=cursor)
 
     async def _row(self, caller: Caller, scope: str, message_id: str) -> tuple[Any, dict[int, str]]:
-        caller.require("view")
-        caller.require_sight(scope)
+        caller.require("view", scope)
         async with self._database.connect() as connection:
             slugs, scope_id = await self._slugs(connection, caller, scope)
             row = None
@@ -130,13 +129,11 @@ def steps_of(trail: str) -> list[Step]:
 
 
 def _half(
-    table: Table, scope_id: int, before: str, wanted: MessageFilter, slugs: dict[int, str], caller: Caller
-) -> Select[Any]:
+    table: Table, scope_id: int, wanted: MessageFilter, slugs: dict[int, str], caller: Caller
+) -> Select[*tuple[Any, ...]]:
     archived_at = table.c.archived_at if table is archive else sql_cast(null(), BigInteger).label("archived_at")
     query = select(*(table.c[name] for name in _SHOWN), archived_at)
-    return query.where(
-        table.c.scope_id == scope_id, table.c.id < before, *_conditions(table, scope_id, wanted, slugs, caller)
-    )
+    return query.where(table.c.scope_id == scope_id, *_conditions(table, scope_id, wanted, slugs, caller))
 
 
 def _conditions(

@@ -9,7 +9,9 @@ from typing import Any
 from sqlalchemy import and_, func, select
 
 from relevo.contract.audit import UsageRow
+from relevo.contract.pages import Page
 from relevo.work.caller import Caller
+from relevo.work.pagination import Listing
 from relevo.work.store.database import Database
 from relevo.work.store.tables import queues, scopes, tallies
 
@@ -30,6 +32,7 @@ COUNTED = (
 )
 
 _FIRST_DAY = date(1970, 1, 1)
+_LISTING = Listing("usage", day=tallies.c.day, scope=scopes.c.slug, queue=queues.c.slug)
 
 
 class Usage:
@@ -40,8 +43,15 @@ class Usage:
         self._now_ms = now_ms
 
     async def list(
-        self, caller: Caller, *, since: date | None = None, until: date | None = None, scope: str | None = None
-    ) -> list[UsageRow]:
+        self,
+        caller: Caller,
+        *,
+        since: date | None = None,
+        until: date | None = None,
+        scope: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[UsageRow]:
         """By day, scope and queue; `since` and `until` are both counted in. Without `since` the last 30 days."""
         caller.require("view")
         last = (until - _FIRST_DAY).days if until else self._now_ms() // 86_400_000
@@ -54,7 +64,6 @@ class Usage:
             .join(scopes, scopes.c.id == queues.c.scope_id)
             .where(and_(scopes.c.tenant_id == caller.tenant_id, c.day >= first, c.day <= last))
             .group_by(c.day, scopes.c.slug, queues.c.slug)
-            .order_by(c.day, scopes.c.slug, queues.c.slug)
         )
         if scope is not None:
             query = query.where(scopes.c.slug == scope)
@@ -63,8 +72,7 @@ class Usage:
         if caller.queues is not None:
             query = query.where(queues.c.slug.in_(caller.queues))
         async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [_row(row) for row in rows]
+            return await _LISTING.page(connection, query, _row, limit=limit, cursor=cursor)
 
 
 def _row(row: Any) -> UsageRow:

@@ -32,7 +32,7 @@ from relevo.work.dead_letters.replays import forget_words
 from relevo.work.faults import fault
 from relevo.work.message.history import Step, steps, trail_line
 from relevo.work.message.model import TERMINAL
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing
 from relevo.work.retention.erasure_streams import forget_in_streams
 from relevo.work.review.case import Case
 from relevo.work.review.spec import ReviewSpec
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 BATCH = 200
 NO_DIGEST = "0" * 64
 """In the place of a body's digest: short bodies could be guessed from theirs. The same idempotency key stays refused."""
-_LAST_ID = "7" + "Z" * 25
+_LISTING = Listing("erasures", newest_first=True, id=erasures.c.id)
 
 
 class Erasures:
@@ -75,8 +75,7 @@ class Erasures:
     async def start(self, caller: Caller, scope: str, subject: str) -> Erasure:
         """Erases what a scope knows of a subject. Small ones are done when this returns; larger ones are carried on by the
         agent `erasure_runner`. Messages published later are not part of it."""
-        caller.require("manage")
-        caller.require_sight(scope)
+        caller.require("manage", scope)
         if caller.queues is not None:
             raise NotFound(what="scope", name=scope)  # a subject is in all queues, or the erasure would be half of one
         if not subject or len(subject) > 200 or "\0" in subject:
@@ -120,8 +119,7 @@ class Erasures:
         return await self.get(caller, scope, row["id"])
 
     async def get(self, caller: Caller, scope: str, erasure_id: str) -> Erasure:
-        caller.require("manage")
-        caller.require_sight(scope)
+        caller.require("manage", scope)
         async with self._office.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = select(erasures).where(erasures.c.id == erasure_id, erasures.c.scope_id == owner["id"])
@@ -132,16 +130,11 @@ class Erasures:
 
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Erasure]:
         """The erasures of a scope, newest first."""
-        caller.require("manage")
-        caller.require_sight(scope)
-        before = text_of("erasures", cursor, default=_LAST_ID)
+        caller.require("manage", scope)
         async with self._office.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
-            mine = and_(erasures.c.scope_id == owner["id"], erasures.c.id < before)
-            query = select(erasures).where(mine).order_by(erasures.c.id.desc()).limit(limit + 1)
-            rows = (await connection.execute(query)).mappings().all()
-        found = [_erasure(row) for row in rows[:limit]]
-        return Page(found, cursor_at("erasures", found[-1].id) if len(rows) > limit else None)
+            query = select(erasures).where(erasures.c.scope_id == owner["id"])
+            return await _LISTING.page(connection, query, _erasure, limit=limit, cursor=cursor)
 
     # --- carrying on -----------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from relevo.errors import NotFound, ReviewChanged, WrongState
 from relevo.work.caller import Caller
 from relevo.work.message.failure import failure_of
 from relevo.work.message.history import trail_line
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing, cursor_at
 from relevo.work.review.case import Case
 from relevo.work.review.outcomes import Origin, follow, require_replays_left
 from relevo.work.review.spec import ReviewSpec, Section
@@ -41,6 +41,9 @@ class Review(contract.Review, frozen=True, kw_only=True):
     """A review as people see it."""
 
     spec: Annotated[ReviewSpec, about("What people are asked.")]
+
+
+_LISTING = Listing("reviews", id=reviews.c.id)
 
 
 class Reviews:
@@ -163,8 +166,7 @@ class Reviews:
     # --- reading ---------------------------------------------------------------------------------------------------------
 
     async def get(self, caller: Caller, scope: str, review_id: str) -> Review:
-        caller.require("view")
-        caller.require_sight(scope)
+        caller.require("view", scope)
         async with self._office.database.connect() as connection:
             row = (await connection.execute(_mine(caller, scope, review_id))).mappings().one_or_none()
         if row is None or (row["queue"] is not None and not caller.sees_queue(row["queue"])):
@@ -185,25 +187,22 @@ class Reviews:
         """Reviews, oldest first: those that wait or are held unless a state is named. Without a scope those of all that the
         caller sees. With `person`, only what that person may decide or holds."""
         caller.require("view")
-        after = text_of("reviews", cursor, default="")
         async with self._office.database.connect() as connection:
             wanted = ("waiting", "held") if state is None else (state,)
-            query = _query().where(
-                await self._within(connection, caller, scope), reviews.c.state.in_(wanted), reviews.c.id > after
-            )
+            query = _query().where(await self._within(connection, caller, scope), reviews.c.state.in_(wanted))
             if holder is not None:
                 query = query.where(reviews.c.holder == holder)
             if caller.queues is not None:
                 query = query.where(or_(queues.c.slug.in_(caller.queues), reviews.c.queue_id.is_(None)))
             found: list[Review] = []
-            more = True
-            while more and len(found) <= limit:  # whom a review is for stands in its document
-                rows = (await connection.execute(query.order_by(reviews.c.id).limit(limit + 1))).mappings().all()
-                more = len(rows) > limit
-                found += [review for row in rows if _is_for(review := _review(row), person)]
-                if rows:
-                    query = query.where(reviews.c.id > rows[-1]["id"])
-        return Page(found[:limit], cursor_at("reviews", found[limit - 1].id) if len(found) > limit else None)
+            last = cursor
+            while len(found) <= limit:  # whom a review is for stands in its document
+                page = await _LISTING.page(connection, query, _review, limit=limit, cursor=last)
+                found += [review for review in page.items if _is_for(review, person)]
+                last = page.next_cursor
+                if last is None:
+                    break
+        return Page(found[:limit], cursor_at(_LISTING.name, found[limit - 1].id) if len(found) > limit else None)
 
     async def _within(self, connection: AsyncConnection, caller: Caller, scope: str | None) -> ColumnElement[bool]:
         if scope is not None:
@@ -272,8 +271,7 @@ class Reviews:
     async def _change(
         self, caller: Caller, scope: str, review_id: str, verb: str, person: str, act: Callable[[Case, int], object]
     ) -> Review:
-        caller.require("review")
-        caller.require_sight(scope)
+        caller.require("review", scope)
         for _ in range(_TRIES):
             changed = await transact(
                 self._office, lambda each: self._act(each, caller, scope, review_id, verb, person, act)

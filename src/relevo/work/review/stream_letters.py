@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
+from relevo.contract.pages import Page
 from relevo.contract.reviews import StreamWatch
 from relevo.engine.admin.dead_letters import DeadLetter
 from relevo.errors import InvalidInput, NotFound, Undecodable
 from relevo.wire.payload import MSGPACK
 from relevo.work.caller import Caller
+from relevo.work.pagination import Listing
 from relevo.work.review.case import Case
 from relevo.work.review.outcomes import APPROVE, Origin, require_replays_left
 from relevo.work.review.reviews import Review
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from relevo.work.work_queues import Office
 
 _SHOWN = 10_000
+
+
+_LISTING = Listing("stream-watches", stream_queue=stream_watches.c.stream_queue)
 
 
 class StreamLetters:
@@ -166,13 +171,15 @@ class StreamLetters:
 
         await transact(self._office, forget)
 
-    async def watches(self, caller: Caller, scope: str) -> list[StreamWatch]:
+    async def watches(
+        self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[StreamWatch]:
+        """The watches of a scope by the name of the stream queue."""
         caller.require("view")
         home = await self._office.scope_of(caller, scope)
         query = select(stream_watches).where(stream_watches.c.scope_id == home.scope_id)
         async with self._office.database.connect() as connection:
-            rows = (await connection.execute(query.order_by(stream_watches.c.stream_queue))).mappings().all()
-        return [_watch(row) for row in rows]
+            return await _LISTING.page(connection, query, _watch, limit=limit, cursor=cursor)
 
     async def reached(self, transaction: ColdTransaction, watch: Any, dlq_id: str) -> bool:
         """Moves a watch on; false when another process was faster."""

@@ -13,13 +13,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from relevo.contract.messages import NewMessage
+from relevo.contract.pages import Page
 from relevo.contract.rules import BreakerState, Trigger
 from relevo.errors import BadReviewSpec, BadRule, NotFound, RelevoError, SlugTaken
 from relevo.work.caller import Caller
+from relevo.work.pagination import Listing
 from relevo.work.publish.system_messages import post
 from relevo.work.routing.breaker import Breaker
 from relevo.work.routing.rule import Drop, Escalate, Rule, decode_rule, encode_rule
@@ -61,6 +63,9 @@ class RuleSet(msgspec.Struct, frozen=True):
 
 
 _NONE = RuleSet({}, frozenset())
+
+
+_LISTING = Listing("rules", position=rules.c.position, name=rules.c.name)
 
 
 class Rules:
@@ -254,22 +259,30 @@ class Rules:
         self._office.queues.tell(caller.tenant_id)
 
     async def get(self, caller: Caller, scope: str, name: str) -> StoredRule:
-        for stored in await self.list(caller, scope):
-            if stored.rule.name == name:
-                return stored
-        raise NotFound(what="rule", name=name)
+        found = await self._read(caller, scope, rules.c.name == name, limit=1, cursor=None)
+        if not found.items:
+            raise NotFound(what="rule", name=name)
+        return found.items[0]
 
-    async def list(self, caller: Caller, scope: str) -> list[StoredRule]:
-        """All rules of a scope in the order in which they are asked, with how they stand now."""
-        caller.require("view")
-        caller.require_sight(scope)
+    async def list(
+        self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[StoredRule]:
+        """The rules of a scope in the order in which they are asked, with how they stand now."""
+        return await self._read(caller, scope, limit=limit, cursor=cursor)
+
+    async def _read(
+        self, caller: Caller, scope: str, *only: ColumnElement[bool], limit: int, cursor: str | None
+    ) -> Page[StoredRule]:
+        caller.require("view", scope)
         await self.write_counts(at_once=True)
         async with self._office.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
-            mine = select(rules).where(rules.c.scope_id == owner["id"]).order_by(rules.c.position, rules.c.name)
-            rows = (await connection.execute(mine)).mappings().all()
-        now = self._office.now_ms()
-        return [_stored(row, now) for row in rows]
+            query, now = select(rules).where(rules.c.scope_id == owner["id"], *only), self._office.now_ms()
+
+            def shown(row: Any) -> StoredRule:
+                return _stored(row, now)
+
+            return await _LISTING.page(connection, query, shown, limit=limit, cursor=cursor)
 
     async def check(self, caller: Caller, scope: str, rule: Rule) -> None:
         """`BadRule` says what is wrong with a rule, before it is saved."""

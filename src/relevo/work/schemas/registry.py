@@ -52,8 +52,7 @@ class Schemas(Versions[Schema]):
 
     async def remove(self, caller: Caller, scope: str, name: str) -> None:
         """All versions of a schema that no queue asks for."""
-        caller.require("manage")
-        caller.require_sight(scope)
+        caller.require("manage", scope)
 
         async def forget(transaction: ColdTransaction) -> None:
             connection = transaction.connection

@@ -18,7 +18,7 @@ from relevo.engine.service.signals import Signal
 from relevo.errors import NotFound, QueueNotEmpty, SlugTaken, SystemQueue
 from relevo.work.audit.entries import audit_row
 from relevo.work.caller import Caller
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import (
@@ -81,6 +81,9 @@ class QueueRecord(QueueSettings, frozen=True, kw_only=True):
     events_queue_id: int
     """The scope's `_events`."""
     events_to_queue: frozenset[str]
+
+
+_LISTING = Listing("queues", slug=queues.c.slug)
 
 
 class Queues:
@@ -174,25 +177,18 @@ class Queues:
         self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None
     ) -> Page[QueueRecord]:
         """The queues of a scope by slug, its system queues first."""
-        caller.require("view")
-        caller.require_sight(scope)
-        after = text_of("queues", cursor, default="")
-        query = record_query().where(
-            and_(scopes.c.tenant_id == caller.tenant_id, scopes.c.slug == scope, queues.c.slug > after)
-        )
+        caller.require("view", scope)
+        query = record_query().where(scopes.c.tenant_id == caller.tenant_id, scopes.c.slug == scope)
         if caller.queues is not None:
             query = query.where(queues.c.slug.in_(caller.queues))
         async with self._database.connect() as connection:
             await require_scope(connection, caller.tenant_id, scope)
-            rows = (await connection.execute(query.order_by(queues.c.slug).limit(limit + 1))).mappings().all()
-        records = [record_of(row) for row in rows[:limit]]
-        return Page(records, cursor_at("queues", records[-1].slug) if len(rows) > limit else None)
+            return await _LISTING.page(connection, query, record_of, limit=limit, cursor=cursor)
 
     # --- changing --------------------------------------------------------------------------------------------------------
 
     async def create(self, caller: Caller, scope: str, slug: str, settings: QueueSettings | None = None) -> QueueRecord:
-        caller.require("manage")
-        caller.require_sight(scope, slug)
+        caller.require("manage", scope, slug)
         require_slug(slug, "queue")
         settings = settings or QueueSettings()
         now = self._now_ms()
@@ -220,8 +216,7 @@ class Queues:
 
     async def change(self, caller: Caller, scope: str, slug: str, changes: dict[str, Any]) -> QueueRecord:
         """`changes`: fields of QueueSettings, or `state`. Takes effect here at once, elsewhere within a second."""
-        caller.require("manage")
-        caller.require_sight(scope, slug)
+        caller.require("manage", scope, slug)
         now = self._now_ms()
         async with audited(self._database) as change:
             connection = change.connection
@@ -248,8 +243,7 @@ class Queues:
 
     async def delete(self, caller: Caller, scope: str, slug: str) -> None:
         """Deletes a queue that holds no message, not even an archived one. Others are archived instead."""
-        caller.require("manage")
-        caller.require_sight(scope, slug)
+        caller.require("manage", scope, slug)
         now = self._now_ms()
         async with audited(self._database) as change:
             connection = change.connection

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from sqlalchemy import and_, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from relevo.contract.pages import Page
@@ -14,7 +14,7 @@ from relevo.contract.scopes import QueueState
 from relevo.errors import SlugTaken
 from relevo.work.audit.entries import audit_row
 from relevo.work.caller import Caller
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing
 from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import labels, queues, replays, scopes
@@ -40,6 +40,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
+_LISTING = Listing("scopes", slug=scopes.c.slug)
+
+
 class Scopes:
     """Makes, changes, deletes and finds scopes."""
 
@@ -55,14 +58,11 @@ class Scopes:
 
     async def list(self, caller: Caller, *, limit: int = 100, cursor: str | None = None) -> Page[Scope]:
         caller.require("view")
-        after = text_of("scopes", cursor, default="")
-        query = select(scopes).where(and_(scopes.c.tenant_id == caller.tenant_id, scopes.c.slug > after))
+        query = select(scopes).where(scopes.c.tenant_id == caller.tenant_id)
         if caller.scopes is not None:
             query = query.where(scopes.c.slug.in_(caller.scopes))
         async with self._database.connect() as connection:
-            rows = (await connection.execute(query.order_by(scopes.c.slug).limit(limit + 1))).mappings().all()
-        found = [_scope(row) for row in rows[:limit]]
-        return Page(found, cursor_at("scopes", found[-1].slug) if len(rows) > limit else None)
+            return await _LISTING.page(connection, query, _scope, limit=limit, cursor=cursor)
 
     async def create(
         self,
@@ -75,8 +75,7 @@ class Scopes:
         audit_to_queue: bool = False,
     ) -> Scope:
         """A scope and its system queues, in one transaction."""
-        caller.require("manage")
-        caller.require_sight(slug)
+        caller.require("manage", slug)
         require_slug(slug, "scope")
         now = self._now_ms()
         row = {
@@ -110,8 +109,7 @@ class Scopes:
 
     async def change(self, caller: Caller, slug: str, changes: dict[str, Any]) -> Scope:
         """`changes`: display_name, description, state, events_to_queue, audit_to_queue."""
-        caller.require("manage")
-        caller.require_sight(slug)
+        caller.require("manage", slug)
         now = self._now_ms()
         async with audited(self._database) as change:
             connection = change.connection
@@ -140,8 +138,7 @@ class Scopes:
 
     async def delete(self, caller: Caller, slug: str) -> None:
         """Deletes a scope without messages, its queues with it. Others are archived instead."""
-        caller.require("manage")
-        caller.require_sight(slug)
+        caller.require("manage", slug)
         now = self._now_ms()
         async with audited(self._database) as change:
             connection = change.connection

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sqlalchemy import delete, insert, select
 
+from relevo.contract.pages import Page
 from relevo.contract.scopes import Trust
 from relevo.errors import InvalidInput, NotFound
 from relevo.work.caller import Caller
+from relevo.work.pagination import Listing
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import scopes, trusts
 from relevo.work.tenancy.queues import require_scope
 
 if TYPE_CHECKING:
     from relevo.work.work_queues import Office
+
+
+_LISTING = Listing("trusts", slug=scopes.c.slug)
 
 
 class Trusts:
@@ -26,8 +31,7 @@ class Trusts:
 
     async def grant(self, caller: Caller, scope: str, trusted: str) -> Trust:
         """Lets messages of `trusted` in. Whoever manages `scope` says so; granting it again changes nothing."""
-        caller.require("manage")
-        caller.require_sight(scope)
+        caller.require("manage", scope)
         caller.require_sight(trusted)
         if scope == trusted:
             raise InvalidInput(where="trusted", reason="a scope trusts itself already")
@@ -57,8 +61,7 @@ class Trusts:
 
     async def revoke(self, caller: Caller, scope: str, trusted: str) -> None:
         """From now on rules of `trusted` that route here fail, and say so."""
-        caller.require("manage")
-        caller.require_sight(scope)
+        caller.require("manage", scope)
 
         async def forget(transaction: ColdTransaction) -> None:
             connection = transaction.connection
@@ -74,22 +77,22 @@ class Trusts:
         await transact(self._office, forget)
         self._office.queues.tell(caller.tenant_id)
 
-    async def list(self, caller: Caller, scope: str) -> list[Trust]:
+    async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Trust]:
         """Whom a scope trusts, by name."""
-        caller.require("view")
-        caller.require_sight(scope)
+        caller.require("view", scope)
         async with self._office.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = (
                 select(trusts.c.created_by, trusts.c.created_at, scopes.c.slug)
                 .join_from(trusts, scopes, scopes.c.id == trusts.c.trusted_scope_id)
                 .where(trusts.c.scope_id == owner["id"])
-                .order_by(scopes.c.slug)
             )
-            rows = (await connection.execute(query)).all()
-        return [
-            Trust(scope=scope, trusted=row.slug, created_by=row.created_by, created_at=row.created_at) for row in rows
-        ]
+
+            def shown(row: Any) -> Trust:
+                by, at = row["created_by"], row["created_at"]
+                return Trust(scope=scope, trusted=row["slug"], created_by=by, created_at=at)
+
+            return await _LISTING.page(connection, query, shown, limit=limit, cursor=cursor)
 
     async def trusted_by(self, scope_id: int) -> frozenset[int]:
         """The scopes that let messages of `scope_id` in."""

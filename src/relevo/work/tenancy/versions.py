@@ -9,8 +9,10 @@ from sqlalchemy import Table, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from relevo.contract.pages import Page
 from relevo.errors import NotFound
 from relevo.work.caller import Caller
+from relevo.work.pagination import Listing
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.tenancy.queues import require_scope
 from relevo.work.tenancy.tenants import require_slug
@@ -34,27 +36,26 @@ class Versions(Generic[V]):
 
     async def get(self, caller: Caller, scope: str, name: str, version: int | None = None) -> V:
         """One version; the latest when none is named."""
-        caller.require("view")
-        caller.require_sight(scope)
+        caller.require("view", scope)
         async with self._office.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             return self._shown(await self._row(connection, owner["id"], name, version))
 
-    async def list(self, caller: Caller, scope: str) -> list[V]:
+    async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[V]:
         """The latest version of each, by name."""
-        caller.require("view")
-        caller.require_sight(scope)
+        caller.require("view", scope)
         c = self._table.c
         async with self._office.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
-            query = select(self._table).where(c.scope_id == owner["id"]).order_by(c.name, c.version)
-            rows = (await connection.execute(query)).mappings().all()
-        return [self._shown(row) for row in {row["name"]: row for row in rows}.values()]
+            newer = self._table.alias()
+            latest = select(func.max(newer.c.version)).where(newer.c.scope_id == c.scope_id, newer.c.name == c.name)
+            query = select(self._table).where(c.scope_id == owner["id"], c.version == latest.scalar_subquery())
+            listing = Listing(self._audited, name=c.name)
+            return await listing.page(connection, query, self._shown, limit=limit, cursor=cursor)
 
     async def _keep(self, caller: Caller, scope: str, name: str, checked: Callable[[], str]) -> V:
         """A new version, the first if there is none yet. What it says is `checked` once the caller may add one."""
-        caller.require("manage")
-        caller.require_sight(scope)
+        caller.require("manage", scope)
         require_slug(name, self._what)
         definition = checked()
 

@@ -21,7 +21,7 @@ from relevo.errors import NotFound, WrongState
 from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
 from relevo.work.faults import fault
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import webhook_deliveries, webhooks
@@ -40,7 +40,7 @@ TAKEN_MS = 60_000
 EARLY_MS = 2_000
 """A job may come this much before its time: the clocks of the database's and the job's keepers differ."""
 KEPT_MS = 30 * 86_400_000
-_LAST_ID = "7" + "Z" * 25
+_LISTING = Listing("webhook_deliveries", newest_first=True, id=webhook_deliveries.c.id)
 
 
 class Due(NamedTuple):
@@ -250,18 +250,15 @@ class WebhookDeliveries:
         """The deliveries of a webhook, newest first."""
         await self._office.webhooks.get(caller, scope, webhook_id)
         d = webhook_deliveries.c
-        before = text_of("webhook_deliveries", cursor, default=_LAST_ID)
-        conditions = [d.webhook_id == webhook_id, d.id < before]
+        conditions = [d.webhook_id == webhook_id]
         conditions += [
             column == value
             for column, value in ((d.state, state), (d.event, event), (d.message_id, message_id))
             if value is not None
         ]
-        query = select(webhook_deliveries).where(*conditions).order_by(d.id.desc()).limit(limit + 1)
+        query = select(webhook_deliveries).where(*conditions)
         async with self._office.database.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        found = [_delivery(row) for row in rows[:limit]]
-        return Page(found, cursor_at("webhook_deliveries", found[-1].id) if len(rows) > limit else None)
+            return await _LISTING.page(connection, query, _delivery, limit=limit, cursor=cursor)
 
     async def redeliver(self, caller: Caller, scope: str, webhook_id: str, delivery_id: str) -> Delivery:
         """Sends it once more, whatever became of it, with all its retries. `WrongState` while the webhook is disabled."""

@@ -19,7 +19,7 @@ from relevo.contract.pages import Page
 from relevo.contract.webhooks import LONGEST_OVERLAP_S, NewSecret, Webhook, WebhookState
 from relevo.errors import InvalidInput, NotFound
 from relevo.work.caller import Caller
-from relevo.work.pagination import cursor_at, text_of
+from relevo.work.pagination import Listing
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.outbox import EVENTS
 from relevo.work.store.tables import webhook_deliveries, webhooks
@@ -44,6 +44,9 @@ class Secret(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Secret(…, until={self.until})"
+
+
+_LISTING = Listing("webhooks", id=webhooks.c.id)
 
 
 class Webhooks:
@@ -92,15 +95,14 @@ class Webhooks:
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Webhook]:
         """The webhooks of a scope, oldest first."""
         _require(caller, scope)
-        after = text_of("webhooks", cursor, default="")
         async with self._office.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
-            mine = and_(webhooks.c.scope_id == owner["id"], webhooks.c.id > after)
-            query = select(webhooks).where(mine).order_by(webhooks.c.id).limit(limit + 1)
-            rows = (await connection.execute(query)).mappings().all()
-        now = self._office.now_ms()
-        found = [webhook_of(row, now) for row in rows[:limit]]
-        return Page(found, cursor_at("webhooks", found[-1].id) if len(rows) > limit else None)
+            query, now = select(webhooks).where(webhooks.c.scope_id == owner["id"]), self._office.now_ms()
+
+            def shown(row: Any) -> Webhook:
+                return webhook_of(row, now)
+
+            return await _LISTING.page(connection, query, shown, limit=limit, cursor=cursor)
 
     async def get(self, caller: Caller, scope: str, webhook_id: str) -> Webhook:
         _require(caller, scope)
@@ -235,8 +237,7 @@ def webhook_of(row: Any, now: int) -> Webhook:
 
 def _require(caller: Caller, scope: str) -> None:
     """Events of all queues are told: a key that is limited to some of them may not have them sent anywhere."""
-    caller.require("manage")
-    caller.require_sight(scope)
+    caller.require("manage", scope)
     if caller.queues is not None:
         raise NotFound(what="webhook", name=scope)
 
