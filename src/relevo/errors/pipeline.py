@@ -5,7 +5,8 @@ from relevo.errors.tree import RelevoError
 
 class DataLost(RelevoError):
     message = (
-        "Entries of {stream} after {after} were trimmed before Spark read them; the oldest one left is {oldest}. "
+        "Entries of {stream} after {after} were trimmed before Spark read them ({start} to {end} was asked for); the "
+        "oldest one left is {oldest}. "
         "Read more often, or let the stream keep more. With the option failOnDataLoss=false the rest is read and the "
         "gap is only logged."
     )

@@ -73,7 +73,7 @@ def test_only_the_columns_that_are_asked_for_are_made() -> None:
 
 texts = st.text(alphabet=st.characters(codec="utf-8"), max_size=8)
 odd = st.dictionaries(
-    st.sampled_from(["e", "id", "ts", "n", "attempt", "reason", "prev", "worker"]),
+    st.sampled_from(["e", "id", "ts", "n", "attempt", "reason", "prev", "worker", "queue", "seq"]),
     st.one_of(
         texts.map(str.encode), st.integers(-(2**70), 2**70).map(lambda n: str(n).encode()), st.binary(max_size=5)
     ),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType
 
 from relevo.errors import BadArgument, DataLost, FilesNotShared
 from relevo.pipeline.connector import landing
@@ -26,7 +26,7 @@ from tests.servers.server import Server
 from tests.spark.connector.filled import add_events, send, spark_schema
 
 DAY_MS = 86_400_000
-_TYPES = {"string": StringType(), "bigint": LongType()}
+_TYPES = {"string": StringType(), "bigint": LongType(), "map<string,string>": MapType(StringType(), StringType())}
 FILES = StructType([StructField(column.name, _TYPES[column.type]) for column in LANDED])
 
 
@@ -61,14 +61,25 @@ def test_a_file_is_told_with_its_day_its_size_and_its_newest_entry(
     ids = [f"{20_000 * DAY_MS + hour * 3_600_000}-7" for hour in range(30)]
     add_events(redis86.url, queue_name, 30, ids=ids)
     first, second = landed(redis86, tmp_path, queue_name)
-    assert [(file["day"], file["rows"], file["last_id"]) for file in (first, second)] == [
-        (20_000, 24, ids[23]),
-        (20_001, 6, ids[29]),
+    stream = QueueKeys(queue_name).events.decode()
+    assert [(file["day"], file["rows"], file["last_ids"]) for file in (first, second)] == [
+        (20_000, 24, [(stream, ids[23])]),
+        (20_001, 6, [(stream, ids[29])]),
     ]
     assert [file["bytes"] for file in (first, second)] == [
         Path(file["path"]).stat().st_size for file in (first, second)
     ]
-    assert {file["_stream"] for file in (first, second)} == {QueueKeys(queue_name).events.decode()}
+    assert {file["source"] for file in (first, second)} == {SourceOptions.parse({"url": redis86.url}).source}
+
+
+def test_many_small_queues_share_a_task_and_a_file(server: Server, queue_name: str, tmp_path: Path) -> None:
+    ids = {f"{queue_name}-{number:02}": add_events(server.url, f"{queue_name}-{number:02}", 5) for number in range(40)}
+    (file,) = landed(server, tmp_path, f"{queue_name}-*", rowsPerPartition="1000")
+    assert file["rows"] == 200
+    assert dict(file["last_ids"]) == {QueueKeys(queue).events.decode(): own[-1] for queue, own in ids.items()}
+    assert {(row["queue"], row["_id"]) for row in events(file["path"])} == {
+        (queue, entry) for queue, own in ids.items() for entry in own
+    }
 
 
 def test_an_entry_beyond_all_dates_is_put_to_the_first_day(redis86: Server, queue_name: str, tmp_path: Path) -> None:
@@ -84,8 +95,8 @@ def test_a_range_without_events_leaves_no_file(redis86: Server, queue_name: str,
 
 def test_files_of_a_task_that_fails_are_not_told(tmp_path: Path) -> None:
     def batches() -> Iterator[Any]:
-        yield pa.RecordBatch.from_pylist([dict.fromkeys(events_schema().names) | {"_id": "5-0"}], events_schema())
-        raise DataLost(stream="a", after="5-0", oldest="9-0")
+        yield "a", pa.RecordBatch.from_pylist([dict.fromkeys(events_schema().names) | {"_id": "5-0"}], events_schema())
+        raise DataLost(stream="a", after="5-0", start="5-0", end="9-0", oldest="9-0")
 
     told = landing.landed(batches(), tmp_path, "a")
     with pytest.raises(DataLost):

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relevo.contract.events import EventName
 from relevo.pipeline.connector.event_columns import EventColumns
 from relevo.pipeline.connector.event_rows import EventRows
 from relevo.pipeline.connector.layout import Layout
 from relevo.pipeline.connector.page import Page
 from relevo.wire.events import EventFields
+from relevo.work.store.outbox import WorkEvent
 from tests.spark.connector.filled import arrow_schema
 
 STREAM = "{chasqui:mail}:events"
@@ -52,13 +54,33 @@ def lives(count: int) -> Entries:
     return [(b"%d-%d" % (1_700_000_000_000 + at, at % 11), shapes[at % 5]) for at in range(count)]
 
 
-def batch_of(entries: Entries, skipped: int = 0) -> Any:
+def messages(count: int) -> Entries:
+    """As the relay of a work queue writes them."""
+    told: list[tuple[EventName, dict[str, int | str]]] = [
+        ("published", {}),
+        ("routed", {"rule": "large", "to": "slow", "hop": 1}),
+        ("claimed", {"attempt": 1, "wait_ms": 5}),
+        ("failed", {"attempt": 1, "duration_us": 900, "reason": "no route", "error_type": "OSError"}),
+        ("review_decided", {"review": "r1", "decision": "approve", "reason": ""}),
+    ]
+    made = [
+        WorkEvent(name, 7, f"01J9-{at}", 1_700_000_000_000 + at, "invoice", f"order-{at}", extras)
+        for at, (name, extras) in ((at, told[at % 5]) for at in range(count))
+    ]
+    return [(b"%d-0" % each.ts, each.fields("invoices", f"{at}-0").encode()) for at, each in enumerate(made)]
+
+
+WORK = "{chasqui:work.acme.billing.invoices}:events"
+
+
+def batch_of(entries: Entries, skipped: int = 0, stream: str = STREAM) -> Any:
     layout = Page(answer(entries)).layout
-    return None if layout is None else EventColumns(STREAM, arrow_schema("events")).batch(layout, skipped)
+    return None if layout is None else EventColumns(stream, arrow_schema("events"), "eu-1").batch(layout, skipped)
 
 
-def by_entries(entries: Entries) -> list[dict[str, Any]]:
-    return EventRows(STREAM, arrow_schema("events")).batch([[entry, fields] for entry, fields in entries]).to_pylist()
+def by_entries(entries: Entries, stream: str = STREAM) -> list[dict[str, Any]]:
+    rows = EventRows(stream, arrow_schema("events"), source="eu-1")
+    return rows.batch([[entry, fields] for entry, fields in entries]).to_pylist()
 
 
 def test_events_as_the_engine_writes_them_are_read_all_at_once() -> None:
@@ -67,8 +89,30 @@ def test_events_as_the_engine_writes_them_are_read_all_at_once() -> None:
     assert batch.to_pylist() == by_entries(lives(500))
 
 
+def test_events_of_work_queues_are_read_all_at_once() -> None:
+    batch = batch_of(messages(50), stream=WORK)
+    assert batch is not None
+    rows = batch.to_pylist()
+    assert rows == by_entries(messages(50), WORK)
+    assert [rows[1][name] for name in ("queue", "correlation_id", "seq")] == [
+        "work.acme.billing.invoices",
+        "order-1",
+        "1-0",
+    ]
+    assert rows[1]["rest"] == [("rule", "large"), ("to", "slow"), ("hop", "1")]
+    assert rows[0]["rest"] is None
+    assert {row["source"] for row in rows} == {"eu-1"}
+
+
+def test_a_queue_that_an_event_names_and_that_is_another_stands_in_the_rest() -> None:
+    entries = [*messages(3), (b"1700000000009-0", event("active", queue="elsewhere"))]
+    assert batch_of(entries, stream=WORK).to_pylist() == by_entries(entries, WORK)
+    assert by_entries(entries, WORK)[-1]["rest"] == [("queue", "elsewhere")]
+
+
 def test_entries_that_were_read_before_are_left_out() -> None:
     assert batch_of(lives(9), skipped=1).to_pylist() == by_entries(lives(9)[1:])
+    assert batch_of(messages(9), skipped=2).to_pylist() == by_entries(messages(9)[2:])
 
 
 @pytest.mark.parametrize("text", [b"two\r\nlines", b"*2", b"$3\r\nabc", b"", b"\r", b"\n", b"\r\n", b"*1\r\n*2\r\n"])
@@ -82,7 +126,7 @@ def test_a_text_that_looks_like_structure_is_no_structure(text: bytes) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        event("active", attempt=1, worker="w-7"),
+        [*event("active", attempt=1, worker="w-7"), b"worker", b"w-8"],
         event("active", attempt="0x10"),
         event("active", attempt="-1"),
         event("active", attempt="9" * 30),
@@ -91,7 +135,7 @@ def test_a_text_that_looks_like_structure_is_no_structure(text: bytes) -> None:
         [b"e", b"active", b"e", b"failed", b"id", b"a", b"ts", b"1"],
         [b"e", b"active", b"ix", b"a", b"ts", b"1"],
     ],
-    ids=["unknown", "hexadecimal", "negative", "huge", "not UTF-8", "incomplete", "twice", "alike"],
+    ids=["unknown twice", "hexadecimal", "negative", "huge", "not UTF-8", "incomplete", "twice", "alike"],
 )
 def test_a_page_with_an_odd_event_is_read_event_by_event(fields: list[bytes]) -> None:
     assert batch_of([*lives(5), (b"1700000000009-0", fields)]) is None
@@ -123,9 +167,13 @@ def test_an_answer_cut_short_has_no_layout(data: st.DataObject, entries: Entries
     assert Page(whole[: data.draw(st.integers(1, len(whole) - 1))]).layout is None
 
 
-_names = st.sampled_from([b"e", b"id", b"ts", b"n", b"attempt", b"reason", b"prev", b"delay_ms", b"worker", b"ex"])
+_names = st.sampled_from(
+    [b"e", b"id", b"ts", b"n", b"attempt", b"reason", b"prev", b"delay_ms", b"worker", b"ex", b"queue", b"seq"]
+)
 _numbers = st.integers(-(2**65), 2**65).map(lambda number: b"%d" % number)
-_values = st.one_of(st.text(max_size=6).map(str.encode), _numbers, st.sampled_from([b"0x1", b"\xff", b"+1", b" 1"]))
+_values = st.one_of(
+    st.text(max_size=6).map(str.encode), _numbers, st.sampled_from([b"0x1", b"\xff", b"+1", b" 1", b"mail"])
+)
 _odd = st.lists(st.tuples(_names, _values), max_size=3)
 
 

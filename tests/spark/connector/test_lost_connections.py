@@ -9,7 +9,7 @@ from relevo.pipeline.connector.feed import Feed
 from relevo.pipeline.connector.offsets import NOTHING, EntryId
 from relevo.pipeline.connector.options import SinkOptions, SourceOptions
 from relevo.pipeline.connector.ranges import IdRange
-from relevo.pipeline.connector.task import read_range
+from relevo.pipeline.connector.task import read_parts
 from tests.servers.proxy import Fate, Proxy
 from tests.servers.server import Server
 from tests.spark.connector.filled import add_events, arrow_schema, directory_of
@@ -60,7 +60,7 @@ async def test_a_reader_goes_on_where_it_was(redis86: Server, queue_name: str, f
         def read() -> list[Any]:
             return [
                 row["_id"]
-                for batch in read_range(source, part, arrow_schema("events"), None)
+                for batch in read_parts(source, [part], arrow_schema("events"), None)
                 for row in batch.to_pylist()
             ]
 

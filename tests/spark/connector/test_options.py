@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relevo.errors import BadArgument, BadUrl
-from relevo.pipeline.connector.offsets import EntryId, Offset
+from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.connector.options import SinkOptions, SourceOptions, just_before
 
 
@@ -20,6 +20,9 @@ from relevo.pipeline.connector.options import SinkOptions, SourceOptions, just_b
         ("failOnDataLoss", "perhaps"),
         ("startingOffsets", "yesterday"),
         ("startingOffsets", '{"a": 5}'),
+        ("startingOffsets", '{"a": "yesterday"}'),
+        ("startingOffsets", '{"a": '),
+        ("minRowsPerTrigger", "none"),
         ("queues", " , "),
         ("maxRowPerTrigger", "5"),
         ("passwordEnv", "NO_SUCH_VARIABLE"),
@@ -43,7 +46,36 @@ def test_a_sink_needs_a_queue() -> None:
 
 def test_offsets_may_name_queues_or_streams() -> None:
     source = SourceOptions.parse({"startingOffsets": '{"a": "5-1", "{chasqui:b}:events": "6"}'})
-    assert source.starting == Offset({"{chasqui:a}:events": EntryId(5, 1), "{chasqui:b}:events": EntryId(6)})
+    assert source.starting == {"{chasqui:a}:events": EntryId(5, 1), "{chasqui:b}:events": EntryId(6)}
+
+
+def test_each_queue_may_begin_at_a_place_of_its_own() -> None:
+    source = SourceOptions.parse({"startingOffsets": '{"a": "latest", "b": "2026-11-01", "c": "7-1"}'})
+    assert source.starting == {
+        "{chasqui:a}:events": "latest",
+        "{chasqui:b}:events": datetime(2026, 11, 1, tzinfo=UTC),
+        "{chasqui:c}:events": EntryId(7, 1),
+    }
+
+
+def test_fewest_rows_above_the_most_are_refused() -> None:
+    with pytest.raises(BadArgument, match="more than maxRowsPerTrigger"):
+        SourceOptions.parse({"minRowsPerTrigger": "9", "maxRowsPerTrigger": "8"})
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("redis://:sesame@localhost:6380", "127.0.0.1:6380"),
+        ("rediss://ada:sesame@cache.example:7000/3", "cache.example:7000/3"),
+        ("redis+sentinel://one:26379,two:26379/mymaster", "mymaster"),
+        ("redis+cluster://two:7000,one:7000", "one:7000"),
+        ("unix:///run/redis.sock", "/run/redis.sock"),
+    ],
+)
+def test_a_source_without_a_name_is_called_by_its_address(url: str, name: str) -> None:
+    assert SourceOptions.parse({"url": url}).source == name
+    assert SourceOptions.parse({"url": url, "source": "eu-1"}).source == "eu-1"
 
 
 def test_a_time_means_everything_from_then_on() -> None:

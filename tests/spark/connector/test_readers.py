@@ -1,6 +1,8 @@
 """The readers without Spark: what they plan and read, on every kind of server."""
 
 import json
+import logging
+from collections import Counter
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -10,11 +12,13 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, Inpu
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from relevo.errors import BadArgument, DataLost, ServerRefused, Unreachable
-from relevo.pipeline.connector.batch_reader import BatchReader
+from relevo.pipeline.connector.batch_reader import BatchReader, RangePartition
+from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.connector.source import RelevoSource
 from relevo.pipeline.connector.stream_reader import StreamReader
 from relevo.wire.keys import QueueKeys
 from tests.servers.acl import AclUser
+from tests.servers.process import wait_until
 from tests.servers.server import Server
 from tests.servers.tls import TlsRedis
 from tests.spark.connector.filled import add_events, add_jobs, send, spark_schema
@@ -252,6 +256,84 @@ def test_trimming_what_was_read_is_no_loss(redis86: Server, queue_name: str) -> 
     send(redis86.url, key, [("XTRIM", key, "MAXLEN", 21)])
     end = reader.latestOffset(middle, EVERYTHING)
     assert [row["_id"] for row in rows(reader, reader.partitions(middle, end))] == ids
+
+
+@pytest.mark.parametrize("starting", ["earliest", "1970-01-01T00:00:00Z", "1970-01-01T00:00:00.400Z"])
+def test_a_trim_between_planning_and_reading_stops_every_range_that_lost_rows(
+    redis86: Server, queue_name: str, starting: str
+) -> None:
+    """Ranges that begin at a mere place lost their rows without a word."""
+    add_events(redis86.url, queue_name, 1000, ids=[f"{ms + 1}-0" for ms in range(1000)])
+    options = {"queues": queue_name, "startingOffsets": starting, "rowsPerPartition": "200", "pageRows": "50"}
+    batch, stream = batch_reader(redis86, **options), stream_reader(redis86, **options)
+    start = stream.initialOffset()
+    end = json.loads(json.dumps(stream.latestOffset(start, EVERYTHING)))
+    planned = [(batch, batch.partitions()), (stream, stream.partitions(start, end))]
+    key = QueueKeys(queue_name).events
+    send(redis86.url, key, [("XTRIM", key, "MAXLEN", 150)])
+    for reader, parts in planned:
+        assert len(parts) > 2
+        for part in parts:
+            assert isinstance(part, RangePartition)
+            (asked,) = part.parts
+            if asked.start > EntryId(850):  # nothing of it was trimmed
+                assert rows(reader, [part])
+                continue
+            with pytest.raises(DataLost, match="failOnDataLoss=false") as lost:
+                rows(reader, [part])
+            assert f"({asked.start} to {asked.end} was asked for)" in str(lost.value)
+
+
+def test_a_trim_of_what_lies_before_the_first_row_is_no_loss(redis86: Server, queue_name: str) -> None:
+    add_events(redis86.url, queue_name, 100, ids=[f"{ms + 1}-0" for ms in range(100)])
+    reader = batch_reader(redis86, queues=queue_name, startingOffsets="1970-01-01T00:00:00.050Z")
+    planned = reader.partitions()
+    key = QueueKeys(queue_name).events
+    send(redis86.url, key, [("XTRIM", key, "MAXLEN", 52)])
+    assert len(rows(reader, planned)) == 51
+
+
+def test_an_offset_of_another_server_is_refused(redis86: Server, queue_name: str) -> None:
+    add_events(redis86.url, queue_name, 3)
+    start = stream_reader(redis86, queues=queue_name, source="eu-1").initialOffset()
+    with pytest.raises(BadArgument, match="the checkpoint is of eu-1"):
+        stream_reader(redis86, queues=queue_name).latestOffset(start, EVERYTHING)
+
+
+def test_each_queue_begins_where_its_own_place_says(redis86: Server, queue_name: str) -> None:
+    for letter in "abcd":
+        add_events(redis86.url, queue_name + letter, 3, ids=["1000-0", "2000-0", "3000-0"])
+    places = {f"{queue_name}a": "latest", f"{queue_name}b": "1970-01-01T00:00:02Z", f"{queue_name}c": "2000-0"}
+    reader = stream_reader(redis86, queues=f"{queue_name}*", startingOffsets=json.dumps(places))
+    start = reader.initialOffset()
+    found = rows(reader, reader.partitions(start, reader.latestOffset(start, EVERYTHING)))
+    counted = Counter(row["queue"] for row in found)
+    assert counted == {f"{queue_name}b": 2, f"{queue_name}c": 1, f"{queue_name}d": 3}
+
+
+def test_a_batch_waits_for_its_fewest_rows_but_not_for_ever(redis86: Server, queue_name: str) -> None:
+    add_events(redis86.url, queue_name, 10)
+    options = {"queues": queue_name, "minRowsPerTrigger": "20"}
+    patient = stream_reader(redis86, **options)
+    start = patient.initialOffset()
+    assert patient.latestOffset(start, EVERYTHING) == start
+    hasty = stream_reader(redis86, **options, maxTriggerDelaySeconds="1")
+    assert hasty.latestOffset(start, EVERYTHING) == start
+    wait_until(lambda: hasty.latestOffset(start, EVERYTHING) != start, "the longest delay is over")
+    add_events(redis86.url, queue_name, 10)
+    end = patient.latestOffset(start, EVERYTHING)
+    assert len(rows(patient, patient.partitions(start, end))) == 20
+    assert patient.latestOffset(end, EVERYTHING) == end
+
+
+def test_how_many_rows_are_behind_is_logged(redis86: Server, queue_name: str, caplog: pytest.LogCaptureFixture) -> None:
+    add_events(redis86.url, queue_name, 100)
+    caplog.set_level(logging.INFO, "relevo.spark")
+    reader = stream_reader(redis86, queues=queue_name, source="eu-1")
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(30))
+    reader.latestOffset(end, ReadMaxRows(50))
+    assert "eu-1: a batch of about 30 rows of 1 streams; 70 are behind" in caplog.text
+    assert "about 50 rows of 1 streams; 20 are behind" in caplog.text
 
 
 def test_a_stream_under_an_old_name_is_told(redis86: Server, queue_name: str) -> None:

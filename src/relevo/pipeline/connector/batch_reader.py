@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -11,22 +11,22 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from relevo.pipeline.connector.connection import Directory
 from relevo.pipeline.connector.filters import Wanted, wanted
 from relevo.pipeline.connector.offsets import NOTHING, EntryId, Offset
-from relevo.pipeline.connector.options import Position, SourceOptions, just_before
-from relevo.pipeline.connector.ranges import IdRange, ranges
+from relevo.pipeline.connector.options import Place, Position, SourceOptions, just_before
+from relevo.pipeline.connector.ranges import IdRange, ranges, tasks
 from relevo.pipeline.connector.ranks import sampled_cuts
-from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states
-from relevo.pipeline.connector.task import read_delayed, read_part
+from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states, witnesses
+from relevo.pipeline.connector.task import read_delayed, read_parts
 
 
 class RangePartition(InputPartition):
-    """One range of one stream, for one task."""
+    """What one task reads: a range of one stream, or of each of many small ones."""
 
-    def __init__(self, part: IdRange, wanted: Wanted | None = None) -> None:
-        self.part = part
+    def __init__(self, parts: tuple[IdRange, ...], wanted: Wanted | None = None) -> None:
+        self.parts = parts
         self.wanted = wanted
 
     def __repr__(self) -> str:
-        return f"RangePartition({self.part.stream}, {self.part.start}, {self.part.end})"
+        return f"RangePartition({', '.join(f'{part.stream} {part.start} {part.end}' for part in self.parts)})"
 
 
 class BatchReader(DataSourceReader):
@@ -51,29 +51,40 @@ class BatchReader(DataSourceReader):
                 parts = [IdRange(key, NOTHING, NOTHING) for key in keys]
                 streams = self._wanted.streams
                 return [
-                    RangePartition(part, self._wanted) for part in parts if streams is None or part.stream in streams
+                    RangePartition((part,), self._wanted) for part in parts if streams is None or part.stream in streams
                 ]
-            found = [part for state in states(directory, keys) for part in self._planned(directory, state)]
+            start, end = self._planned(directory, states(directory, keys))
         finally:
             directory.close()
-        return cast("Sequence[InputPartition]", [RangePartition(part, self._wanted) for part in found])
+        found = tasks(ranges(start, end), end)
+        return cast("Sequence[InputPartition]", [RangePartition(parts, self._wanted) for parts in found])
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):  # Spark's own stand-in for "no partitions"
             return iter(())
         if self.source.what == "delayed":
-            return read_delayed(self.source, partition.part.stream, self._schema, partition.wanted)
-        return read_part(self.source, partition.part, self._schema, partition.wanted)
+            return read_delayed(self.source, partition.parts[0].stream, self._schema, partition.wanted)
+        return read_parts(self.source, partition.parts, self._schema, partition.wanted)
 
-    def _planned(self, directory: Directory, state: StreamState) -> Iterator[IdRange]:
-        start = begins(self.source.starting, state)
-        end = min(ends(self.source.ending, state), state.last)
-        whole = self._wanted.clip(IdRange(state.key, start, end)) if start < end else None
-        if whole is None or not state.length:
-            return
-        parts = -(-state.length // self.source.rows_per_partition)
-        cuts = sampled_cuts(directory, encoded(state.key), whole.start, whole.end, parts)
-        yield from ranges(Offset({state.key: whole.start}), Offset({state.key: whole.end}, {state.key: cuts}))
+    def _planned(self, directory: Directory, found: list[StreamState]) -> tuple[Offset, Offset]:
+        begun: list[tuple[StreamState, EntryId]] = []
+        ids: dict[str, EntryId] = {}
+        cuts: dict[str, tuple[EntryId, ...]] = {}
+        for state in found:
+            start = begins(self.source.starting, state)
+            end = min(ends(self.source.ending, state), state.last)
+            whole = self._wanted.clip(IdRange(state.key, start, end)) if start < end and state.length else None
+            if whole is None:
+                continue
+            begun.append((state, whole.start))
+            ids[state.key] = whole.end
+            parts = -(-state.length // self.source.rows_per_partition)
+            if cut := sampled_cuts(directory, encoded(state.key), whole.start, whole.end, parts):
+                cuts[state.key] = cut
+        rows = {state.key: state.length for state, _ in begun}
+        there = witnesses(directory, begun) if self.source.what == "events" else {}
+        end = Offset(ids, cuts, witnesses=there, rows=rows, task_rows=self.source.rows_per_partition)
+        return Offset({state.key: start for state, start in begun}), end
 
 
 class _Push:
@@ -89,18 +100,18 @@ class _Push:
 
 
 def begins(position: Position, state: StreamState) -> EntryId:
-    """The offset at which reading begins."""
-    if isinstance(position, Offset):
-        return position.of(state.key)
-    if isinstance(position, datetime):
-        return just_before(position)
-    return NOTHING if position == "earliest" else state.last
+    """The offset at which reading begins: for a stream that is not named, at the beginning."""
+    return _at(position.get(state.key, "earliest") if isinstance(position, Mapping) else position, state)
 
 
 def ends(position: Position, state: StreamState) -> EntryId:
-    """The offset up to which is read."""
-    if isinstance(position, Offset):
-        return position.ids.get(state.key, state.last)
-    if isinstance(position, datetime):
-        return just_before(position)
-    return NOTHING if position == "earliest" else state.last
+    """The offset up to which is read: for a stream that is not named, up to its end."""
+    return _at(position.get(state.key, "latest") if isinstance(position, Mapping) else position, state)
+
+
+def _at(place: Place, state: StreamState) -> EntryId:
+    if isinstance(place, EntryId):
+        return place
+    if isinstance(place, datetime):
+        return just_before(place)
+    return NOTHING if place == "earliest" else state.last

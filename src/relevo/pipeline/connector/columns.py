@@ -22,8 +22,13 @@ class Column(NamedTuple):
 
 
 _WHERE = (
+    Column("source", "string", "the name of the server it was read from: the option `source`, else its address"),
     Column("_stream", "string", "the Redis key it was read from, such as {chasqui:emails}:events"),
-    Column("_id", "string", "the entry's id, `ms-seq`; unique together with _stream, except for the jobs of one frame"),
+    Column(
+        "_id",
+        "string",
+        "the entry's id, `ms-seq`; unique together with source and _stream, except for the jobs of one frame",
+    ),
     Column("_ts", "timestamp", "when the server took the entry, from its id"),
 )
 _ODD = (
@@ -41,8 +46,12 @@ _JOB = (
 )
 
 EVENTS = (
-    Column("queue", "string", "the queue's name"),
-    Column("e", "string", "the event: waiting, active, completed, failed, retry-scheduled, delayed, dlq, drained, ..."),
+    Column("queue", "string", "the queue's name; of a work queue work.<tenant>.<scope>.<queue>"),
+    Column(
+        "e",
+        "string",
+        "the event: waiting, active, completed, failed, dlq, ...; of messages published, claimed, retried, ...",
+    ),
     Column("id", "string", "the job's id; empty for an event of the queue itself"),
     Column("ts", "bigint", "when it happened by the writer's clock, in ms"),
     Column("n", "string", "the job's name; null for none"),
@@ -51,9 +60,11 @@ EVENTS = (
     Column("duration_us", "bigint", "how long the run took"),
     Column("backoff_ms", "bigint", "how long a retry waits"),
     Column("delay_ms", "bigint", "how long a delayed add waits"),
-    Column("wait_ms", "bigint", "how long a rate-limited job waits"),
+    Column("wait_ms", "bigint", "how long a rate-limited job waits, or how long a claimed message has waited"),
     Column("progress", "bigint", "0 to 100, as the handler reported it"),
     Column("prev", "string", "the consumer that held a stalled job before"),
+    Column("correlation_id", "string", "of a message: what it belongs to, across queues"),
+    Column("seq", "string", "of a message: the event's number, the same when it was relayed twice"),
     *_ODD,
     *_WHERE,
 )
@@ -70,6 +81,7 @@ DELAYED = (
     *_JOB,
     Column("run_at", "timestamp", "when the job is due"),
     Column("bad", "string", "why the member is malformed; null when it is as it should be"),
+    Column("source", "string", "the name of the server it was read from"),
     Column("_stream", "string", "the Redis key of the delayed set"),
 )
 
@@ -78,8 +90,8 @@ LANDED = (
     Column("day", "bigint", "the day they came on, by _ts, counted from 1970"),
     Column("rows", "bigint", "how many there are"),
     Column("bytes", "bigint", "the file's size"),
-    Column("_stream", "string", "the Redis key they were read from"),
-    Column("last_id", "string", "the newest of them"),
+    Column("source", "string", "the name of the server they were read from"),
+    Column("last_ids", "map<string,string>", "the newest of each stream they were read from"),
 )
 """With the option `landing`: the files of events, instead of the events."""
 

@@ -9,7 +9,7 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import hiredis
@@ -20,11 +20,14 @@ from relevo.errors import ConnectionLost, ServerRefused, Unreachable
 T = TypeVar("T")
 Reply = Any  # bytes, int, None, ReplyError, or a list of these
 Argument = bytes | str | int | float
+Question = tuple[bytes, tuple[Argument, ...]]
+"""A command, and the key it is about."""
 
 pack = cast("Callable[[tuple[Argument, ...]], bytes]", hiredis.pack_command)  # pyright: ignore[reportUnknownMemberType]
 
 _NOT_YET = object()
 _BUFFER = 1 << 20
+_AT_ONCE = 500  # questions in one round trip
 _MOVED = ("MOVED", "ASK", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "LOADING", "MASTERDOWN")
 
 
@@ -172,6 +175,25 @@ class Directory:
             if isinstance(reply, ReplyError):
                 raise ServerRefused(command=str(command[0]), reason=str(reply))
         return replies
+
+    def ask_each(self, questions: Sequence[Question]) -> list[Reply]:
+        """Read-only commands about many keys, in as few round trips as there are servers and chunks. Refusals are replies."""
+
+        def attempt() -> list[Reply]:
+            replies: dict[int, Reply] = {}
+            by_node: dict[Node, list[int]] = {}
+            for place, (key, _) in enumerate(questions):
+                by_node.setdefault(self._locate(key), []).append(place)
+            for node, places in by_node.items():
+                connection = self._connect(node)
+                for at in range(0, len(places), _AT_ONCE):
+                    some = places[at : at + _AT_ONCE]
+                    found = connection.pipeline([questions[place][1] for place in some])
+                    self.refuse_moved(found, connection)
+                    replies.update(zip(some, found, strict=True))
+            return [replies[place] for place in range(len(questions))]
+
+        return self.patiently(attempt) if questions else []
 
     def refuse_moved(self, replies: list[Reply], connection: Connection) -> None:
         """Raises `ConnectionLost` when the key is elsewhere now, so that the next attempt looks it up again."""

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relevo.pipeline.connector.event_columns import KNOWN, MOMENT, NEEDED, NUMBERS, TEXTS
+from relevo.pipeline.connector.event_columns import KNOWN, MOMENT, NEEDED, NUMBERS, SLUG, TEXTS, slug_of
 from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.connector.streams import queue_of
 
@@ -32,10 +32,19 @@ Arrays = dict[str, Any]
 class EventRows:
     """Makes record batches of the pages of one stream; only the columns of `schema` are made."""
 
-    def __init__(self, stream: str, schema: Any, keep: Callable[[str | None, str | None], bool] | None = None) -> None:
+    def __init__(
+        self,
+        stream: str,
+        schema: Any,
+        keep: Callable[[str | None, str | None], bool] | None = None,
+        *,
+        source: str = "",
+    ) -> None:
         self._schema = schema
         self._wanted = frozenset(schema.names)
-        self._constants = {"_stream": stream, "queue": queue_of(stream)}
+        queue = queue_of(stream)
+        self._slug = slug_of(queue)
+        self._constants = {"_stream": stream, "queue": queue, "source": source}
         self._keep = keep
         """Which rows are wanted, by event and name (a filter that Spark pushed down)."""
 
@@ -78,9 +87,17 @@ class EventRows:
             if len(found) != 1:
                 return None
             names.append(found.pop().decode(errors="replace"))
-        if not KNOWN.issuperset(names) or len(set(names)) != len(names) or not set(NEEDED).issubset(names):
+        if SLUG in names:
+            at = names.index(SLUG)
+            if set(fields[2 * at + 1 :: size]) != {self._slug.encode()}:
+                return None
+        if (
+            not KNOWN.union((SLUG,)).issuperset(names)
+            or len(set(names)) != len(names)
+            or not set(NEEDED).issubset(names)
+        ):
             return None
-        raw = {name: fields[2 * at + 1 :: size] for at, name in enumerate(names)}
+        raw = {name: fields[2 * at + 1 :: size] for at, name in enumerate(names) if name != SLUG}
         ids = [entry[0] for entry in entries]
         return self._columns(ids, raw)
 
@@ -131,6 +148,8 @@ class EventRows:
                 row[name] = number
             elif name in TEXTS:
                 row[name] = text
+            elif name == SLUG and text == self._slug:
+                pass  # the last part of the queue's name once more
             else:
                 if name in NUMBERS:
                     wrong.append(f"{name} is not a number")

@@ -37,9 +37,10 @@ class JobRows:
         *,
         raw_payload: bool,
         keep: Callable[[str | None, str | None], bool] | None = None,
+        source: str = "",
     ) -> None:
         self._schema = schema
-        self._constants = {"_stream": stream, "queue": queue_of(stream)}
+        self._constants = {"_stream": stream, "queue": queue_of(stream), "source": source}
         self._fields = _FIELDS.get(what, ())
         self._raw = raw_payload
         self._keep = keep

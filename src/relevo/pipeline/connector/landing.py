@@ -26,7 +26,9 @@ from relevo.pipeline.connector.event_columns import MOMENT
 
 _DAY_US = 86_400_000_000
 _GROUP_ROWS = 100_000
-_REPEATED = ("queue", "e", "n", "attempt", "reason", "backoff_ms", "delay_ms", "wait_ms", "prev", "bad", "_stream")
+_REPEATED = (
+    *("queue", "e", "n", "attempt", "reason", "backoff_ms", "delay_ms", "wait_ms", "prev", "bad", "source", "_stream"),
+)
 """Columns whose values come again: written once each. Of the others nearly every value is another."""
 
 # Spark reads such types with its JVM only, and a task has none.
@@ -54,21 +56,21 @@ def events_schema() -> Any:
     return pa.schema([(column.name, _ARROW[column.type]) for column in EVENTS], metadata={_TOLD: told.encode()})
 
 
-def landed(batches: Iterable[Any], folder: Path, stream: str) -> Iterator[Any]:
-    """Writes the events of one range, a file for each day that they came on; tells of the files when all are written."""
+def landed(batches: Iterable[tuple[str, Any]], folder: Path, source: str) -> Iterator[Any]:
+    """Writes the events of a task, a file for each day that they came on; tells of the files when all are written."""
     folder.mkdir(parents=True, exist_ok=True)
     task, files = uuid.uuid4().hex, dict[int, _File]()
     try:
-        for batch in batches:
+        for stream, batch in batches:
             for day, rows in _by_day(batch):
                 if day not in files:
                     files[day] = _File(folder / f"{task}-{day}.parquet", batch.schema)
-                files[day].add(rows)
+                files[day].add(stream, rows)
     finally:
         for file in files.values():
             file.close()
     if files:
-        yield _told(stream, files)
+        yield _told(source, files)
 
 
 @dataclass
@@ -76,7 +78,7 @@ class _File:
     path: Path
     schema: Any
     rows: int = 0
-    last_id: str = ""
+    last_ids: dict[str, str] = field(default_factory=dict[str, str])
     _waiting: list[Any] = field(default_factory=list[Any])
     _rows_waiting: int = 0
 
@@ -85,9 +87,9 @@ class _File:
             self.path, self.schema, compression="snappy", use_dictionary=list(_REPEATED), write_statistics=True
         )
 
-    def add(self, rows: Any) -> None:
+    def add(self, stream: str, rows: Any) -> None:
         self.rows += rows.num_rows
-        self.last_id = rows["_id"][-1].as_py()  # a range is read in order
+        self.last_ids[stream] = rows["_id"][-1].as_py()  # a range is read in order
         self._waiting.append(rows)
         self._rows_waiting += rows.num_rows
         if self._rows_waiting >= _GROUP_ROWS:
@@ -116,14 +118,14 @@ def _by_day(batch: Any) -> Iterator[tuple[int, Any]]:
         yield day, batch.filter(pc.equal(days, day))
 
 
-def _told(stream: str, files: dict[int, _File]) -> Any:
+def _told(source: str, files: dict[int, _File]) -> Any:
     columns = {
         "path": [str(file.path) for file in files.values()],
         "day": list(files),
         "rows": [file.rows for file in files.values()],
         "bytes": [file.path.stat().st_size for file in files.values()],
-        "_stream": [stream] * len(files),
-        "last_id": [file.last_id for file in files.values()],
+        "source": [source] * len(files),
+        "last_ids": [list(file.last_ids.items()) for file in files.values()],
     }
     schema = pa.schema([(column.name, _ARROW[column.type]) for column in LANDED])
     return pa.RecordBatch.from_pydict(columns, schema)

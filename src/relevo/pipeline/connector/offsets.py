@@ -2,7 +2,9 @@
 
 Spark writes offsets as JSON into the query's checkpoint before it reads a micro-batch, and plans the batch from them again
 after a crash. So the end of a batch also holds where it is cut into partitions: planned anew it gives the same rows in the
-same partitions, which is what makes the sink's numbered writes safe.
+same partitions, which is what makes the sink's numbered writes safe. What else the plan knew stands there too: which entries
+were there to begin with, so that a task notices when they are gone, and how many rows each stream has, so that small ones
+share a task.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Any, NamedTuple, cast
 
 from relevo.errors import BadArgument
 
-CUTS = "cuts"  # no stream is called so: every key of a queue begins with its tag
+# No stream is called so: every key of a queue begins with its tag.
+CUTS, WITNESSES, ROWS, ADDED, GUESSED = "cuts", "witnesses", "rows", "added", "guessed"
+SOURCE, TASK_ROWS = "source", "task_rows"
 _MAX_SEQ = (1 << 64) - 1
 
 
@@ -75,6 +79,18 @@ class Offset:
 
     ids: Mapping[str, EntryId]
     cuts: Mapping[str, tuple[EntryId, ...]] = field(default_factory=dict[str, tuple[EntryId, ...]])
+    source: str = ""
+    """The name of the server these streams are of; empty in the checkpoints of earlier versions."""
+    witnesses: Mapping[str, EntryId] = field(default_factory=dict[str, EntryId])
+    """Entries that were there when a batch was planned whose start is a mere place: when one is gone, so are others."""
+    rows: Mapping[str, int] = field(default_factory=dict[str, int])
+    """About how many rows the batch has of each stream."""
+    added: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many entries each stream had ever been given at its place here, as far as the server counts them."""
+    guessed: frozenset[str] = frozenset()
+    """Streams whose `added` may be too high: entries of a millisecond were counted by their numbers."""
+    task_rows: int = 0
+    """Up to how many rows of small streams share a task; 0 for a task for each."""
 
     def of(self, stream: str) -> EntryId:
         return self.ids.get(stream, NOTHING)
@@ -84,6 +100,18 @@ class Offset:
         plain: dict[str, Any] = {stream: str(self.ids[stream]) for stream in sorted(self.ids)}
         if self.cuts:
             plain[CUTS] = {stream: " ".join(map(str, self.cuts[stream])) for stream in sorted(self.cuts)}
+        if self.witnesses:
+            plain[WITNESSES] = {stream: str(self.witnesses[stream]) for stream in sorted(self.witnesses)}
+        if self.rows:
+            plain[ROWS] = {stream: self.rows[stream] for stream in sorted(self.rows)}
+        if self.added:
+            plain[ADDED] = {stream: self.added[stream] for stream in sorted(self.added)}
+        if self.guessed:
+            plain[GUESSED] = dict.fromkeys(sorted(self.guessed), 1)
+        if self.source:
+            plain[SOURCE] = self.source
+        if self.task_rows:
+            plain[TASK_ROWS] = self.task_rows
         return plain
 
     @staticmethod
@@ -97,15 +125,21 @@ class Offset:
         if not isinstance(plain, dict):
             raise _unreadable(plain, "not a JSON object")
         given = dict(cast("dict[str, Any]", plain))
-        cuts: object = given.pop(CUTS, {})
-        if not isinstance(cuts, dict) or not all(isinstance(each, str) for each in given.values()):
+        parts = {name: given.pop(name, {}) for name in (CUTS, WITNESSES, ROWS, ADDED, GUESSED)}
+        source, task_rows = given.pop(SOURCE, ""), given.pop(TASK_ROWS, 0)
+        if not all(isinstance(part, dict) for part in parts.values()):
+            raise _unreadable(given, "its parts must be objects")
+        if not all(isinstance(each, str) for each in (source, *given.values())):
             raise _unreadable(given, "ids must be texts")
         return Offset(
             {stream: EntryId.parse(text) for stream, text in given.items()},
-            {
-                stream: tuple(EntryId.parse(each) for each in str(text).split())
-                for stream, text in cast("dict[str, object]", cuts).items()
-            },
+            {stream: tuple(map(EntryId.parse, str(text).split())) for stream, text in parts[CUTS].items()},
+            source=source,
+            witnesses={stream: EntryId.parse(str(text)) for stream, text in parts[WITNESSES].items()},
+            rows={stream: int(rows) for stream, rows in parts[ROWS].items()},
+            added={stream: int(rows) for stream, rows in parts[ADDED].items()},
+            guessed=frozenset(parts[GUESSED]),
+            task_rows=int(task_rows),
         )
 
 

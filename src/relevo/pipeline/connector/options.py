@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 from relevo.broker.address import Address
 from relevo.errors import BadArgument
 from relevo.pipeline.connector.columns import LANDED, TABLES, Column
-from relevo.pipeline.connector.offsets import EntryId, Offset, last_of
+from relevo.pipeline.connector.offsets import EntryId, last_of
 from relevo.wire.keys import QueueKeys
 from relevo.wire.limits import QueueLimits
 
 What = Literal["events", "stream", "dlq", "delayed"]
-Position = Literal["earliest", "latest"] | datetime | Offset
+Place: TypeAlias = Literal["earliest", "latest"] | datetime | EntryId
+Position: TypeAlias = Place | Mapping[str, Place]
+"""One place for all streams, or one for each stream that is named."""
 
 _CONNECTION = ("url", "urlEnv", "urlFile", "usernameEnv", "passwordEnv", "passwordFile", "timeoutSeconds")
 _SOURCE = (
     *("queues", "what", "payload", "startingOffsets", "endingOffsets", "maxRowsPerTrigger", "failOnDataLoss"),
-    *("rowsPerPartition", "pageRows", "landing"),
+    *("rowsPerPartition", "pageRows", "landing", "source", "minRowsPerTrigger", "maxTriggerDelaySeconds"),
 )
 _SINK = ("queue", "writeId", "maxStreamLen", "fullTimeoutSeconds", "idWindowSeconds", "maxPayloadBytes", "dataFormat")
 _SPARK = ("path", "checkpointLocation", "queryName", "outputMode")  # Spark hands its own on
@@ -65,6 +68,19 @@ class SourceOptions:
     page_rows: int = 2500
     landing: Path | None = None
     """The folder that tasks write Parquet into, instead of handing out rows."""
+    given_source: str = ""
+    min_rows: int | None = None
+    """A micro-batch waits for so many rows, but no longer than `max_delay_s`."""
+    max_delay_s: float = 900.0
+
+    @property
+    def source(self) -> str:
+        """What this server is called in rows, offsets and tables: the name that was given, else where it is.
+
+        >>> SourceOptions(ConnectionOptions("redis://:secret@10.0.0.7:6380/2"), ("a",)).source
+        '10.0.0.7:6380/2'
+        """
+        return self.given_source or _named(self.connection.address())
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -98,7 +114,16 @@ class SourceOptions:
             fail_on_data_loss=given.one_of("failOnDataLoss", ("true", "false")) == "true",
             rows_per_partition=given.number("rowsPerPartition") or 250_000,
             page_rows=given.number("pageRows") or 2500,
+            given_source=given.text("source", "").strip(),
+            min_rows=given.number("minRowsPerTrigger"),
+            max_delay_s=float(given.number("maxTriggerDelaySeconds") or 900),
         )
+        if source.min_rows is not None and source.max_rows is not None and source.min_rows > source.max_rows:
+            raise given.bad(
+                "minRowsPerTrigger",
+                f"it is more than maxRowsPerTrigger ({source.max_rows})",
+                "Write less, or leave it out.",
+            )
         if landing := given.text("landing", ""):
             if what != "events":
                 raise given.bad("landing", f"it is for events, not for what={what}", "Read rows, and write those.")
@@ -208,19 +233,48 @@ def _secret(given: _Given, env: str, file: str) -> str | None:
 
 def _position(given: _Given, name: str, default: str, source: SourceOptions) -> Position:
     text = given.text(name, default).strip()
+    if not text.startswith("{"):
+        return _place(given, name, text, entries=False)
+    try:
+        plain = cast("dict[str, object]", json.loads(text))
+    except ValueError as error:
+        raise given.bad(name, f"not JSON ({error})", _PLACES) from error
+    found: dict[str, Place] = {}
+    for queue, place in plain.items():
+        if not isinstance(place, str):
+            raise given.bad(name, f"the place of {queue} is no text", _PLACES)
+        found[queue if queue.startswith("{") else source.key(queue)] = _place(given, name, place.strip(), entries=True)
+    return found
+
+
+_PLACES = (
+    'Write earliest, latest, a time such as 2026-11-01T00:00:00Z, or {"<queue>": "<place>"} with an entry\'s id (ms-seq) or '
+    "one of these for each queue."
+)
+
+
+def _place(given: _Given, name: str, text: str, *, entries: bool) -> Place:
     if text in ("earliest", "latest"):
-        return cast("Position", text)
-    if text.startswith("{"):
-        offset = Offset.parse(text)
-        return Offset(
-            {stream if stream.startswith("{") else source.key(stream): at for stream, at in offset.ids.items()}
-        )
+        return cast("Place", text)
+    if entries and text.replace("-", "", 1).isdecimal() and text.count("-") <= 1:
+        return EntryId.parse(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        remedy = 'Write earliest, latest, a time such as 2026-11-01T00:00:00Z, or {"<queue>": "ms-seq"}.'
-        raise given.bad(name, "neither a word, nor a time, nor JSON", remedy) from error
+        what = "neither a word, nor a time, nor an entry's id" if entries else "neither a word, nor a time, nor JSON"
+        raise given.bad(name, f"{text}: {what}" if entries else what, _PLACES) from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _named(address: Address) -> str:
+    """Where a server is, without scheme and secrets. A name that stays when it moves is the option `source`."""
+    if address.kind == "sentinel":
+        place = address.master
+    elif address.kind == "cluster":
+        place = min(map(str, address.nodes))
+    else:
+        place = str(address.nodes[0]).replace("localhost:", "127.0.0.1:")
+    return f"{place}/{address.db}" if address.db else place
 
 
 def just_before(moment: datetime) -> EntryId:

@@ -1,7 +1,8 @@
 """Reads one range of ids, page by page: the next page is asked for before the last one is converted.
 
-For events every page begins with the last entry of the one before. When that entry is gone, the stream was trimmed under
-our hands, and entries nobody has read may be gone with it: that is told, never passed over.
+For events every page begins with the last entry of the one before, and the first page with an entry that was there when the
+range was planned. When that entry is gone, the stream was trimmed under our hands, and entries nobody has read may be gone
+with it: that is told, never passed over.
 """
 
 from __future__ import annotations
@@ -40,9 +41,12 @@ class Pages:
         self._fail = fail_on_data_loss
         self._plain = plain
         """Whether pages are wanted as bytes, or rather as entries at once."""
-        self._at = part.start
+        witness = part.witness if append_only else None
+        self._at = part.start if witness is None else witness
         """The last entry handed out, or where the range begins."""
-        self._overlaps = append_only and part.witness
+        self._overlaps = witness is not None
+        self._ours = witness is not None and witness > part.start
+        """Whether the witness is the first entry of the range, and not the last one before it."""
         self._connection: Connection | None = None
         """Where the question under way was sent."""
         self.gaps = 0
@@ -104,9 +108,10 @@ class Pages:
     def _skip_witness(self, page: Page) -> None:
         first = page.oldest
         if first == self._at:
-            page.skipped = 1
+            page.skipped = 0 if self._ours else 1
         else:
             self._tell_loss(first)
+        self._ours = False
 
     def _tell_loss(self, oldest_read: EntryId | None) -> None:
         """The witness is gone. Streams are trimmed from their oldest end: something older left means nothing was lost."""
@@ -118,7 +123,13 @@ class Pages:
         oldest = EntryId.parse(found[0][0]) if found else oldest_read
         if oldest is not None and oldest <= self._at:
             return
-        lost = DataLost(stream=self._part.stream, after=self._at, oldest=oldest or "none: the stream is empty")
+        lost = DataLost(
+            stream=self._part.stream,
+            after=self._at.before() if self._ours else self._at,
+            start=self._part.start,
+            end=self._part.end,
+            oldest=oldest or "none: the stream is empty",
+        )
         if self._fail:
             raise lost
         self.gaps += 1

@@ -30,6 +30,8 @@ class Walk:
         self._end = end
         self.at = start
         self.rows = 0
+        self.counted = True
+        """Whether `rows` is exact so far."""
         self.marks: list[tuple[int, EntryId]] = []
         """Rows passed and the entry there, to end the batch or cut partitions at."""
 
@@ -57,7 +59,7 @@ class Walk:
         first = self.at.ms
         window = range(first, min(first + _PROBES, self._end.ms + 1))
         replies = self._directory.ask_many(self._key, [("XREVRANGE", self._key, ms, ms, "COUNT", 1) for ms in window])
-        passed = self.rows
+        passed, self.counted = self.rows, False
         for ms, reply in zip(window, replies, strict=True):
             here = self._bound(ms, reply)
             if self.rows + here > rows:
@@ -118,7 +120,16 @@ def sampled_cuts(directory: Directory, key: bytes, start: EntryId, end: EntryId,
             weights.append(float(sum(ms < there for ms in ids)))
         else:
             weights.append(len(ids) / (ids[-1] - ids[0] + 1) * (there - here))
-    return _weighted(list(places), weights, step, parts)
+    return _entries(directory, key, start, end, _weighted(list(places), weights, step, parts))
+
+
+def _entries(
+    directory: Directory, key: bytes, start: EntryId, end: EntryId, cuts: tuple[EntryId, ...]
+) -> tuple[EntryId, ...]:
+    """The entries nearest before these places. Only an entry can be missed: a range that begins with one notices a trim."""
+    found = directory.ask_many(key, [("XREVRANGE", key, str(cut), str(start), "COUNT", 1) for cut in cuts])
+    near = {EntryId.parse(reply[0][0]) for reply in found if reply}
+    return tuple(sorted(entry for entry in near if start < entry < end))
 
 
 def _weighted(places: list[int], weights: list[float], step: int, parts: int) -> tuple[EntryId, ...]:

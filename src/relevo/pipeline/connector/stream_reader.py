@@ -6,7 +6,10 @@ to Redis, and no consumer group is touched: workers do not notice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -17,15 +20,19 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from relevo.errors import DataLost
+from relevo.errors import BadArgument, DataLost
 from relevo.pipeline.connector.batch_reader import RangePartition, begins
 from relevo.pipeline.connector.connection import Directory
 from relevo.pipeline.connector.offsets import EntryId, Offset
-from relevo.pipeline.connector.options import SourceOptions
-from relevo.pipeline.connector.ranges import ranges
+from relevo.pipeline.connector.options import SourceOptions, just_before
+from relevo.pipeline.connector.ranges import ranges, tasks
 from relevo.pipeline.connector.ranks import Walk, even_cuts, sampled_cuts
-from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states
-from relevo.pipeline.connector.task import read_part
+from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states, witnesses
+from relevo.pipeline.connector.task import read_parts
+
+log = logging.getLogger("relevo.spark")
+
+_ALL = 1 << 62
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -35,44 +42,63 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.source = source
         self._schema = schema
         self._directory: Directory | None = None
-        self._target: dict[str, EntryId] | None = None
+        self._target: dict[str, StreamState] | None = None
         """Where a query that reads what is available now ends."""
+        self._waits_since: float | None = None
+        """Since when too few rows for a batch have waited."""
 
     # --- on the driver ---------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Streams that appear later are read from their beginning, so only those that are there now need a place."""
-        found = {state.key: begins(self.source.starting, state) for state in self._states()}
-        given = self.source.starting if isinstance(self.source.starting, Offset) else Offset({})
-        return Offset({**given.ids, **found}).json()
+        found, starting = self._states(), self.source.starting
+        named: dict[str, EntryId] = {}
+        for stream, place in starting.items() if isinstance(starting, Mapping) else ():
+            if isinstance(place, EntryId | datetime):  # also of a stream that is not there yet
+                named[stream] = just_before(place) if isinstance(place, datetime) else place
+        ids = {state.key: begins(starting, state) for state in found}
+        added: dict[str, int] = {}
+        for state in found:  # where all of a stream is ahead, or none, it is known how much lies before
+            if ids[state.key] >= state.last:
+                added[state.key] = state.added
+            elif ids[state.key] < state.first:
+                added[state.key] = state.added - state.length
+        return Offset({**named, **ids}, source=self.source.source, added=added).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self.source.max_rows is None else ReadMaxRows(self.source.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = {state.key: state.last for state in self._states()}
+        self._target = {state.key: state for state in self._states()}
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        return Offset({state.key: state.last for state in self._states()}).json()
+        """What Spark tells beside the end of a batch: how far the streams are."""
+        found = self._states()
+        added = {state.key: state.added for state in found}
+        return Offset({state.key: state.last for state in found}, source=self.source.source, added=added).json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next batch; `start` itself when there is nothing new."""
-        begun = Offset.parse(start)
-        found = [(state, self._available(state)) for state in self._states()]
-        behind = [(state, end) for state, end in found if end > begun.of(state.key)]
-        for state, _ in found:
+        """The end of the next batch; `start` itself when there is nothing new, or too little."""
+        begun = self._checked(Offset.parse(start))
+        found = [self._available(state) for state in self._states()]
+        for state in found:
             self._check_replaced(state, begun)
-        if not behind:
+        behind = [state for state in found if state.last > begun.of(state.key)]
+        rows = sum(unread(state, begun) for state in behind)
+        if not behind or self._waits(rows):
             return start
-        limited = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = self._all(begun, behind) if limited is None else self._some(begun, behind, limited)
-        return start if end.ids == begun.ids else end.json()
+        end = self._planned(begun, behind, limit.max_rows if isinstance(limit, ReadMaxRows) else _ALL)
+        if end.ids == begun.ids:
+            return start
+        taken = sum(end.rows.values())
+        left = max(0, rows - taken)
+        log.info("%s: a batch of about %d rows of %d streams; %d are behind", end.source, taken, len(end.rows), left)
+        return end.json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return cast(
-            "Sequence[InputPartition]",
-            [RangePartition(part) for part in ranges(Offset.parse(start), Offset.parse(end))],
-        )
+        plan = Offset.parse(end)
+        found = tasks(ranges(Offset.parse(start), plan), plan)
+        return cast("Sequence[InputPartition]", [RangePartition(parts) for parts in found])
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: what was read stays where it is."""
@@ -86,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, RangePartition):
             return iter(())
-        return read_part(self.source, partition.part, self._schema, None)
+        return read_parts(self.source, partition.parts, self._schema, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_directory": None}  # sockets stay here
@@ -103,49 +129,87 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._directory = Directory(connection.address(), timeout_s=connection.timeout_s)
         return self._directory
 
-    def _available(self, state: StreamState) -> EntryId:
-        """The newest entry, or the end of a query that reads what was available; a stream that came later has none."""
+    def _available(self, state: StreamState) -> StreamState:
+        """The stream, or what was available of it; one that came later has nothing."""
         if self._target is None:
-            return state.last
-        return min(self._target.get(state.key, EntryId(0)), state.last)
+            return state
+        then = self._target.get(state.key, state._replace(last=EntryId(0), added=0))
+        return state._replace(last=then.last, added=then.added) if then.last < state.last else state
+
+    def _checked(self, begun: Offset) -> Offset:
+        if begun.source not in ("", self.source.source):
+            raise BadArgument(
+                argument="source",
+                value=self.source.source,
+                reason=f"the checkpoint is of {begun.source}",
+                remedy="Give each source a checkpoint of its own; if the same server has moved, name it with the option "
+                f"source={begun.source}.",
+            )
+        return begun
+
+    def _waits(self, rows: int) -> bool:
+        """Whether these rows are too few for a batch, and may wait for more."""
+        least = self.source.min_rows
+        if least is None or rows >= least or self._target is not None:
+            self._waits_since = None
+            return False
+        if self._waits_since is None:
+            self._waits_since = time.monotonic()
+        if time.monotonic() - self._waits_since < self.source.max_delay_s:
+            return True
+        self._waits_since = None
+        return False
 
     def _check_replaced(self, state: StreamState, begun: Offset) -> None:
         """A stream whose newest entry is older than what was read is another one under the same name."""
         at = begun.of(state.key)
         replaced = state.length and state.last < at and self.source.what == "events"
         if replaced and self.source.fail_on_data_loss and at.seq < (1 << 64) - 1 and self._target is None:
-            raise DataLost(stream=state.key, after=at, oldest=state.first)
+            raise DataLost(stream=state.key, after=at, start=at, end="the end", oldest=state.first)
 
-    def _all(self, begun: Offset, behind: list[tuple[StreamState, EntryId]]) -> Offset:
-        ids, cuts = dict(begun.ids), dict[str, tuple[EntryId, ...]]()
-        for state, end in behind:
-            ids[state.key] = end
-            if cut := self._cut(begun, state, end):
-                cuts[state.key] = cut
-        return Offset(ids, cuts)
-
-    def _cut(self, begun: Offset, state: StreamState, end: EntryId) -> tuple[EntryId, ...]:
-        parts = -(-state.length // self.source.rows_per_partition)
-        return sampled_cuts(self._open(), encoded(state.key), begun.of(state.key), end, parts)
-
-    def _some(self, begun: Offset, behind: list[tuple[StreamState, EntryId]], rows: int) -> Offset:
+    def _planned(self, begun: Offset, behind: list[StreamState], rows: int) -> Offset:
         """At most `rows` in all. The streams share them evenly; what one does not need the next ones may have."""
-        ids, cuts = dict(begun.ids), dict[str, tuple[EntryId, ...]]()
+        ids, added, guessed = dict(begun.ids), dict(begun.added), set(begun.guessed)
+        cuts, taken = dict[str, tuple[EntryId, ...]](), dict[str, int]()
         left = rows
         # Shortest first: what a short one leaves over goes to the longer ones. The first in line changes with what was read.
-        order = sorted(behind, key=lambda each: (each[0].length, each[0].key))
-        for place, (state, end) in enumerate(order):
+        order = sorted(behind, key=lambda state: (unread(state, begun), state.key))
+        for place, state in enumerate(order):
             share = max(1, left // (len(order) - place))
             if left <= 0:
                 break
-            if state.length <= share:  # the whole stream has no more: nothing to count
-                ids[state.key], cut = end, self._cut(begun, state, end)
-                left -= state.length
+            key, there = state.key, unread(state, begun)
+            if there <= share and (key not in guessed or state.length <= share):  # it has no more: nothing to count
+                ids[key], taken[key], added[key] = state.last, there, state.added
+                guessed.discard(key)
+                parts = -(-there // self.source.rows_per_partition)
+                cut = sampled_cuts(self._open(), encoded(key), begun.of(key), state.last, parts)
             else:
-                walk = Walk(self._open(), encoded(state.key), begun.of(state.key), end)
-                ids[state.key] = walk.go(share)
-                left -= walk.rows
+                walk = Walk(self._open(), encoded(key), begun.of(key), state.last)
+                ids[key] = walk.go(share)
+                taken[key] = walk.rows
+                if key in added:
+                    added[key] += walk.rows
+                if not walk.counted:
+                    guessed.add(key)
                 cut = even_cuts(walk.marks, -(-walk.rows // self.source.rows_per_partition))
+            left -= taken[key]
             if cut:
-                cuts[state.key] = cut
-        return Offset(ids, cuts)
+                cuts[key] = cut
+        there_now = [(state, begun.of(state.key)) for state in behind if state.key in taken]
+        return Offset(
+            ids,
+            cuts,
+            source=self.source.source,
+            witnesses=witnesses(self._open(), there_now) if self.source.what == "events" else {},
+            rows=taken,
+            added=added,
+            guessed=frozenset(guessed),
+            task_rows=self.source.rows_per_partition,
+        )
+
+
+def unread(state: StreamState, begun: Offset) -> int:
+    """How many entries lie ahead of an offset, as far as it is known what was added since; at most all that there are."""
+    since = state.added - begun.added[state.key] if state.key in begun.added else state.length
+    return min(state.length, since) if since >= 0 else state.length

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from relevo.errors import ServerRefused
-from relevo.pipeline.connector.connection import Directory, ReplyError
+from relevo.pipeline.connector.connection import Directory, Question, Reply, ReplyError
 from relevo.pipeline.connector.offsets import NOTHING, EntryId
 from relevo.pipeline.connector.options import SourceOptions
+from relevo.pipeline.connector.ranges import is_place
 
 _GLOB = frozenset("*?[")
 
@@ -21,6 +22,8 @@ class StreamState(NamedTuple):
     """The oldest entry; NOTHING when there is none."""
     last: EntryId
     """The newest entry; NOTHING when there is none."""
+    added: int
+    """How many entries it was ever given."""
 
 
 def queue_of(key: str) -> str:
@@ -52,17 +55,16 @@ def named_keys(directory: Directory, source: SourceOptions) -> list[str]:
 
 
 def states(directory: Directory, keys: list[str]) -> list[StreamState]:
-    """What is known of each stream; one that does not exist is empty."""
-    return [_state(directory, key) for key in keys]
+    """What is known of each stream, asked for all at once; one that does not exist is empty."""
+    questions: list[Question] = [(encoded(key), ("XINFO", "STREAM", encoded(key))) for key in keys]
+    return [_state(key, reply) for key, reply in zip(keys, directory.ask_each(questions), strict=True)]
 
 
-def _state(directory: Directory, key: str) -> StreamState:
-    try:
-        flat = directory.ask(encoded(key), "XINFO", "STREAM", encoded(key))
-    except ServerRefused as error:
-        if "no such key" in str(error):
-            return StreamState(key, 0, NOTHING, NOTHING)
-        raise
+def _state(key: str, flat: Reply) -> StreamState:
+    if isinstance(flat, ReplyError):
+        if "no such key" in str(flat):
+            return StreamState(key, 0, NOTHING, NOTHING, 0)
+        raise ServerRefused(command="XINFO", reason=str(flat))
     facts = dict(zip(flat[::2], flat[1::2], strict=True))
     first, last = facts[b"first-entry"], facts[b"last-entry"]
     return StreamState(
@@ -70,7 +72,29 @@ def _state(directory: Directory, key: str) -> StreamState:
         facts[b"length"],
         EntryId.parse(first[0]) if first else NOTHING,
         EntryId.parse(last[0]) if last else NOTHING,
+        facts.get(b"entries-added", facts[b"length"]),
     )
+
+
+def witnesses(directory: Directory, begun: list[tuple[StreamState, EntryId]]) -> dict[str, EntryId]:
+    """For streams that are read from a mere place on: the entry nearest before it, else the first one after it."""
+    found: dict[str, EntryId] = {}
+    behind: list[tuple[StreamState, EntryId]] = []
+    for state, start in begun:
+        if is_place(start) and state.length:
+            if start < state.first:
+                found[state.key] = state.first
+            else:
+                behind.append((state, start))
+    questions: list[Question] = [
+        (encoded(state.key), ("XREVRANGE", encoded(state.key), str(start), "-", "COUNT", 1)) for state, start in behind
+    ]
+    for (state, _), reply in zip(behind, directory.ask_each(questions), strict=True):
+        if isinstance(reply, ReplyError):
+            raise ServerRefused(command="XREVRANGE", reason=str(reply))
+        # Trimmed between the two questions: what is gone was asked for, and its absence will be noticed.
+        found[state.key] = EntryId.parse(reply[0][0]) if reply else state.first
+    return found
 
 
 def encoded(key: str) -> bytes:

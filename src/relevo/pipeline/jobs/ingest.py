@@ -9,7 +9,9 @@ of Spark's Python processes failed it.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +26,7 @@ from pyspark.sql import functions as F
 from relevo.errors import IngestFailed, WorkersFailed
 from relevo.pipeline.cause import cause_of, worker_failure
 from relevo.pipeline.connector.offsets import EntryId
+from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.lake.instants import part_of
 from relevo.pipeline.lake.lake import Lake, Staged
@@ -61,7 +64,7 @@ class Ingest:
         self._batches = 0
         self.rows = 0
         """New events so far."""
-        self._checkpoint = lake.root / "bronze" / "_checkpoint"
+        self._source = ""
         self._landing = lake.draft(TABLE)
 
     def once(self, options: Mapping[str, str] | None = None) -> int:
@@ -80,6 +83,7 @@ class Ingest:
 
     def _run(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None = None) -> int:
         options = {"maxRowsPerTrigger": str(ROWS_A_BATCH), **options, "landing": str(self._landing)}
+        self._source = SourceOptions.parse(options).source
         asked = stop or (lambda: False)
         try:
             self._tries.run(
@@ -94,6 +98,13 @@ class Ingest:
         finally:
             shutil.rmtree(self._landing, ignore_errors=True)
         return self.rows
+
+    @property
+    def _checkpoint(self) -> Path:
+        """Each source has its own: how far one is read says nothing of another."""
+        digest = hashlib.blake2b(self._source.encode(), digest_size=4).hexdigest()
+        shown = re.sub(r"[^\w.-]", "-", self._source)[:60]
+        return self._lake.root / "bronze" / "_checkpoint" / f"{shown}-{digest}"
 
     def _query(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None) -> None:
         """One query from its start to its end."""
@@ -121,18 +132,22 @@ class Ingest:
         base = lake.manifest(TABLE)
         # Spark gives a query its id together with its checkpoint: another checkpoint counts its batches anew.
         query = json.loads((self._checkpoint / "metadata").read_text())["id"]
-        same, last = base.notes.get("query") == query, base.notes.get("batch", -1)
+        # A lake of an earlier version knows one source, which had no name.
+        sources: dict[str, dict[str, Any]] = base.notes.get("sources") or {self._source: dict(base.notes)}
+        noted = sources.get(self._source, {})
+        same, last = noted.get("query") == query, noted.get("batch", -1)
         if same and number <= last:
             return  # its rows are visible already; only Spark's own note of it was lost
-        marks: Marks = base.notes.get("marks", {})
+        marks: Marks = noted.get("marks", {})
         # A batch begins where the one before it ended: where our batches began at the beginning, nothing comes again. After a
         # checkpoint was lost they begin there once more, and what was taken may come in any number of them.
-        own = not marks or (same and number == last + 1 and base.notes.get("own", False))
+        own = not marks or (same and number == last + 1 and noted.get("own", False))
         landed = files.collect()  # this is what makes the tasks read and write
         staged = lake.stage_files(TABLE, [(row["day"], Path(row["path"])) for row in landed])
         if not own and staged.rows:
             staged = self._without_taken(staged, marks)
-        notes = {"query": query, "batch": number, "marks": _further(marks, landed), "own": own}
+        ours = {"query": query, "batch": number, "marks": _further(marks, landed), "own": own}
+        notes = {"sources": sources | {self._source: ours}}
         total = lake.commit(staged, instead=False, notes=notes, base=base).rows
         self.rows += staged.rows
         self._batches += 1
@@ -165,6 +180,7 @@ def _further(marks: Marks, landed: Iterable[Row]) -> Marks:
     """The last id of each stream, now that these files are in. Ids compare as numbers, not as text."""
     ends = {stream: EntryId(*mark) for stream, mark in marks.items()}
     for row in landed:
-        last = EntryId.parse(row["last_id"])
-        ends[row["_stream"]] = max(last, ends.get(row["_stream"], last))
+        for stream, text in row["last_ids"].items():
+            last = EntryId.parse(text)
+            ends[stream] = max(last, ends.get(stream, last))
     return {stream: [end.ms, end.seq] for stream, end in ends.items()}
