@@ -81,7 +81,7 @@ def test_every_public_name_is_there_on_the_base_alone(tmp_path: Path) -> None:
         ("from relevo import Metrics; Metrics()", "metrics"),
         ("from relevo import Queue; Queue('q', tracing=True)", "otel"),
         ("from relevo.broker.embedded import EmbeddedServer; EmbeddedServer('data').start()", "embedded"),
-        ("from relevo.pipeline.session import session; session()", "spark"),
+        ("from relevo.spark import session; session()", "spark"),
     ],
 )
 def test_what_misses_a_package_names_the_line_to_type(statement: str, extra: str, lean: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ README = ROOT / "README.md"
 @pytest.mark.timeout(300)  # it starts two JVMs
 def test_the_spark_example_of_the_readme_runs_as_a_script_and_once_more(valkey: Server, tmp_path: Path) -> None:
     greet, spark = (block for block in blocks_of(README) if block.language == "python")
-    assert "relevo.pipeline" in spark.text
+    assert "relevo.spark" in spark.text
     script = tmp_path / "script.py"
     script.write_text(greet.text.replace(WRITTEN_URL, valkey.url))
     assert Child.run(sys.executable, script, cwd=tmp_path) == (0, greet.prints, "")

@@ -95,7 +95,7 @@ def shares_spark(nodeid: str) -> bool:
 
 
 def page_on_spark(page: Path) -> bool:
-    return page.is_file() and "relevo.pipeline" in page.read_text()
+    return page.is_file() and "relevo.spark" in page.read_text()
 
 
 def longest_first(item: pytest.Item) -> float:

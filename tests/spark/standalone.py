@@ -8,7 +8,8 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from relevo.pipeline.session import java_home, session
+from relevo.pipeline.java import java_home
+from relevo.pipeline.session import session
 from tests.servers.child import Child
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"contract", "errors"},  # talks HTTP: needs nothing of what it talks to
     "console": {"contract", "work", "wire", "errors"},  # pages for people: beside the HTTP API, not on top of it
     "pipeline": {"work.store", "broker.address", "wire", "errors"},  # the same URLs as the engine, sockets of its own
+    "spark": {"pipeline", "errors"},  # what pipeline has for programs, in one import
     "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra
     "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it
     "logs": {"engine.consuming.job_context", "engine.job.redaction", "errors"},

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from relevo.errors import JavaMissing
-from relevo.pipeline.session import java_home, package_archive
+from relevo.pipeline.java import java_home
+from relevo.pipeline.start import package_archive
 
 
 def pretended(folder: Path, version: str) -> Path:

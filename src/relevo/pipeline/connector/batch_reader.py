@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from relevo.pipeline.connector.connection import Directory
 from relevo.pipeline.connector.filters import Wanted, wanted
@@ -14,6 +14,7 @@ from relevo.pipeline.connector.offsets import NOTHING, EntryId, Offset
 from relevo.pipeline.connector.options import Place, Position, SourceOptions, just_before
 from relevo.pipeline.connector.ranges import IdRange, ranges, tasks
 from relevo.pipeline.connector.ranks import sampled_cuts
+from relevo.pipeline.connector.spark_api import Filter
 from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states, witnesses
 from relevo.pipeline.connector.task import read_delayed, read_parts
 

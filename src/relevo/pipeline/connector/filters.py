@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql.datasource import (
+from relevo.pipeline.connector.offsets import EntryId, last_of
+from relevo.pipeline.connector.ranges import IdRange
+from relevo.pipeline.connector.spark_api import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -19,9 +21,6 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-
-from relevo.pipeline.connector.offsets import EntryId, last_of
-from relevo.pipeline.connector.ranges import IdRange
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from relevo.pipeline.connector.connection import Directory
 from relevo.pipeline.connector.feed import Feed
 from relevo.pipeline.connector.job_parcels import JobParcels
 from relevo.pipeline.connector.options import SinkOptions
+from relevo.pipeline.connector.spark_api import StreamArrowWriter, record_batches
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
@@ -40,7 +41,7 @@ class BatchSink(DataSourceArrowWriter):
         return feed(self._sink, self._schema, iterator, write=self._write, epoch=0)
 
 
-class StreamSink(DataSourceStreamArrowWriter):
+class StreamSink(StreamArrowWriter):
     """One streaming query. The query's id and the batch's number come with every task, also after a restart."""
 
     def __init__(self, sink: SinkOptions, schema: StructType) -> None:
@@ -54,7 +55,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
         assert query is not None
         assert batch is not None
-        return feed(self._sink, self._schema, iterator, write=query, epoch=int(batch))
+        batches = record_batches(iterator, self._schema)
+        return feed(self._sink, self._schema, batches, write=query, epoch=int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to do: every row is in the queue already."""

@@ -13,12 +13,6 @@ from datetime import datetime
 from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from relevo.errors import BadArgument, DataLost
 from relevo.pipeline.connector.batch_reader import RangePartition, begins
@@ -27,6 +21,13 @@ from relevo.pipeline.connector.offsets import EntryId, Offset
 from relevo.pipeline.connector.options import SourceOptions, just_before
 from relevo.pipeline.connector.ranges import ranges, tasks
 from relevo.pipeline.connector.ranks import Walk, even_cuts, sampled_cuts
+from relevo.pipeline.connector.spark_api import (
+    HAS_READ_LIMITS,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states, witnesses
 from relevo.pipeline.connector.task import read_parts
 
@@ -44,8 +45,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._directory: Directory | None = None
         self._target: dict[str, StreamState] | None = None
         """Where a query that reads what is available now ends."""
+        self._reached: dict[str, Any] = Offset({}, source=source.source).json()
         self._waits_since: float | None = None
         """Since when too few rows for a batch have waited."""
+        if source.max_rows is not None and not HAS_READ_LIMITS:
+            log.warning("maxRowsPerTrigger needs Spark 4.2: a batch takes all there is")
 
     # --- on the driver ---------------------------------------------------------------------------------------------
 
@@ -77,8 +81,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         added = {state.key: state.added for state in found}
         return Offset({state.key: state.last for state in found}, source=self.source.source, added=added).json()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next batch; `start` itself when there is nothing new, or too little."""
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """The end of the next batch; `start` itself when there is nothing new, or too little. Before Spark 4.2 neither is
+        given, and the next batch begins where the last one that we told of ended."""
+        self._reached = self._next(self._reached if start is None else start, limit)
+        return self._reached
+
+    def _next(self, start: dict[str, Any], limit: ReadLimit | None) -> dict[str, Any]:
         begun = self._checked(Offset.parse(start))
         found = [self._available(state) for state in self._states()]
         for state in found:

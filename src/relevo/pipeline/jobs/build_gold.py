@@ -30,6 +30,9 @@ from relevo.pipeline.lake.manifest import Manifest
 
 _CLOSINGS = pa.schema([("queue", pa.string()), ("name", pa.string()), ("net", pa.int64())])
 _OPENING = pa.schema([("day", pa.int64()), ("queue", pa.string()), ("name", pa.string()), ("opening", pa.int64())])
+_OPENING_COLUMNS = (
+    "day bigint, queue string, name string, opening bigint"  # Spark Connect reads none off an empty table
+)
 
 
 Make = Callable[[DataFrame], DataFrame]
@@ -60,7 +63,7 @@ def gold_throughput(work: Renewal) -> None:
         return
     days |= moved
     wanted = _of_days(work, "silver.counts", days)
-    openings = work.spark.createDataFrame(_opening_rows(after, days))
+    openings = work.spark.createDataFrame(_opening_rows(after, days), _OPENING_COLUMNS)
     _renew_days(
         work,
         "gold.throughput",

@@ -1,0 +1,53 @@
+"""Spark, in one import: `from relevo.spark import session, Lake, ingest, build, report`.
+
+Nothing of Spark is imported before one of the names is used, and one that misses a package says what to install.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from relevo.pipeline.jobs.build import build
+    from relevo.pipeline.jobs.report import report
+    from relevo.pipeline.lake.lake import Lake
+    from relevo.pipeline.session import session
+
+__all__ = ["Lake", "build", "ingest", "report", "session"]
+
+
+def ingest(lake: Lake, spark: SparkSession, **options: str) -> int:
+    """Takes the events that are there now into the lake, each once, and returns how many were new.
+
+    Options are those of the source: `ingest(lake, spark, url="redis://127.0.0.1:6379", queues="mail-*")`. A call that was
+    killed is made good by the next one.
+    """
+    from relevo.pipeline.session import require_spark
+
+    require_spark()
+    from relevo.pipeline.jobs.ingest import Ingest
+
+    return Ingest(lake, spark).once(options)
+
+
+if not TYPE_CHECKING:  # a checker knows the names from above, and must not be told that there may be others
+    _HOMES = {
+        "Lake": "relevo.pipeline.lake.lake",
+        "build": "relevo.pipeline.jobs.build",
+        "report": "relevo.pipeline.jobs.report",
+        "session": "relevo.pipeline.session",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        from importlib import import_module
+
+        from relevo.pipeline.session import require_spark
+
+        require_spark()
+        globals()[name] = found = getattr(import_module(_HOMES[name]), name)
+        return found
