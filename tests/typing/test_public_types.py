@@ -16,6 +16,7 @@ NOT_YET = {
     *("relevo.Producer", "relevo.PromoterProcess", "relevo.Queue", "relevo.QueueSnapshot", "relevo.Scheduler"),
     *("relevo.Task", "relevo.TaskJob", "relevo.Tasks", "relevo.Worker"),
     *("relevo.outbox.Outbox", "relevo.outbox.OutboxRelay", "relevo.outbox.OutboxTable"),
+    *("relevo.spark.Lake", "relevo.spark.build", "relevo.spark.ingest", "relevo.spark.report"),
     *("relevo.testing.Clock", "relevo.testing.drain", "relevo.testing.enqueued"),
     *("relevo.testing.assert_enqueued", "relevo.testing.assert_not_enqueued"),
 }

@@ -35,13 +35,13 @@ def submitted(url: str, queue: str) -> dict[str, Any]:
 
 def plain(url: str, queue: str, folder: str) -> dict[str, Any]:
     """A session that Spark made, with nothing registered: reads, writes, and follows."""
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = _patient(SparkSession.builder.master("local[1]")).getOrCreate()
     return {"version": pyspark.__version__, **_used(spark, url, queue, Path(folder))}
 
 
 def connected(url: str, queue: str, folder: str) -> dict[str, Any]:
     """A session of Spark Connect: the data source without a word from us, then `session()`, and the whole pipeline."""
-    spark: Any = SparkSession.builder.remote("local[1]").getOrCreate()
+    spark: Any = _patient(SparkSession.builder.remote("local[1]")).getOrCreate()
     seen = _used(spark, url, queue, Path(folder))
     from relevo.spark import Lake, build, ingest, session
 
@@ -54,6 +54,14 @@ def connected(url: str, queue: str, folder: str) -> dict[str, Any]:
         "ingested": ingest(lake, ours, url=url, queues=queue),
         "broken": [step.table for step in build(lake, ours).broken],
     }
+
+
+def _patient(builder: Any) -> Any:
+    """With a machine that is busy with other tests."""
+    settings = {"spark.ui.enabled": "false", "spark.python.authenticate.socketTimeout": "120s"}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder
 
 
 def _used(spark: SparkSession, url: str, queue: str, folder: Path) -> dict[str, Any]:
