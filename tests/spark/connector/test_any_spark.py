@@ -25,7 +25,7 @@ def told(*command: str | Path, **environment: str) -> dict[str, Any]:
     """What a visitor says, in an environment with its own Python and without ours."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
     env = {**kept, "JAVA_HOME": str(java_home()), "SPARK_LOCAL_IP": "127.0.0.1", **environment}
-    done = Child.run(*command, env=env, timeout=150)
+    done = Child.run(*command, env=env, timeout=300)
     assert done.code == 0, done.err
     assert "Traceback" not in done.err
     return json.loads(next(line for line in done.out.splitlines() if line.startswith("told ")).removeprefix("told "))
@@ -60,6 +60,12 @@ def test_a_session_of_spark_connect_has_it_all(redis86: Server, queue_name: str,
         "stream": COMPLETED,
         "work": ["id"],
         "same session": True,
-        "ingested": EVENTS,
-        "broken": [],
     }
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(400)
+def test_a_lake_is_built_through_spark_connect(redis86: Server, queue_name: str, tmp_path: Path) -> None:
+    add_events(redis86.url, queue_name, EVENTS)
+    command = (sys.executable, VISITOR, "built", redis86.url, queue_name, tmp_path)
+    assert told(*map(str, command), PYSPARK_PYTHON=sys.executable) == {"ingested": EVENTS, "broken": []}

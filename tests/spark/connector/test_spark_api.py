@@ -1,7 +1,7 @@
 """What older versions of Spark lack, made up for here. `test_spark_versions.py` runs on each of them."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -43,6 +43,7 @@ def test_rows_become_the_record_batches_that_newer_versions_hand_out() -> None:
 
 
 def test_record_batches_pass_as_they_are() -> None:
-    batch: Any = pa.RecordBatch.from_pydict({"name": ["a"]})  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    assert list(record_batches(iter([batch, batch]), SCHEMA)) == [batch, batch]
+    batch = cast("Any", pa.RecordBatch.from_pydict({"name": ["a"]}))  # pyright: ignore[reportUnknownMemberType]
+    given: list[Any] = [batch, batch]
+    assert list(record_batches(iter(given), SCHEMA)) == given
     assert list(record_batches(iter([]), SCHEMA)) == []

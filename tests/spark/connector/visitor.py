@@ -1,6 +1,6 @@
 """A user's own Spark program, which knows of relevo only what `pip install relevo[spark]` brings. Tells what it saw as JSON.
 
-`spark-submit visitor.py submitted <url> <queue>`, or `python visitor.py connected|plain <url> <queue> <folder>`.
+`spark-submit visitor.py submitted <url> <queue>`, or `python visitor.py connected|built|plain <url> <queue> <folder>`.
 """
 
 import json
@@ -40,19 +40,23 @@ def plain(url: str, queue: str, folder: str) -> dict[str, Any]:
 
 
 def connected(url: str, queue: str, folder: str) -> dict[str, Any]:
-    """A session of Spark Connect: the data source without a word from us, then `session()`, and the whole pipeline."""
+    """A session of Spark Connect: the data source without a word from us, then `session()`."""
     spark: Any = _patient(SparkSession.builder.remote("local[1]")).getOrCreate()
     seen = _used(spark, url, queue, Path(folder))
-    from relevo.spark import Lake, build, ingest, session
+    from relevo.spark import session
 
-    ours = session()
+    return {"version": pyspark.__version__, **seen, "same session": session() is spark}
+
+
+def built(url: str, queue: str, folder: str) -> dict[str, Any]:
+    """The whole pipeline in a session of Spark Connect."""
+    spark: Any = _patient(SparkSession.builder.remote("local[1]")).getOrCreate()
+    from relevo.spark import Lake, build, ingest
+
     lake = Lake(Path(folder) / "lake")
     return {
-        "version": pyspark.__version__,
-        **seen,
-        "same session": ours is spark,
-        "ingested": ingest(lake, ours, url=url, queues=queue),
-        "broken": [step.table for step in build(lake, ours).broken],
+        "ingested": ingest(lake, spark, url=url, queues=queue),
+        "broken": [step.table for step in build(lake, spark).broken],
     }
 
 
@@ -83,7 +87,7 @@ def _used(spark: SparkSession, url: str, queue: str, folder: Path) -> dict[str, 
 
 if __name__ == "__main__":
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    modes = {"submitted": submitted, "plain": plain, "connected": connected}
+    modes = {"submitted": submitted, "plain": plain, "connected": connected, "built": built}
     told = json.dumps(modes[sys.argv[1]](*sys.argv[2:]))
     sys.stdout.write(f"told {told}\n")
     sys.stdout.flush()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema  # pyright: ignore[reportUnknownVariableType]
@@ -115,10 +115,10 @@ def record_batches(given: Iterator[Any], schema: StructType) -> Iterator[Any]:
         yield first
         yield from given
         return
-    arrow: Any = to_arrow_schema(schema, timezone="UTC")
+    arrow = cast("Any", to_arrow_schema(schema, timezone="UTC"))
     rows = [first, *islice(given, _ROWS - 1)]
     while rows:
-        columns = [
+        columns: list[Any] = [
             pa.array([_plain(row[at], field.dataType) for row in rows], arrow.field(at).type)  # pyright: ignore[reportUnknownMemberType]
             for at, field in enumerate(schema.fields)
         ]
