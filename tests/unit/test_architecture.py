@@ -24,7 +24,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": {"contract", "agents", "work", "engine", "broker", "wire", "errors"},
     "client": {"contract", "errors"},  # talks HTTP: needs nothing of what it talks to
     "console": {"contract", "work", "wire", "errors"},  # pages for people: beside the HTTP API, not on top of it
-    "pipeline": {"work.store", "broker.address", "wire", "errors"},  # the same URLs as the engine, sockets of its own
+    # The same URLs as the engine, sockets of its own; a consumer of Spark takes and settles jobs as the engine does.
+    "pipeline": {"work.store", "broker.address", "engine.batch_consumer", "wire", "errors"},
     "spark": {"pipeline", "errors"},  # what pipeline has for programs, in one import
     "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra
     "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it
@@ -59,6 +60,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "queue": ENGINE_BASE | BRINGING_JOBS | {"producing", "admin"},
         "sync_queue": ENGINE_BASE | BRINGING_JOBS | {"producing", "admin", "queue"},
         "worker": ENGINE_BASE | BRINGING_JOBS | {"settling", "admin", "consuming", "duties"},
+        "batch_consumer": ENGINE_BASE | BRINGING_JOBS | {"settling", "consuming", "duties"},
         "tasks": {"*"},
     },
 }

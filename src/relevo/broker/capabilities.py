@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relevo.broker.resp import ReplyError, command
+from relevo.broker.resp import Reply, ReplyError, command
 from relevo.broker.transport import Transport, send
 
 
@@ -19,13 +19,18 @@ class Capabilities:
 
     @staticmethod
     async def probe(transport: Transport, tag: bytes) -> Capabilities:
+        acked, read = await send(transport, Capabilities.questions(tag), 2)
+        return Capabilities.told(acked, read)
+
+    @staticmethod
+    def questions(tag: bytes) -> bytes:
+        """Two commands, packed; `told` takes their replies."""
         key = tag + b":probe"  # never written: both commands answer for a key that is not there
-        acked, read = await send(
-            transport,
-            command("XACKDEL", key, "probe", "IDS", 1, "1-1")
-            + command("XREADGROUP", "GROUP", "probe", "probe", "COUNT", 1, "CLAIM", 1000, "STREAMS", key, ">"),
-            2,
-        )
+        asked = command("XACKDEL", key, "probe", "IDS", 1, "1-1")
+        return asked + command("XREADGROUP", "GROUP", "probe", "probe", "COUNT", 1, "CLAIM", 1000, "STREAMS", key, ">")
+
+    @staticmethod
+    def told(acked: Reply, read: Reply) -> Capabilities:
         return Capabilities(
             ack_delete=not isinstance(acked, ReplyError),
             read_claim=isinstance(read, ReplyError) and read.code == "NOGROUP",

@@ -13,18 +13,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply, command, pairs
+from relevo.broker.resp import Reply, command
 from relevo.broker.scripts import script
 from relevo.broker.transport import Transport, sent
+from relevo.engine.consuming.entry_opener import EntryOpener
 from relevo.engine.events.event_log import EventLog
 from relevo.engine.service.signals import Signal
 from relevo.engine.settling.delivery import Delivery, HeldDeliveries
-from relevo.engine.settling.frame import unpacked
 from relevo.engine.settling.settler import Settler
-from relevo.errors import ConnectionLost, RelevoError, ServerRefused, Undecodable
-from relevo.wire.dead import DeadLetterFields, Reason, encode_raw
-from relevo.wire.envelope import Envelope
-from relevo.wire.frame import decode_frame, is_frame
+from relevo.errors import ConnectionLost, RelevoError, ServerRefused
+from relevo.wire.frame import is_frame
 from relevo.wire.keys import QueueKeys
 from relevo.wire.notes import Notes
 
@@ -32,9 +30,6 @@ log = logging.getLogger("relevo.reader")
 
 RECLAIM = script("reclaim", __name__)
 TAKE_UP = script("take_up", __name__)
-
-_NOBODY = Envelope("", b"", 0)
-"""For an entry that is no job."""
 
 _MOST_AT_ONCE = 512
 _AHEAD_S = 0.1
@@ -111,13 +106,11 @@ class Reader:
         # A blocked read may hold its answer no longer than a lease can be trusted: its send time is when the lease began.
         self._block_ms = max(1, min(block_ms, idle_ms // 4))
         self._idle_ms = idle_ms
-        self._max_payload = max_payload
-        self._max_stalled = max_stalled
+        self._opener = EntryOpener(
+            held, settler, events, max_payload=max_payload, max_stalled=max_stalled, takes_apart=takes_apart
+        )
         self._ask_for_notes = command("HLEN", keys.notes)
-        self._names: dict[bytes, str] = {}
         self._jobs_an_entry = 1.0
-        self._takes_apart = takes_apart
-        """Whether jobs that came in one entry are given entries of their own instead of being run: limits count entries."""
         self._room = asyncio.Event()
         self._stopping = False
         self._had_work = False
@@ -325,7 +318,7 @@ class Reader:
 
     async def _take(self, entries: list[Reply], sent_at: float, noted: Reply = 1) -> None:
         ready: list[Delivery] = []
-        held, reclaimed = self._held, 0
+        held, opener, reclaimed = self._held, self._opener, 0
         for entry in entries:
             entry_id = entry[0]
             before = entry[3] if len(entry) > 3 else 0
@@ -338,9 +331,9 @@ class Reader:
                     continue
             fields: list[bytes] = entry[1] or []
             if len(fields) == 2 and fields[0] == b"d" and is_frame(fields[1]):
-                ready += self._unpack(entry_id, fields[1], before, sent_at)
+                ready += opener.unpack(entry_id, fields[1], before, sent_at)
                 continue
-            delivery = self._delivery(entry_id, fields, before, sent_at)
+            delivery = opener.delivery(entry_id, fields, before, sent_at)
             if delivery is not None:
                 held[entry_id] = delivery
                 ready.append(delivery)
@@ -357,7 +350,7 @@ class Reader:
                     held.pop(delivery.entry_id, None)
                 raise
         if reclaimed:
-            ready = [delivery for delivery in ready if not delivery.before or self._survived(delivery)]
+            ready = [delivery for delivery in ready if not delivery.before or opener.survived(delivery)]
         if ready:
             self._deliver(ready)
 
@@ -369,71 +362,3 @@ class Reader:
         stored: Reply = await self._link.call("HMGET", self._keys.notes, *ids)
         for delivery, notes in zip(deliveries, stored, strict=True):
             delivery.notes = None if notes is None else Notes.decode(notes)
-
-    def _delivery(self, entry_id: bytes, fields: list[bytes], before: int, sent_at: float) -> Delivery | None:
-        """The entry as a delivery, or None when it can never run (and is on its way to the dead letters)."""
-        if len(fields) == 4 and fields[0] == b"d" and fields[2] == b"n":
-            data, raw_name = fields[1], fields[3]  # the usual shape, without a dict
-        else:
-            values = pairs(fields)
-            data, raw_name = values.get(b"d"), values.get(b"n", b"")
-        letter: tuple[Reason, str, bytes, bytes]
-        if data is None:
-            letter = (Reason.MALFORMED, "no field `d`", b"", encode_raw(fields))
-        elif len(data) > self._max_payload:
-            letter = (Reason.OVERSIZE_PAYLOAD, f"{len(data)} bytes, the limit is {self._max_payload}", data, b"")
-        else:
-            try:
-                name = self._names.get(raw_name) or self._name(raw_name)
-                return Delivery(entry_id, Envelope.decode(data), name, before, sent_at)
-            except Undecodable as error:
-                letter = (Reason.DECODE_FAILED, error.reason, data, b"")
-            except UnicodeDecodeError:
-                letter = (Reason.MALFORMED, "the name is not UTF-8", data, encode_raw(fields))
-        self._reject(Delivery(entry_id, _NOBODY, raw_name.decode(errors="replace"), before, sent_at), *letter)
-        return None
-
-    def _unpack(self, entry_id: bytes, data: bytes, before: int, sent_at: float) -> list[Delivery]:
-        """The jobs of a frame, as far as they are to run here. A frame that a dead worker left is taken apart: the job that
-        killed it is then counted, and in the end dead-lettered, alone."""
-        entry = Delivery(entry_id, _NOBODY, "", before, sent_at)
-        if len(data) > self._max_payload:
-            reason = f"a frame of {len(data)} bytes, the limit is {self._max_payload}"
-            self._reject(entry, Reason.OVERSIZE_PAYLOAD, reason, data, b"")
-            return []
-        try:
-            jobs = unpacked(entry, decode_frame(data))
-        except Undecodable as error:
-            self._reject(entry, Reason.DECODE_FAILED, error.reason, data, b"")
-            return []
-        self._held.hold(entry)
-        if not before and not self._takes_apart:
-            return jobs
-        for job in jobs:
-            self._settler.put_back(job)
-        return []
-
-    def _reject(self, delivery: Delivery, reason: Reason, detail: str, data: bytes, raw: bytes) -> None:
-        self._held.hold(delivery)
-        self._dead_letter(delivery, reason, detail, data, raw)
-
-    def _name(self, raw: bytes) -> str:
-        name = raw.decode()
-        if len(self._names) < 1000:  # names are few; a producer who makes them up must not fill our memory
-            self._names[raw] = name
-        return name
-
-    def _survived(self, delivery: Delivery) -> bool:
-        """Whether a job of a dead worker gets another chance. Crashes are counted by the group, apart from retries."""
-        if delivery.before >= self._max_stalled:
-            detail = f"its worker died {delivery.before} times"
-            self._dead_letter(delivery, Reason.STALLED, detail, delivery.envelope.encode(), b"")
-            return False
-        if self._log.enabled:
-            self._settler.event(self._log.stalled(delivery.envelope.id, delivery.name, delivery.before))
-        return True
-
-    def _dead_letter(self, delivery: Delivery, reason: Reason, detail: str, data: bytes, raw: bytes) -> None:
-        made = delivery.envelope.attempt
-        letter = DeadLetterFields(data, delivery.name, delivery.entry_id.decode(), reason, detail, raw, attempts=made)
-        self._settler.dead_letter(delivery, letter, made)

@@ -93,7 +93,7 @@ class _Push:
 
     def __init__(self, reader: BatchReader) -> None:
         self._reader = reader
-        self.__func__ = DataSourceReader.pushFilters
+        self.__func__ = getattr(DataSourceReader, "pushFilters", None)  # Spark 4.0 has none
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         self._reader.narrow(filters)

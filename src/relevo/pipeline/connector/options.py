@@ -98,7 +98,7 @@ class SourceOptions:
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> SourceOptions:
-        given = _Given(options, (*_CONNECTION, *_SOURCE))
+        given = Given(options, (*_CONNECTION, *_SOURCE))
         names = tuple(name.strip() for name in given.text("queues", "*").split(",") if name.strip())
         if not names:
             raise given.bad(
@@ -106,7 +106,7 @@ class SourceOptions:
             )
         what = given.one_of("what", tuple(TABLES))
         source = SourceOptions(
-            connection=_connection(given),
+            connection=connection_of(given),
             queues=names,
             what=cast("What", what),
             raw_payload=given.one_of("payload", ("json", "raw")) == "raw",
@@ -150,12 +150,12 @@ class SinkOptions:
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> SinkOptions:
-        given = _Given(options, (*_CONNECTION, *_SINK))
+        given = Given(options, (*_CONNECTION, *_SINK))
         queue = given.text("queue", "")
         if not queue:
             raise given.bad("queue", "rows need a queue to go to", 'Write .option("queue", "emails").')
         return SinkOptions(
-            connection=_connection(given),
+            connection=connection_of(given),
             queue=queue,
             write_id=given.text("writeId", "") or None,
             cap=given.number("maxStreamLen") or QueueLimits.max_stream_len,
@@ -166,7 +166,7 @@ class SinkOptions:
         )
 
 
-class _Given:
+class Given:
     """The options as Spark hands them over: keys in any case, values as text."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
@@ -203,7 +203,12 @@ class _Given:
         return BadArgument(argument=name, value=self._values.get(name.lower()), reason=reason, remedy=remedy)
 
 
-def _connection(given: _Given) -> ConnectionOptions:
+def connection_names() -> tuple[str, ...]:
+    """The options that say where Redis is."""
+    return _CONNECTION
+
+
+def connection_of(given: Given) -> ConnectionOptions:
     url = given.text("url", "") or _secret(given, "urlEnv", "urlFile") or os.environ.get("RELEVO_REDIS_URL", "")
     connection = ConnectionOptions(
         url=url or "redis://127.0.0.1:6379",
@@ -215,7 +220,7 @@ def _connection(given: _Given) -> ConnectionOptions:
     return connection
 
 
-def _secret(given: _Given, env: str, file: str) -> str | None:
+def _secret(given: Given, env: str, file: str) -> str | None:
     if name := given.text(env, ""):
         if name not in os.environ:
             reason = f"the environment of the driver's JVM has no {name}"
@@ -231,7 +236,7 @@ def _secret(given: _Given, env: str, file: str) -> str | None:
     return None
 
 
-def _position(given: _Given, name: str, default: str, source: SourceOptions) -> Position:
+def _position(given: Given, name: str, default: str, source: SourceOptions) -> Position:
     text = given.text(name, default).strip()
     if not text.startswith("{"):
         return _place(given, name, text, entries=False)
@@ -253,7 +258,7 @@ _PLACES = (
 )
 
 
-def _place(given: _Given, name: str, text: str, *, entries: bool) -> Place:
+def _place(given: Given, name: str, text: str, *, entries: bool) -> Place:
     if text in ("earliest", "latest"):
         return cast("Place", text)
     if entries and text.replace("-", "", 1).isdecimal() and text.count("-") <= 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -11,14 +11,16 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.pandas.types import to_arrow_schema  # pyright: ignore[reportUnknownVariableType]
 from pyspark.sql.types import StructType
 
 from relevo.errors import BadArgument
 from relevo.pipeline.connector.batch_reader import BatchReader
 from relevo.pipeline.connector.columns import ddl
+from relevo.pipeline.connector.consume import ConsumeOptions, ConsumeReader
 from relevo.pipeline.connector.options import SinkOptions, SourceOptions
+from relevo.pipeline.connector.settle_sink import BatchSettle, SettleOptions, StreamSettle
 from relevo.pipeline.connector.sink import BatchSink, StreamSink
+from relevo.pipeline.connector.spark_api import arrow_schema
 from relevo.pipeline.connector.stream_reader import StreamReader
 
 
@@ -29,15 +31,33 @@ class RelevoSource(DataSource):
     def name(cls) -> str:
         return "relevo"
 
+    @property
+    def _mode(self) -> str:
+        """What the query does with the queue: `consume` takes its jobs, `settle` tells what became of them."""
+        mode = self.options.get("mode", "")
+        if mode not in ("", "consume", "settle"):
+            remedy = 'Write "consume" or "settle", or leave it out.'
+            raise BadArgument(argument="mode", value=mode, reason="unknown", remedy=remedy)
+        return mode
+
     def schema(self) -> str:
+        if self._mode == "consume":
+            return ConsumeOptions.parse(self.options).ddl
         source = SourceOptions.parse(self.options)
         return ddl(source.columns, raw_payload=source.raw_payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if self._mode == "consume":
+            remedy = "Use readStream, with trigger(availableNow=True) for what is there now."
+            raise BadArgument(
+                argument="mode", value="consume", reason="a batch has no commit to settle at", remedy=remedy
+            )
         source = SourceOptions.parse(self.options)
         return BatchReader(source, _arrow(source, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        if self._mode == "consume":
+            return ConsumeReader(ConsumeOptions.parse(self.options), arrow_schema(schema))
         source = SourceOptions.parse(self.options)
         if source.what == "delayed":
             raise BadArgument(
@@ -53,9 +73,13 @@ class RelevoSource(DataSource):
             raise BadArgument(
                 argument="mode", value="overwrite", reason="a queue holds work of others", remedy='Use mode("append").'
             )
+        if self._mode == "settle":
+            return BatchSettle(SettleOptions.parse(self.options), schema)
         return BatchSink(SinkOptions.parse(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
+        if self._mode == "settle":
+            return StreamSettle(SettleOptions.parse(self.options), schema)
         return StreamSink(SinkOptions.parse(self.options), schema)
 
 
@@ -74,4 +98,4 @@ def _arrow(source: SourceOptions, schema: StructType) -> Any:
                 else "landing has no such column",
                 remedy=f"There are: {', '.join(f'{name} {kind}' for name, kind in there.items())}.",
             )
-    return cast("Any", to_arrow_schema(schema, timezone="UTC"))
+    return arrow_schema(schema)

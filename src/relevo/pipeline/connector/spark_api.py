@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from inspect import signature
 from itertools import islice
 from typing import Any, cast
 
@@ -33,6 +34,7 @@ __all__ = [
     "ReadMaxRows",
     "StreamArrowWriter",
     "SupportsTriggerAvailableNow",
+    "arrow_schema",
     "record_batches",
 ]
 
@@ -106,6 +108,13 @@ except ImportError:  # before 4.1
     from pyspark.sql.datasource import DataSourceStreamWriter as StreamArrowWriter
 
 
+def arrow_schema(schema: StructType) -> Any:
+    """The Arrow schema of a Spark schema, with times in UTC."""
+    if "timezone" in signature(to_arrow_schema).parameters:
+        return cast("Any", to_arrow_schema(schema, timezone="UTC"))
+    return cast("Any", to_arrow_schema(schema))  # before 4.2 it is UTC always
+
+
 def record_batches(given: Iterator[Any], schema: StructType) -> Iterator[Any]:
     """What a writer is given, as record batches: of rows, where Spark has no better, some at a time."""
     first = next(given, None)
@@ -115,7 +124,7 @@ def record_batches(given: Iterator[Any], schema: StructType) -> Iterator[Any]:
         yield first
         yield from given
         return
-    arrow = cast("Any", to_arrow_schema(schema, timezone="UTC"))
+    arrow = arrow_schema(schema)
     rows = [first, *islice(given, _ROWS - 1)]
     while rows:
         columns: list[Any] = [

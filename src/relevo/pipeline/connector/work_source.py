@@ -14,13 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema  # pyright: ignore[reportUnknownVariableType]
 from pyspark.sql.types import StructType
 from sqlalchemy import BigInteger, Engine, Integer, Table, create_engine, func, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from relevo.errors import BadArgument, ServerRefused
+from relevo.pipeline.connector.spark_api import arrow_schema
 from relevo.work.store.tables import archive, audit, messages
 
 TABLES = {"messages": messages, "archive": archive, "audit": audit}
@@ -54,7 +54,7 @@ class WorkSource(DataSource):
                 shown = f"{field.name} {field.dataType.simpleString()}"
                 remedy = f"There are: {', '.join(there)}."
                 raise BadArgument(argument="schema", value=shown, reason="there is no such column", remedy=remedy)
-        return WorkReader(url, table.name, to_arrow_schema(schema, timezone="UTC"), rows)
+        return WorkReader(url, table.name, arrow_schema(schema), rows)
 
 
 class KeyRange(InputPartition):
