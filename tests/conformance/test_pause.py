@@ -123,7 +123,7 @@ async def test_a_resumed_worker_of_a_paused_queue_stays_paused(queue: Queue, wor
         worker.resume()
         await worker.pausing.ticked.wait_for(timeout=limit(20))
         assert worker.is_paused()
-        assert worker.reader.paused
+        assert worker.run_queue.paused
 
 
 async def test_a_worker_may_be_paused_before_it_runs(queue: Queue, worker_of: WorkerOf, server: Server) -> None:

@@ -14,7 +14,7 @@ from relevo.broker.link import Link
 from relevo.engine.events.event_log import EventLog
 from relevo.engine.lanes.lane_dispatcher import DISPATCH_LANES, RELEASE_GONE, LaneDispatcher
 from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
-from relevo.engine.settling.delivery import Completed, DeadLettered, Delivery, HeldDeliveries, Postponed
+from relevo.engine.settling.delivery import Completed, DeadLettered, Delivery, HeldDeliveries, Retry
 from relevo.engine.settling.outcome import OutcomeBatch
 from relevo.engine.settling.settle_request import SCRIPTS, SettleContext, SettleRequest
 from relevo.wire.dead import DeadLetterFields, Reason
@@ -84,7 +84,7 @@ class Lanes:
             letter = DeadLetterFields(envelope.encode(), "job", entry_id.decode(), Reason.UNRECOVERABLE, "no")
             outcomes.put(DeadLettered(delivery, letter, 1))
         else:
-            outcomes.put(Postponed(delivery, 0, DelayedMember("job", envelope.encode()).encode()))
+            outcomes.put(Retry(delivery, 0, DelayedMember("job", envelope.encode()).encode(), parked=True))
         await self.link.ready()
         flush = SettleRequest(self._desk, outcomes)
         flush.read(await self.link.send(flush.data, flush.count))

@@ -68,6 +68,9 @@ INNER: dict[str, dict[str, set[str]]] = {
 KNOWN_CYCLES = {37}
 """Sizes of import cycles that are left: work/, which is rebuilt with its store."""
 
+BUILT_WHOLE = ("wire", "broker", "engine", "outbox", "compat")
+"""Rooms whose parts have at their construction all that they need."""
+
 MAX_LINES = 500
 COUNTED = {".py", ".lua", ".sql", ".html", ".js", ".css"}
 NAMES_THAT_SAY_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc"}
@@ -108,6 +111,10 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 
 def test_every_script_has_exactly_one_caller() -> None:
     assert list(script_problems(ROOT / "src")) == []
+
+
+def test_nothing_is_hung_on_a_part_after_its_construction() -> None:
+    assert list(hung_attributes(ROOT / "src")) == []
 
 
 # --- the checks ---------------------------------------------------------------------------------------------------
@@ -243,6 +250,64 @@ def empty_names(root: Path) -> Iterator[str]:
         for name in file.relative_to(root).with_suffix("").parts:
             if name.removeprefix("test_").strip("_").lower() in NAMES_THAT_SAY_NOTHING:
                 yield f"{file.relative_to(root)}: {name!r} does not say what is in it"
+
+
+def hung_attributes(src: Path) -> Iterator[str]:
+    """Attributes of a part that another file sets. Records (dataclasses, structs, classes with slots) are there to be filled
+    in by whoever holds them; a part is made with all that it needs, and from then on only does what its methods say."""
+    files = [file for room in BUILT_WHOLE for file in sorted((src / PACKAGE / room).rglob("*.py"))]
+    trees = {file: ast.parse(file.read_text()) for file in files}
+    parts: dict[str, set[Path]] = {}
+    fields: set[str] = set()
+    for file, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                if _is_record(node):
+                    fields |= set() if _is_frozen(node) else _attributes(node)
+                else:
+                    for name in _attributes(node):
+                        parts.setdefault(name, set()).add(file)
+    for file, tree in trees.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store) or _is_self(node.value):
+                continue
+            if node.attr in parts and node.attr not in fields and file not in parts[node.attr]:
+                yield f"{_module(file, src)}:{node.lineno} sets {ast.unparse(node)}"
+
+
+def _attributes(made: ast.ClassDef) -> set[str]:
+    """What a class declares in its body, and what its methods set on itself."""
+    declared = {
+        node.target.id for node in made.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    slots = {
+        part.value
+        for node in made.body
+        if isinstance(node, ast.Assign) and _called(node.targets[0]) == "__slots__"
+        for part in ast.walk(node.value)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    }
+    own = {
+        node.attr
+        for node in ast.walk(made)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value)
+    }
+    return declared | slots | own
+
+
+def _is_self(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id in {"self", "cls"}
+
+
+def _is_record(made: ast.ClassDef) -> bool:
+    has_slots = any(isinstance(node, ast.Assign) and _called(node.targets[0]) == "__slots__" for node in made.body)
+    decorated = any("dataclass" in ast.unparse(each) for each in made.decorator_list)
+    return has_slots or decorated or any(_called(base) in {"Struct", "NamedTuple", "TypedDict"} for base in made.bases)
+
+
+def _is_frozen(made: ast.ClassDef) -> bool:
+    said = [ast.unparse(each) for each in (*made.decorator_list, *made.keywords)]
+    return any("frozen=True" in each for each in said) or any(_called(base) == "NamedTuple" for base in made.bases)
 
 
 def script_problems(src: Path) -> Iterator[str]:
@@ -402,3 +467,19 @@ def test_imports_against_the_walk_and_cycles_are_found(tmp_path: Path) -> None:
         "relevo.engine.job.job:1 imports relevo.engine.producing.flows",
     ]
     assert import_cycles(src) == [["relevo.engine.job.job", "relevo.engine.producing.flows"]]
+
+
+def test_what_is_hung_on_a_part_is_found(tmp_path: Path) -> None:
+    files = {
+        "engine/runner.py": "class Runner:\n    def __init__(self):\n        self.limiter = None\n        self.paused = False",
+        "engine/worker.py": "class Worker:\n    def __init__(self):\n        self.runner = Runner()\n"
+        "        self.runner.limiter = 1\n        self.runner.paused, health = True, 2\n        delivery.lost = True",
+        "engine/delivery.py": "class Delivery(msgspec.Struct):\n    lost: bool\nclass Keeper:\n    lost = True",
+        "engine/health.py": "@dataclass(frozen=True)\nclass Health:\n    paused: bool",
+        "broker/tls.py": "context.check_hostname = False",
+    }
+    src = _tree(tmp_path, {f"{PACKAGE}/{name}": body for name, body in files.items()})
+    assert list(hung_attributes(src)) == [
+        "relevo.engine.worker:4 sets self.runner.limiter",
+        "relevo.engine.worker:5 sets self.runner.paused",
+    ]

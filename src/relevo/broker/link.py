@@ -36,6 +36,16 @@ class Link:
     breaks under them: only the caller knows whether sending again is safe. `Redirected` means that at least one command was
     not carried out (a cluster moved the queue, a replica took over, scripts were flushed): the link has already turned to
     the right place, send again what may be repeated. `call` and `run` do that themselves.
+
+        new ──── first use ────▶ opening ◀──── next use ──── lost
+                                  │  ▲ │                      ▲
+                 not there: after │  │ │ signed in,           │ the server hangs up, or stays silent
+                 a pause, again   └──┘ │ scripts loaded       │ for `patience` seconds, or says that
+                                       ▼                      │ the queue has moved (`drop`)
+                                      up ─────────────────────┘
+
+    A sign-in that is refused (no right, wrong password) ends the opening: whoever waits is told, and the next use tries again.
+    `close` ends every state for good.
     """
 
     def __init__(

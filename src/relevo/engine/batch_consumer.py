@@ -142,7 +142,7 @@ class BatchConsumer:
             self._note(ready)
             ready = self._without_cancelled(ready)
         for delivery in ready:
-            self._policy.started(delivery)
+            self._settler.started(delivery)
         self._settler.flush()
         return len(ready)
 
@@ -203,7 +203,7 @@ class BatchConsumer:
         for delivery in deliveries:
             each = by_id[delivery.entry_id]
             if each.error is None:
-                self._policy.done(delivery, each.result, each.duration_s)
+                self._settler.done(delivery, each.result, each.duration_s)
             else:
                 kind = UnrecoverableError if each.final else RuntimeError
                 self._policy.failed(delivery, kind(each.error), each.duration_s)

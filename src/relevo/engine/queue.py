@@ -24,7 +24,7 @@ from relevo.engine.lanes.lanes import LIMIT_LANE, Lanes
 from relevo.engine.producing.cancellation import CANCEL_DELAYED, Cancellations
 from relevo.engine.producing.flows import SCRIPTS as FLOW_SCRIPTS
 from relevo.engine.producing.flows import Flow, FlowRun, Flows
-from relevo.engine.producing.job_encoder import EncodedJob, JobEncoder
+from relevo.engine.producing.job_encoder import JobEncoder
 from relevo.engine.producing.pending_add import PendingAdd, PendingCall
 from relevo.engine.producing.scripted_adds import SCRIPTS as POST_SCRIPTS
 from relevo.engine.producing.scripted_adds import ScriptedAdds
@@ -36,7 +36,6 @@ from relevo.engine.schedules.schedules import MissedFiresLike, RepeatLike, Sched
 from relevo.errors import BadArgument, NotSupportedError, RelevoError, WrongType
 from relevo.wire.backoff import BackoffLike
 from relevo.wire.delays import DelayMsLike
-from relevo.wire.envelope import Envelope
 from relevo.wire.envelope_encoder import checked_job_id
 from relevo.wire.keys import QueueKeys
 from relevo.wire.limits import QueueLimits
@@ -47,28 +46,15 @@ class _Open(NamedTuple):
     """What an open queue holds for one event loop: made at the first use, given up by `close`."""
 
     link: Link
-    sender: StreamWriter
-    post: ScriptedAdds
+    writer: StreamWriter
     results: Results
     dead: DeadLetters
     repeatables: Schedules
     lanes: Lanes
     encoder: JobEncoder
 
-    async def send(self, jobs: Sequence[EncodedJob]) -> None:
-        # Beside ids of the caller the plain ones travel by their ids too: one script then decides for all.
-        by_id = any(each.by_id and each.run_at is None for each in jobs)
-        plain = [] if by_id else [(each.envelope, each.name) for each in jobs if each.plain]
-        special = [each for each in jobs if by_id or not each.plain]
-        if plain and special:
-            await asyncio.gather(self.sender.add(plain), self.post.send(special))
-        elif plain:
-            await self.sender.add(plain)
-        elif special:
-            await self.post.send(special)
-
     async def close(self) -> None:
-        await self.sender.close()
+        await self.writer.close()
         await self.results.close()
         await self.link.close()
 
@@ -161,9 +147,9 @@ class Queue(QueueAdmin):
             if self._spans.wanted():
                 return None
             if attempts is backoff is None:
-                return opened.sender.add_one(*opened.encoder.encode_plain(name, data))
+                return opened.writer.add_one(*opened.encoder.encode_plain(name, data))
             encoded = opened.encoder.encode(name, data, AddOptions(attempts=attempts, backoff=backoff))
-            return opened.sender.add_one(encoded.job, (encoded.envelope, encoded.name))
+            return opened.writer.add_one(encoded.job, (encoded.envelope, encoded.name))
         except (RelevoError, RuntimeError):
             return None
 
@@ -172,11 +158,9 @@ class Queue(QueueAdmin):
         encoded = opened.encoder.encode(name, data, options)
         if self._spans.wanted():
             with self._spans.sending(encoded.job) as context:
-                await opened.send([carrying(encoded, context)])
-        elif encoded.plain:
-            await opened.sender.add(((encoded.envelope, encoded.name),))
+                await opened.writer.send([carrying(encoded, context)])
         else:
-            await opened.post.send([encoded])
+            await opened.writer.send([encoded])
         return encoded.job
 
     @staticmethod
@@ -224,21 +208,21 @@ class Queue(QueueAdmin):
         if frame is not None:
             made, entries = opened.encoder.encode_frames(jobs, frame)
             if entries:
-                await opened.sender.add(entries)
+                await opened.writer.add(entries)
             return made
         traced = self._spans.wanted_for_many()
         plain = None if traced else opened.encoder.encode_plain_bulk(jobs)
         if plain is not None:
             made, entries = plain
             if entries:
-                await opened.sender.add(entries)
+                await opened.writer.add(entries)
             return made
         each_encoded = opened.encoder.encode_bulk(jobs)
         if each_encoded and traced:
             with self._spans.sending(None, len(each_encoded)) as context:
-                await opened.send([carrying(each, context) for each in each_encoded])
+                await opened.writer.send([carrying(each, context) for each in each_encoded])
         else:
-            await opened.send(each_encoded)
+            await opened.writer.send(each_encoded)
         return [encoded.job for encoded in each_encoded]
 
     async def cancel(self, job_id: str) -> bool:
@@ -314,9 +298,10 @@ class Queue(QueueAdmin):
         """Adds a job from the schedule's recipe at once; its slots and its limit stay as they are."""
         spec = await self._open().repeatables.recipe(key)
         now_ms = time.time_ns() // 1_000_000
-        envelope = Envelope(self._open().encoder.mint(now_ms), spec.payload, now_ms, 0, spec.retry)
-        await self._open().sender.add(((envelope.encode(), spec.job_name.encode()),))
-        return Job(envelope.id, spec.job_name, self._codec.decode(spec.payload), 0, now_ms, self)
+        opened, name = self._open(), spec.job_name
+        job_id, envelope = opened.encoder.envelope(name, spec.payload, now_ms, retry=spec.retry)
+        await opened.writer.add(((envelope, opened.encoder.name(name)),))
+        return Job(job_id, spec.job_name, self._codec.decode(spec.payload), 0, now_ms, self)
 
     async def start_flow(self, flow: Flow) -> FlowRun:
         """Starts jobs that wait for each other; the returned run tells where they are and can be waited for or cancelled."""
@@ -436,15 +421,15 @@ class Queue(QueueAdmin):
                 ),
             )
             link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s)
-            sender = StreamWriter(link, keys, cap=self._limits.max_stream_len)
-            post = ScriptedAdds(link, keys, cap=self._limits.max_stream_len, wait_s=self._wait_s, group=self._group)
-            dead = DeadLetters(link, keys, stream_cap=self._limits.max_stream_len)
+            cap = self._limits.max_stream_len
+            scripted = ScriptedAdds(link, keys, cap=cap, wait_s=self._wait_s, group=self._group)
+            writer = StreamWriter(link, keys, scripted, cap=cap)
+            dead = DeadLetters(link, keys, stream_cap=cap)
             results = Results(link, keys, self.events, Jobs(link, keys, self._group), dead, self._codec)
             repeatables = Schedules(link, keys, max_payload=self._limits.max_payload_bytes, codec=self._codec)
             opened = self._opened[loop] = _Open(
                 link,
-                sender,
-                post,
+                writer,
                 results,
                 dead,
                 repeatables,

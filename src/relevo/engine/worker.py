@@ -27,6 +27,7 @@ from relevo.engine.consuming.lease_keeper import RENEW, LeaseKeeper
 from relevo.engine.consuming.pause_watch import PauseWatch
 from relevo.engine.consuming.queue_limiter import ACQUIRE, STARTED, QueueLimiter
 from relevo.engine.consuming.reader import RECLAIM, TAKE_UP, Reader
+from relevo.engine.consuming.run_queue import RunQueue
 from relevo.engine.consuming.runner import Runner
 from relevo.engine.consuming.spans import HandlerSpans
 from relevo.engine.consuming.timeouts import TimeoutSweep
@@ -49,8 +50,7 @@ from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
 from relevo.engine.service.signals import Signal
 from relevo.engine.settling.bad_result import OnBadResult
-from relevo.engine.settling.delivery import Delivery, HeldDeliveries
-from relevo.engine.settling.frame import whole_entries
+from relevo.engine.settling.delivery import HeldDeliveries
 from relevo.engine.settling.outcome_policy import OutcomePolicy
 from relevo.engine.settling.settle_request import SCRIPTS as FLUSH_SCRIPTS
 from relevo.engine.settling.settle_request import SettleContext, SettleResult
@@ -160,7 +160,6 @@ class Worker:
         self._settle_link = self._link("settle", FLUSH_SCRIPTS)
         self._control_link = control = self._link("control", CONTROL_SCRIPTS)
         self._read_link = self._link("read", (RECLAIM, TAKE_UP), patience=settings.block_ms / 1000 + 15)
-        self.group_member = GroupMember(control, keys, group, consumer, held)
         self.settler = Settler(
             SettleContext(
                 self._settle_link,
@@ -172,8 +171,10 @@ class Worker:
                 result_ttl_s=settings.result_ttl_s,
                 dlq_cap=settings.limits.dlq_max_stream_len,
                 store_results=settings.store_results,
+                frees_places=settings.max_running is not None,
             )
         )
+        self.group_member = GroupMember(control, keys, group, consumer, held, self.settler)
         self.policy = OutcomePolicy(
             self.settler,
             events,
@@ -184,12 +185,16 @@ class Worker:
             function_of=function_finder(self._handler),
             on_bad_result=settings.on_bad_result,
         )
+        self.run_queue = queue = RunQueue(settings.slots, limited=settings.limited)
+        self.idle_watch = IdleWatchMember(self._address, keys)
+        self.cancel_watch = CancelWatch(control, keys, idle=self.idle_watch)
         self.runner = Runner(
             self._handler,
-            settings.slots,
+            queue,
             keys,
             held,
             self.policy,
+            self.cancel_watch,
             store_results=settings.store_results,
             codec=self._codec,
             spans=HandlerSpans(keys.queue, group, consumer, settings.tracing),
@@ -202,10 +207,10 @@ class Worker:
             group,
             consumer,
             held,
+            queue,
+            self.group_member,
             self.settler,
             events,
-            demand=self.runner.demand,
-            deliver=self._deliver,
             count=settings.read_count,
             block_ms=settings.block_ms,
             max_payload=settings.limits.max_payload_bytes,
@@ -217,14 +222,13 @@ class Worker:
             self.limiter = QueueLimiter(
                 control,
                 keys,
-                self.runner,
+                queue,
                 rate=settings.rate_limit_max or 0,
                 per_ms=settings.rate_limit_duration_ms,
                 burst=settings.rate_limit_burst or 0,
                 at_once=settings.max_running or 0,
                 hold_s=settings.idle_s,
             )
-        self.runner.limiter = self.settler.limiter = self.limiter
         self.leases = LeaseKeeper(
             lambda: self._link("lease", (RENEW,)),
             keys,
@@ -233,30 +237,25 @@ class Worker:
             held,
             keeps_places=settings.max_running is not None,
         )
-        self.runner.on_free = self.settler.on_freed = self.reader.freed
-        if self.limiter is not None:
-            self.runner.on_free = self.limiter.slot_freed(self.reader.freed)
         self.settler.settled.listen(self.settled.emit)
         self.reader.joined.listen(lambda _: self.started.emit(None) if self.started.count == 0 else None)
         self.duties = self._duties(settings, events)
 
     def _duties(self, settings: WorkerOptions, events: EventLog) -> list[Loop]:
-        keys, control = self._keys, self._control_link
+        keys, control, idle = self._keys, self._control_link, self.idle_watch
         self.pausing = PauseWatch(
             control,
             keys,
+            self.run_queue,
             self.reader,
-            self.runner,
-            hand_back=self._hand_back,
-            wake_read=lambda: self.reader.wake_read(self.group_member.unblock),
+            self.group_member,
             every=settings.pause_poll_ms / 1000,
+            idle=idle,
         )
         # An idle worker settles nothing: a connection it lost would stay lost, and it would say for ever that it cannot claim.
         self.pausing.ticked.listen(lambda _: self._settle_link.open_soon())
-        self.lane_dispatcher = LaneDispatcher(control, keys, settings.group, settings.consumer)
-        self.cancel_watch = CancelWatch(control, keys, self.runner)
+        self.lane_dispatcher = LaneDispatcher(control, keys, settings.group, settings.consumer, idle=idle)
         duties: list[Loop] = [self.pausing, self.lane_dispatcher, self.cancel_watch]
-        restful = list(duties)
         if settings.delayed_enabled:
             self.promoter = Promoter(
                 control,
@@ -266,9 +265,9 @@ class Worker:
                 stream_cap=settings.limits.max_stream_len,
                 dlq_cap=settings.limits.dlq_max_stream_len,
                 events=settings.events_enabled,
+                idle=idle,
             )
             duties.append(self.promoter)
-            restful.append(self.promoter)
             self.settler.settled.listen(self._promote_soon)
         if settings.run_scheduler:
             self.scheduler = SchedulerService(
@@ -299,7 +298,6 @@ class Worker:
         if settings.job_timeout_s is not None:
             self.timeouts = TimeoutSweep(self.runner, timeout_s=settings.job_timeout_s)
             duties.append(self.timeouts)
-        self.idle_watch = IdleWatchMember(self._address, keys, restful)
         return duties
 
     def _link(self, purpose: str, scripts: Iterable[Script], *, patience: float = 15.0) -> Link:
@@ -421,6 +419,7 @@ class Worker:
             async with lifespan_of(self._handler):
                 self._settle_link.open_soon()  # an idle worker that could not settle must not say that it can claim
                 self.settler.start()
+                self.runner.start()
                 self.reader.start()
                 self.leases.start()
                 if self.limiter is not None:
@@ -447,14 +446,14 @@ class Worker:
 
     async def _leave(self) -> None:
         """Stop reading, give back, finish, settle, leave the group: in this order nothing is lost and nothing waits."""
-        await self.reader.stop(self.group_member.unblock)
+        await self.reader.stop()
         if self.limiter is not None:
             await self.limiter.stop()
-        await self._hand_back(self.runner.take_unstarted())
+        await self.group_member.hand_back(self.run_queue.take_unstarted())
         unfinished = await self.runner.finish(0 if self._stop_now else self._settings.shutdown_deadline_s)
         if unfinished:
             log.warning("queue %s: %d jobs did not finish in time and were handed back", self.name, len(unfinished))
-            await self._hand_back(unfinished)
+            await self.group_member.hand_back(unfinished)
         wait_s = 2.0 if self._stop_now else 10.0
         if not await self.settler.stop(wait_s=wait_s):
             log.warning("queue %s: Redis does not answer; %d jobs will be delivered again", self.name, len(self.held))
@@ -463,18 +462,9 @@ class Worker:
         await self.leases.stop()
         await self.group_member.leave()
 
-    async def _hand_back(self, deliveries: list[Delivery]) -> None:
-        whole, leaving = whole_entries(deliveries)
-        for delivery in leaving:
-            self.settler.put_back(delivery)
-        await self.group_member.hand_back(whole)
-
     def _promote_soon(self, settlement: SettleResult) -> None:
         if settlement.due_in_ms is not None:
             self.promoter.wake_in(settlement.due_in_ms)
-
-    def _deliver(self, deliveries: list[Delivery]) -> None:
-        self.pausing.deliver(deliveries)
 
     def _wake_pausing(self) -> None:
         loop = self._loop

@@ -1,4 +1,4 @@
-"""Looks for cancelled jobs: tells this worker's runner which ids are marked (see cancellation.py)."""
+"""Looks for cancelled jobs: knows which ids are marked (see cancellation.py). The runner listens, and asks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import time
 
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
-from relevo.engine.consuming.runner import Runner
-from relevo.engine.service.loop import Loop
+from relevo.engine.service.loop import Idle, Loop
 from relevo.engine.service.signals import Signal
 from relevo.errors import RelevoError
 from relevo.wire.keys import QueueKeys
 
 
 class CancelWatch(Loop):
-    """Tells the runner which jobs are marked."""
+    """The marks of one queue."""
 
-    def __init__(self, link: Link, keys: QueueKeys, runner: Runner, *, every: float = 0.25) -> None:
-        super().__init__("cancel-watch", every=every)
+    def __init__(self, link: Link, keys: QueueKeys, *, every: float = 0.25, idle: Idle | None = None) -> None:
+        super().__init__("cancel-watch", every=every, idle=idle)
+        self.ids: frozenset[str] = frozenset()
+        """Jobs that are not to run, as last seen."""
         self.seen: Signal[frozenset[str]] = Signal()
         self._link = link
         self._keys = keys
-        self._runner = runner
-        runner.is_marked = self.is_marked
 
     async def is_marked(self, job_id: str) -> bool:
         """Whether the job is marked right now; as long as Redis does not say, it is."""
@@ -36,7 +35,7 @@ class CancelWatch(Loop):
             "ZRANGEBYSCORE", self._keys.cancelled, time.time_ns() // 1_000_000, "+inf", "LIMIT", 0, 10_000
         )
         ids = frozenset(each.decode(errors="replace") for each in marked)
-        if ids or self._runner.cancelled:
-            self._runner.cancel(ids)
+        if ids or self.ids:
+            self.ids = ids
             self.seen.emit(ids)
         return None

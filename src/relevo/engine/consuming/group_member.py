@@ -1,4 +1,4 @@
-"""A worker's group_member of its group: gives back what it will not run, and leaves without losing anything."""
+"""A worker as a member of its group: gives back what it will not run, and leaves without losing anything."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
 from relevo.engine.settling.delivery import Delivery, HeldDeliveries
+from relevo.engine.settling.frame import whole_entries
+from relevo.engine.settling.settler import Settler
 from relevo.errors import RelevoError
 from relevo.wire.keys import QueueKeys
 
@@ -23,26 +25,30 @@ _AT_ONCE = 500
 class GroupMember:
     """One consumer in one group."""
 
-    def __init__(self, link: Link, keys: QueueKeys, group: str, consumer: str, held: HeldDeliveries) -> None:
+    def __init__(
+        self, link: Link, keys: QueueKeys, group: str, consumer: str, held: HeldDeliveries, settler: Settler
+    ) -> None:
         self._link = link
         self._keys = keys
         self._group = group
         self._consumer = consumer
         self._held = held
+        self._settler = settler
         self._places = [keys.stream, keys.places]
 
-    def unblock(self, client_id: int) -> asyncio.Future[None]:
+    async def unblock(self, client_id: int) -> None:
         """Wakes a blocked read of ours, so that it takes nothing with it."""
-
-        async def unblock() -> None:
+        async with asyncio.timeout(2):
             await self._link.call("CLIENT", "UNBLOCK", client_id, "TIMEOUT")
 
-        return asyncio.ensure_future(unblock())
-
     async def hand_back(self, deliveries: list[Delivery]) -> None:
-        """Gives deliveries to whoever reads next, at once and without counting a delivery."""
-        for at in range(0, len(deliveries), _AT_ONCE):
-            some = deliveries[at : at + _AT_ONCE]
+        """Gives deliveries to whoever reads next, at once and without counting a delivery. A job whose frame has begun leaves
+        it, and goes on as an entry of its own."""
+        whole, leaving = whole_entries(deliveries)
+        for delivery in leaving:
+            self._settler.put_back(delivery)
+        for at in range(0, len(whole), _AT_ONCE):
+            some = whole[at : at + _AT_ONCE]
             arguments = [part for each in some for part in (each.entry_id, each.before)]
             try:
                 async with asyncio.timeout(5):

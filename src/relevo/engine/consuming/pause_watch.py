@@ -6,14 +6,13 @@ A paused worker reads nothing, finishes what runs, and hands what it had read ah
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 
 from relevo.broker.link import Link
+from relevo.engine.consuming.group_member import GroupMember
 from relevo.engine.consuming.reader import Reader
-from relevo.engine.consuming.runner import Runner
-from relevo.engine.service.loop import Loop
+from relevo.engine.consuming.run_queue import RunQueue
+from relevo.engine.service.loop import Idle, Loop
 from relevo.engine.service.signals import Signal
-from relevo.engine.settling.delivery import Delivery
 from relevo.errors import RelevoError, ServerRefused
 from relevo.wire.keys import QueueKeys
 
@@ -28,29 +27,28 @@ class PauseWatch(Loop):
         self,
         link: Link,
         keys: QueueKeys,
+        queue: RunQueue,
         reader: Reader,
-        runner: Runner,
+        member: GroupMember,
         *,
-        hand_back: Callable[[list[Delivery]], Awaitable[None]],
-        wake_read: Callable[[], Awaitable[None]],
         every: float = 0.25,
+        idle: Idle | None = None,
     ) -> None:
-        super().__init__("pause-watch", every=every)
+        super().__init__("pause-watch", every=every, idle=idle)
         self.changed: Signal[bool] = Signal()
         """Emitted when the worker has stopped reading (True; what it had read ahead is handed back) or reads again."""
         self.ticked: Signal[bool] = Signal()
         """Emitted after each look at the key, with whether the worker is paused."""
         self._link = link
         self._keys = keys
+        self._queue = queue
         self._reader = reader
-        self._runner = runner
-        self._hand_back = hand_back
-        self._wake_read = wake_read
+        self._member = member
         self._by_worker = False
         self._by_queue: bool | None = None
-        self._aside: list[Delivery] = []
         self._said = False
-        reader.paused = True  # until the key was looked at
+        queue.pause()  # until the key was looked at
+        queue.set_aside.listen(lambda _: self.wake())
 
     @property
     def paused(self) -> bool:
@@ -58,30 +56,20 @@ class PauseWatch(Loop):
 
     def pause(self) -> None:
         """Pauses this worker alone. Whoever calls this from the worker's loop may `wake` the watch, so that it acts at once."""
-        self._by_worker = self._reader.paused = True
+        self._by_worker = True
+        self._queue.pause()
 
     def resume(self) -> None:
         """Ends this worker's own pause; that of its queue, if there is one, goes on."""
         self._by_worker = False
 
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        """Where the reader's deliveries pass: a read that was under way when the pause came brings nothing to run."""
-        if self._reader.paused:
-            self._aside.extend(deliveries)
-            self.wake()
-        else:
-            self._runner.deliver(deliveries)
-
     async def tick(self) -> float | None:
         self._by_queue = await self._look()
-        self._reader.paused = self.paused
         if self.paused:
+            self._queue.pause()
             await self._give_back()
         else:
-            aside, self._aside = self._aside, []
-            if aside:
-                self._runner.deliver(aside)
-            self._reader.freed()
+            self._queue.resume()
         if self.paused != self._said:
             self._said = self.paused
             log.info("queue %s: this worker %s", self._keys.queue, "is paused" if self._said else "goes on")
@@ -101,10 +89,7 @@ class PauseWatch(Loop):
     async def _give_back(self) -> None:
         if not self._said:
             try:
-                await self._wake_read()
+                await self._reader.wake_read()
             except (RelevoError, OSError, TimeoutError) as error:
                 log.debug("the blocked read could not be woken: %s", error)
-        back = [*self._runner.take_unstarted(), *self._aside]
-        self._aside = []
-        if back:
-            await self._hand_back(back)
+        await self._member.hand_back(self._queue.take_unstarted())

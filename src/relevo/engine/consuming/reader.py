@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from relevo.broker.link import Link
@@ -17,6 +16,8 @@ from relevo.broker.resp import Reply, command
 from relevo.broker.scripts import script
 from relevo.broker.transport import Transport, sent
 from relevo.engine.consuming.entry_opener import EntryOpener
+from relevo.engine.consuming.group_member import GroupMember
+from relevo.engine.consuming.run_queue import MOST_AT_ONCE, RunQueue
 from relevo.engine.events.event_log import EventLog
 from relevo.engine.service.signals import Signal
 from relevo.engine.settling.delivery import Delivery, HeldDeliveries
@@ -31,30 +32,12 @@ log = logging.getLogger("relevo.reader")
 RECLAIM = script("reclaim", __name__)
 TAKE_UP = script("take_up", __name__)
 
-_MOST_AT_ONCE = 512
-_AHEAD_S = 0.1
-
 
 class Batch(NamedTuple):
     """One read: how many entries, and how many of them came from dead workers."""
 
     size: int
     reclaimed: int
-
-
-class Demand(NamedTuple):
-    """What the handlers can use: free slots, deliveries waiting for one, and jobs finished a second."""
-
-    free: int
-    waiting: int
-    rate: float
-
-    def wanted(self, most: int) -> int:
-        """How many jobs to read now, `most` at most."""
-        ahead = int(min(self.rate * _AHEAD_S, 2 * max(most, _MOST_AT_ONCE)))
-        wanted = min(most, self.free + ahead - self.waiting)
-        # With work still in line a small read is not worth its round trip: wait until it is a good one.
-        return wanted if wanted >= (most // 2 if self.waiting else 1) else 0
 
 
 class _Asked(NamedTuple):
@@ -67,7 +50,7 @@ class _Asked(NamedTuple):
 
 
 class Reader:
-    """Reads for one consumer of one group. `deliver` takes what can run; what cannot goes to the dead letters here."""
+    """Reads for one consumer of one group, into its run queue; what can never run goes to the dead letters here."""
 
     def __init__(
         self,
@@ -76,11 +59,11 @@ class Reader:
         group: str,
         consumer: str,
         held: HeldDeliveries,
+        queue: RunQueue,
+        member: GroupMember,
         settler: Settler,
         events: EventLog,
         *,
-        demand: Callable[[], Demand],
-        deliver: Callable[[list[Delivery]], None],
         count: int | None,
         block_ms: int,
         max_payload: int,
@@ -99,8 +82,8 @@ class Reader:
         self._held = held
         self._settler = settler
         self._log = events
-        self._demand = demand
-        self._deliver = deliver
+        self._queue = queue
+        self._member = member
         self._count = count
         idle_ms = int(held.idle_s * 1000)
         # A blocked read may hold its answer no longer than a lease can be trusted: its send time is when the lease began.
@@ -111,44 +94,37 @@ class Reader:
         )
         self._ask_for_notes = command("HLEN", keys.notes)
         self._jobs_an_entry = 1.0
-        self._room = asyncio.Event()
         self._stopping = False
         self._had_work = False
         self._reclaim_due = 0.0
         self._recheck = True
         self._asked: _Asked | None = None
         self._task: asyncio.Task[None] | None = None
-        self.paused = False
+        settler.settled.listen(lambda _: queue.freed())
 
     # --- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="relevo-reader")
 
-    def freed(self) -> None:
-        """Called when a handler finished: there may be room for another read."""
-        self._room.set()
-
-    async def wake_read(self, unblock: Callable[[int], asyncio.Future[None]]) -> None:
-        """Ends a blocked read, so that a paused worker is not given the next job."""
+    async def wake_read(self) -> None:
+        """Ends a blocked read, so that a worker that pauses or leaves is not given the next job."""
         if self._link.up and self._link.client_id:
-            async with asyncio.timeout(2):
-                await unblock(self._link.client_id)
+            await self._member.unblock(self._link.client_id)
 
     def no_more(self) -> None:
         """No further read begins; may be called from any thread."""
         self._stopping = True
 
-    async def stop(self, unblock: Callable[[int], asyncio.Future[None]] | None = None) -> None:
+    async def stop(self) -> None:
         """Ends the blocked read so that nothing is handed to a worker that is leaving."""
         self._stopping = True
-        self._room.set()
+        self._queue.room.set()
         if self._task is None:
             return
-        if unblock is not None and not self._task.done() and self._link.up and self._link.client_id:
+        if not self._task.done():
             try:
-                async with asyncio.timeout(2):
-                    await unblock(self._link.client_id)
+                await self.wake_read()
             except (TimeoutError, RelevoError, OSError) as error:
                 log.debug("the blocked read could not be woken: %s", error)
         _, late = await asyncio.wait([self._task], timeout=1)
@@ -172,7 +148,7 @@ class Reader:
                 await self._link.ready()
                 if self._recheck:
                     await self._join()
-                if self.paused:
+                if self._queue.paused:
                     self.trouble = None  # it can read, and is told not to
                     await self._wait_for_room()
                     continue
@@ -196,10 +172,10 @@ class Reader:
                 await asyncio.sleep(0.5)
 
     async def _wait_for_room(self) -> None:
-        self._room.clear()
+        self._queue.room.clear()
         try:
             async with asyncio.timeout(0.25):  # not wait_for: before Python 3.12 it may swallow our own cancellation
-                await self._room.wait()
+                await self._queue.room.wait()
         except TimeoutError:
             self.last_read = time.monotonic() if self.trouble is None else self.last_read
 
@@ -219,7 +195,7 @@ class Reader:
             sent_at = time.monotonic()
             held = frozenset(self._held)  # what is settled while the answer travels must not run again
             entries: Reply = await self._link.run(
-                TAKE_UP, [self._keys.stream], self._group, self._consumer, after, _MOST_AT_ONCE
+                TAKE_UP, [self._keys.stream], self._group, self._consumer, after, MOST_AT_ONCE
             )
             if not entries:
                 break
@@ -234,10 +210,10 @@ class Reader:
         if self._settler.behind:
             return 0
         # Entries that carry many jobs are asked for by their jobs, a few thousand at once.
-        each, demand = self._jobs_an_entry, self._demand()
+        each, demand = self._jobs_an_entry, self._queue.demand()
         if coming:
             demand = demand._replace(waiting=demand.waiting + int(coming * each))
-        wanted = demand.wanted(int((self._count or _MOST_AT_ONCE) * min(each, 8)))
+        wanted = demand.wanted(int((self._count or MOST_AT_ONCE) * min(each, 8)))
         return max(1, int(wanted / each)) if wanted else 0
 
     async def _read(self, wanted: int) -> None:
@@ -254,7 +230,7 @@ class Reader:
                 self._had_work = True
                 return
         transport = await self._link.ready()
-        if self._stopping or self.paused:  # nobody would wake this read any more
+        if self._stopping or self._queue.paused:  # nobody would wake this read any more
             return
         await self._answered(self._ask(wanted, transport))
 
@@ -298,7 +274,7 @@ class Reader:
                 self._ask_ahead(len(entries))
             await self._take(entries, asked.sent_at, noted)
             self._had_work = True
-        elif self._had_work and not self.paused:  # a read that a pause cut short says nothing about the stream
+        elif self._had_work and not self._queue.paused:  # a read that a pause cut short says nothing about the stream
             self._had_work = False
             self.drained.emit(None)
             if self._log.enabled:
@@ -308,7 +284,7 @@ class Reader:
         """Sends the next read before what came is looked at, so that the server works while we do. Not while jobs have notes:
         those are asked for on this connection, and would wait behind a read that blocks."""
         reclaims = not self._link.capabilities.read_claim and time.monotonic() >= self._reclaim_due
-        if reclaims or self._stopping or self.paused:
+        if reclaims or self._stopping or self._queue.paused:
             return
         wanted, transport = self._wanted(coming), self._link.open_transport
         if wanted and transport is not None:
@@ -352,7 +328,7 @@ class Reader:
         if reclaimed:
             ready = [delivery for delivery in ready if not delivery.before or opener.survived(delivery)]
         if ready:
-            self._deliver(ready)
+            self._queue.put(ready)
 
     async def _fetch_notes(self, deliveries: list[Delivery]) -> None:
         deliveries = [delivery for delivery in deliveries if delivery.frame is None]  # jobs in frames have none

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections import deque
-from collections.abc import Awaitable, Callable
 from time import perf_counter as clock
 from typing import Any
 
 from relevo.broker.resp import command
 from relevo.engine.admin.progress import JobProgress
+from relevo.engine.consuming.cancel_watch import CancelWatch
 from relevo.engine.consuming.handlers import Handler
 from relevo.engine.consuming.job_context import DELIVERY, QUEUE
-from relevo.engine.consuming.queue_limiter import QueueLimiter
-from relevo.engine.consuming.reader import Demand
+from relevo.engine.consuming.run_queue import RunQueue
 from relevo.engine.consuming.spans import HandlerSpans
 from relevo.engine.consuming.unknown_tasks import UnknownTasks
 from relevo.engine.job.job import Job
@@ -29,20 +26,34 @@ from relevo.wire.payload import MSGPACK, Codec
 log = logging.getLogger("relevo.runner")
 
 _TURN_S = 0.005
-_RATE_S = 0.01
-"""Over how long the rate is taken: reads grow with it, and until it is known a worker reads no more than its slots hold."""
 
 
 class Runner:
-    """The slots of one worker."""
+    """The slots of one worker. All of them together have one turn of the loop at a time:
+
+        parked ◀───────────── the line is empty ────────────────┐
+          │ let_in wakes one                                     │
+          ▼                                                      │
+        coming ──attend──▶ looks at the line ◀───────────────────┼──────┐
+          ▲                  │ nobody has a turn: begins one     │      │
+          │                  ▼                                   │      │
+          │                takes a delivery ──▶ handler ──▶ hands in its outcome
+          │ sleep(0)         │
+          └── the turn is over, after 5 ms
+
+    A turn ends when the loop comes round (`_end_turn`): by then whoever had it waits in a handler, or is coming again. If
+    deliveries are left and nobody comes, so many slots are woken or begun; and there is always one spare slot parked, up to the
+    worker's concurrency, so that whatever is let in finds somebody to look at it.
+    """
 
     def __init__(
         self,
         handler: Handler,
-        concurrency: int,
+        queue: RunQueue,
         keys: QueueKeys,
         held: HeldDeliveries,
         policy: OutcomePolicy,
+        cancels: CancelWatch,
         *,
         store_results: bool,
         spans: HandlerSpans,
@@ -50,107 +61,67 @@ class Runner:
         progress: JobProgress | None = None,
         codec: Codec = MSGPACK,
     ) -> None:
-        self.running: dict[Delivery, None] = {}
-        """What runs, in the order of its start."""
-        self.cancelled: frozenset[str] = frozenset()
-        """Ids of jobs that are not to run, as last seen."""
-        self.is_marked: Callable[[str], Awaitable[bool]] = _as_seen
-        self.limiter: QueueLimiter | None = None
-        self.on_free: Callable[[], None] = lambda: None
+        self.running = queue.running
         self._handler = handler
-        self._concurrency = concurrency
+        self._queue = queue
         self._keys = keys
         self._held = held
         self._policy = policy
+        self._cancels = cancels
         self._store_results = store_results
         self._spans = spans
         self._unknown_tasks = unknown_tasks
         self._progress = progress
         self._encode, self._decode = codec
-        self._line: deque[Delivery] = deque()
-        self._parked: deque[asyncio.Future[None]] = deque()
         self._slots: list[asyncio.Task[None]] = []
         self._turn_ends = 0.0
-        self._coming = False
-        """A slot has been told to look at the line and has not done so yet."""
         self._stopping = False
-        self._finished = 0
-        self._rate = 0.0
-        self._rate_at = time.monotonic()
-        self._rate_from = 0
+        cancels.seen.listen(self._cancel)
 
-    # --- the line ------------------------------------------------------------------------------------------------------
+    # --- turns ---------------------------------------------------------------------------------------------------------
 
-    def demand(self) -> Demand:
-        now = time.monotonic()
-        since = now - self._rate_at
-        if since >= _RATE_S:
-            latest = (self._finished - self._rate_from) / since
-            self._rate = latest if latest > self._rate else (self._rate + latest) / 2
-            self._rate_at, self._rate_from = now, self._finished
-        waiting = len(self._line) + (0 if self.limiter is None else self.limiter.waiting)
-        return Demand(self._concurrency - len(self.running), waiting, self._rate)
+    def start(self) -> None:
+        """The first slot; each turn's end sees to the others."""
+        self._begin_slots(1)
 
-    @property
-    def unstarted(self) -> int:
-        """Deliveries that may start and have not."""
-        return len(self._line)
-
-    @property
-    def free(self) -> int:
-        """How many deliveries would start at once."""
-        return self._concurrency - len(self.running) - len(self._line)
-
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        """Takes deliveries that may start; where the queue has limits they ask for leave first."""
-        if self.limiter is not None:
-            self.limiter.deliver(deliveries)
-        else:
-            self.accept(deliveries)
-
-    def accept(self, deliveries: list[Delivery]) -> None:
-        """Wakes one slot, unless one is on its way. Handlers that never wait are done with the whole line in its turn, and to
-        wake the other slots for nothing would cost as much as the jobs; the end of the turn tells whether they are needed."""
-        self._line.extend(deliveries)
-        if not self._coming:
-            self._wake(1)
+    def _begin_slots(self, count: int) -> None:
+        for _ in range(min(count, self._queue.slots - len(self._slots))):
+            self._queue.expect()
+            self._slots.append(asyncio.create_task(self._slot(), name="relevo-slot"))
 
     def _end_turn(self) -> None:
         """Slots together have one turn of the loop at a time, and a short one: it also has to read and to settle."""
+        queue = self._queue
         self._turn_ends = 0.0
-        if self._line and not self._coming:  # whoever had the word waits in a handler: the others are needed
-            self._wake(min(len(self._line), self._concurrency))
+        if queue.line and not queue.coming:  # whoever had the turn waits in a handler: the others are needed
+            self._begin_slots(queue.wake(min(len(queue.line), queue.slots)))
+        if not queue.attended:  # there is always one more slot than handlers that wait, as long as there may be
+            self._begin_slots(1)
 
-    def _wake(self, slots: int) -> None:
-        while slots and self._parked:
-            parked = self._parked.popleft()
-            if not parked.done():
-                parked.set_result(None)
-                self._coming = True
-                slots -= 1
-        while slots and len(self._slots) < self._concurrency:
-            self._slots.append(asyncio.create_task(self._slot(), name="relevo-slot"))
-            self._coming = True
-            slots -= 1
+    async def _wait_for_turn(self) -> float:
+        """Waits until this slot may look at the line again; the time then."""
+        queue = self._queue
+        if not queue.line:
+            await queue.park()
+        elif not self._turn_ends:
+            self._turn_ends = clock() + _TURN_S
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        else:
+            queue.expect()
+            await asyncio.sleep(0)
+        queue.attend()
+        return clock()
 
-    def take_unstarted(self) -> list[Delivery]:
-        """Empties the line; the caller hands these back."""
-        unstarted = list(self._line)
-        self._line.clear()
-        return unstarted if self.limiter is None else unstarted + self.limiter.take_unstarted()
+    # --- the end -------------------------------------------------------------------------------------------------------
 
     def no_more(self) -> None:
         """Nothing that has not started will; may be called from any thread."""
         self._stopping = True
 
-    # --- the end -------------------------------------------------------------------------------------------------------
-
     async def finish(self, deadline_s: float) -> list[Delivery]:
         """Lets running handlers end, cancels what still runs at the deadline, returns what did not end."""
         self._stopping = True
-        for parked in self._parked:
-            if not parked.done():
-                parked.set_result(None)
+        self._queue.wake(self._queue.slots)
         busy = [slot for slot in self._slots if not slot.done()]
         if busy:
             late = set(busy)
@@ -173,10 +144,12 @@ class Runner:
     async def _slot(self) -> None:
         """Runs one job after the other. One coroutine for all of it, and one look at the clock a job: at these rates a call
         more is felt. What is rare is done elsewhere."""
-        line, running, policy, handler, spans = self._line, self.running, self._policy, self._handler, self._spans
+        queue, policy, handler, spans, cancels = self._queue, self._policy, self._handler, self._spans, self._cancels
+        line, running = queue.line, queue.running
         me, outcomes, settle = asyncio.current_task(), policy.outcomes, policy.settler.done
         QUEUE.set(self._keys.queue)
-        self._coming, now = False, clock()
+        queue.attend()
+        now = clock()
         while not self._stopping:
             if not line or now > self._turn_ends:
                 now = await self._wait_for_turn()
@@ -186,7 +159,7 @@ class Runner:
             job = self._begin(delivery)
             if job is None:
                 continue
-            if self.cancelled and await self._was_cancelled(delivery):
+            if cancels.ids and await self._was_cancelled(delivery):
                 now = clock()
                 continue
             notes, result, value = delivery.notes, b"", None
@@ -207,32 +180,13 @@ class Runner:
             else:
                 now = clock()
                 if delivery.ended_by is None:
-                    if policy.tells or outcomes.listened:
-                        policy.done(delivery, result, now - delivery.started)
-                    else:
-                        settle(delivery, result)
+                    settle(delivery, result, now - delivery.started)
+                    if outcomes.listened:
+                        policy.tell("ok", delivery, now - delivery.started)
                 else:  # the handler would not stop: what it returned no longer counts
                     self._ended(delivery, delivery.ended_by, now - delivery.started)
             delivery.slot = None
             del running[delivery]
-            self._finished += 1
-
-    async def _wait_for_turn(self) -> float:
-        """Waits until this slot may look at the line again; the time then."""
-        loop = asyncio.get_running_loop()
-        if not self._line:
-            self.on_free()
-            future = loop.create_future()
-            self._parked.append(future)
-            await future
-        elif not self._turn_ends:
-            self._turn_ends = clock() + _TURN_S
-            loop.call_soon(self._end_turn)
-        else:
-            self._coming = True
-            await asyncio.sleep(0)
-        self._coming = False
-        return clock()
 
     def _begin(self, delivery: Delivery) -> Job | None:
         """The job for the handler, or None when it does not run."""
@@ -256,8 +210,8 @@ class Runner:
         if exhausted:
             policy.exhausted(delivery)
             return None
-        if policy.tells and not self.cancelled:  # otherwise `_was_cancelled` tells, once it knows
-            policy.started(delivery)
+        if not self._cancels.ids:  # otherwise `_was_cancelled` tells, once it knows
+            policy.settler.started(delivery)
         notes = delivery.notes
         flow = None if notes is None else notes.flow
         return Job(
@@ -266,8 +220,8 @@ class Runner:
 
     async def _was_cancelled(self, delivery: Delivery) -> bool:
         # Asked again: the id may have been used anew since the marks were last looked at.
-        if delivery.envelope.id not in self.cancelled or not await self.is_marked(delivery.envelope.id):
-            self._policy.started(delivery)
+        if delivery.envelope.id not in self._cancels.ids or not await self._cancels.is_marked(delivery.envelope.id):
+            self._policy.settler.started(delivery)
             return False
         self._policy.cancelled(delivery, self._forget(delivery.envelope.id), 0.0)
         return True
@@ -303,9 +257,8 @@ class Runner:
 
     # --- ending one run --------------------------------------------------------------------------------------------------
 
-    def cancel(self, ids: frozenset[str]) -> None:
-        """Cancels what runs among `ids`, and whatever of them comes to run from now on."""
-        self.cancelled = ids
+    def _cancel(self, ids: frozenset[str]) -> None:
+        """Cancels what runs among `ids`; what comes to run later is asked for its mark."""
         for delivery in list(self.running):
             if delivery.envelope.id in ids:
                 self._end(delivery, JobCancelled(job_id=delivery.envelope.id))
@@ -351,7 +304,3 @@ def _runs(task: asyncio.Task[Any] | None) -> bool:
         return asyncio.current_task() is task
     except RuntimeError:  # there is no loop any more
         return False
-
-
-async def _as_seen(_: str) -> bool:
-    return True

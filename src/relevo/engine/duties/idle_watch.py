@@ -9,7 +9,6 @@ their locks need it; with the first that is, they are woken and go at their own 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -25,23 +24,24 @@ _UNKNOWN = -1
 
 
 class IdleWatchMember:
-    """One worker's part in the watch, with the duties that may rest. Those that are to look more often than the watch does
-    keep their own pace, and so do all of a cluster's: its queues live on many servers."""
+    """One worker's part in the watch: the duties that may rest are given it. Those of a cluster keep their own pace: its
+    queues live on many servers."""
 
-    def __init__(self, address: Address, keys: QueueKeys, duties: Sequence[Loop]) -> None:
+    every = EVERY_S
+
+    def __init__(self, address: Address, keys: QueueKeys) -> None:
         watched = (keys.paused, keys.cancelled, keys.delayed, keys.lanes, keys.lanes_later, keys.notes)
         self.question = command("EXISTS", *watched)
         self.watch: IdleWatch | None = None
+        self.stirred: Signal[None] = Signal()
+        """Emitted when the first of the keys is there."""
         self._address = address
         self._tag = keys.tag
-        self._duties = [duty for duty in duties if duty.every >= EVERY_S]
         self._there = _UNKNOWN
 
     def begin(self) -> None:
         if self._address.kind == "cluster":
             return
-        for duty in self._duties:
-            duty.rests = self.quiet
         self.watch = IdleWatch.shared(self._address, self._tag)
         self.watch.members[self] = None
 
@@ -56,8 +56,7 @@ class IdleWatchMember:
     def on_reply(self, reply: Reply) -> None:
         was, self._there = self._there, reply if isinstance(reply, int) else _UNKNOWN
         if was == 0 != self._there:
-            for duty in self._duties:
-                duty.wake()
+            self.stirred.emit(None)
 
 
 class IdleWatch(Loop):

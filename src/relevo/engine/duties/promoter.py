@@ -9,7 +9,7 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
 from relevo.engine.service.leader_lock import LeaderLock
-from relevo.engine.service.loop import AGAIN, Loop
+from relevo.engine.service.loop import AGAIN, Idle, Loop
 from relevo.engine.service.signals import Signal
 from relevo.wire.events import MAX_EVENTS
 from relevo.wire.keys import QueueKeys
@@ -44,8 +44,9 @@ class Promoter(Loop):
         dlq_cap: int = 100_000,
         events: bool = True,
         lock_ttl_s: int = 5,
+        idle: Idle | None = None,
     ) -> None:
-        super().__init__("promoter", every=every)
+        super().__init__("promoter", every=every, idle=idle)
         self.promoted: Signal[PromoterTick] = Signal()
         self.leading: Signal[bool] = Signal()
         self.lock = LeaderLock(link, keys.promoter_lock, holder, ttl_s=lock_ttl_s)

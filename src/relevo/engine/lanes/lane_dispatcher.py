@@ -11,7 +11,7 @@ from relevo.broker.resp import Argument, Reply
 from relevo.broker.scripts import script
 from relevo.engine.lanes.lanes import WINDOW
 from relevo.engine.service.leader_lock import LeaderLock
-from relevo.engine.service.loop import AGAIN, Loop
+from relevo.engine.service.loop import AGAIN, Idle, Loop
 from relevo.engine.service.signals import Signal
 from relevo.errors import Undecodable
 from relevo.wire.delayed import DelayedMember
@@ -32,8 +32,10 @@ _AUDIT_EVERY_S = 60.0
 class LaneDispatcher(Loop):
     """Lets lanes go that had to wait, keeps the stream filled up to its window, and frees places that nobody will free."""
 
-    def __init__(self, link: Link, keys: QueueKeys, group: str, holder: str, *, every: float = 0.05) -> None:
-        super().__init__("lanes", every=every * 5)
+    def __init__(
+        self, link: Link, keys: QueueKeys, group: str, holder: str, *, every: float = 0.05, idle: Idle | None = None
+    ) -> None:
+        super().__init__("lanes", every=every * 5, idle=idle)
         self.dispatched: Signal[int] = Signal()
         self.freed: Signal[int] = Signal()
         self.lock = LeaderLock(link, keys.lanes_lock, holder)

@@ -35,13 +35,13 @@ class AddWriter(Protocol):
 
 
 class StartedAdd(asyncio.Future[Job]):
-    """Done when Redis has the job. To the sender it is a call of one entry."""
+    """Done when Redis has the job. To the writer it is a call of one entry."""
 
-    __slots__ = ("_steps", "entries", "job", "sender")
+    __slots__ = ("_steps", "entries", "job", "writer")
 
     job: Job
     entries: tuple[Entry]
-    sender: AddWriter
+    writer: AddWriter
     _steps: Generator[Any, None, Job]
 
     @property
@@ -82,12 +82,12 @@ class PendingAdd(StartedAdd):
 
     def __await__(self) -> Generator[Any, None, Job]:
         self.__class__ = StartedAdd  # pyright: ignore[reportAttributeAccessIssue]
-        self.sender.begin(self)
+        self.writer.begin(self)
         return _steps_of(self)
 
     def _asked_for_future(self) -> bool:
         self.__class__ = StartedAdd  # pyright: ignore[reportAttributeAccessIssue]
-        self.sender.begin(self)
+        self.writer.begin(self)
         return False
 
     # What `asyncio.isfuture` looks at, and nobody else before an await.
@@ -97,7 +97,7 @@ class PendingAdd(StartedAdd):
 
     def send(self, value: Any, /) -> Any:
         self.__class__ = SteppedAdd  # pyright: ignore[reportAttributeAccessIssue]
-        self.sender.begin(self)
+        self.writer.begin(self)
         self._steps = _steps_of(self)
         return self._steps.send(value)
 
@@ -110,7 +110,7 @@ class PendingAdd(StartedAdd):
         self.cancel()
 
     def __del__(self) -> None:
-        _warn(self.job.name, self.sender.queue)
+        _warn(self.job.name, self.writer.queue)
 
 
 class PendingCall(Coroutine[Any, Any, Job]):

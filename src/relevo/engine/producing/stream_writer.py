@@ -19,7 +19,9 @@ from relevo.broker.resp import Argument, Reply, ReplyError, bulk, command, head
 from relevo.broker.scripts import script
 from relevo.broker.transport import Outcome, Transport
 from relevo.engine.job.job import Job
+from relevo.engine.producing.job_encoder import EncodedJob
 from relevo.engine.producing.pending_add import Entry, PendingAdd, StartedAdd
+from relevo.engine.producing.scripted_adds import ScriptedAdds
 from relevo.errors import ConnectionLost, QueueFull, RelevoError, ServerRefused
 from relevo.wire.keys import QueueKeys
 
@@ -80,13 +82,14 @@ class _Write:
 
 
 class StreamWriter:
-    """One producer of one queue."""
+    """One producer of one queue: the way in for all its jobs."""
 
-    def __init__(self, link: Link, keys: QueueKeys, *, cap: int) -> None:
+    def __init__(self, link: Link, keys: QueueKeys, scripted: ScriptedAdds, *, cap: int) -> None:
         self.producer = str(uuid.uuid4())
         self._link = link
         self.queue = keys.queue
         self._keys = keys
+        self._scripted = scripted
         self._cap = cap
         self._loop = asyncio.get_running_loop()
         self._calls: deque[_Call | StartedAdd] = deque()
@@ -104,6 +107,20 @@ class StreamWriter:
         self._closing = command("EXEC")
         self._name_tails: dict[bytes, bytes] = {}
 
+    async def send(self, jobs: Sequence[EncodedJob]) -> None:
+        """Adds jobs of any kind, and picks the way of each: plain ones are written here, with whatever else is added in this
+        turn of the loop; those that need more go by script."""
+        # Beside ids of the caller the plain ones travel by their ids too: one script then decides for all.
+        by_id = any(each.by_id and each.run_at is None for each in jobs)
+        plain = [] if by_id else [(each.envelope, each.name) for each in jobs if each.plain]
+        special = [each for each in jobs if by_id or not each.plain]
+        if plain and special:
+            await asyncio.gather(self.add(plain), self._scripted.send(special))
+        elif plain:
+            await self.add(plain)
+        elif special:
+            await self._scripted.send(special)
+
     def add(self, entries: Sequence[Entry]) -> asyncio.Future[None]:
         """Done when Redis has the jobs; fails with `QueueFull` when they would pass the cap, and then none is added."""
         future: asyncio.Future[None] = self._loop.create_future()
@@ -118,7 +135,7 @@ class StreamWriter:
     def add_one(self, job: Job, entry: Entry) -> PendingAdd:
         """`add` for a single plain job, with the job as its result; it begins when it is awaited."""
         pending = PendingAdd(loop=self._loop)  # without an `__init__` of its own: it would cost as much as the rest
-        pending.job, pending.entries, pending.sender = job, (entry,), self
+        pending.job, pending.entries, pending.writer = job, (entry,), self
         return pending
 
     def begin(self, add: StartedAdd) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from relevo.engine.service.signals import Signal
 from relevo.errors import RelevoError
@@ -21,17 +20,30 @@ REST_S = 2.0
 """How long a duty rests that someone will wake; shorter than the locks that duties hold would last."""
 
 
+class Idle(Protocol):
+    """Who looks out, every `every` seconds, for what several duties would find (duties/idle_watch.py)."""
+
+    @property
+    def every(self) -> float: ...
+
+    @property
+    def stirred(self) -> Signal[None]: ...
+
+    def quiet(self) -> bool: ...
+
+
 class Loop:
     """A duty that ticks every `every` seconds until stopped. Subclasses write `tick`, which returns the seconds to wait
-    before the next one (AGAIN for none; None when it found nothing: for `every`, or longer while it `rests`). A failing tick
-    is logged and tried again: a duty never dies."""
+    before the next one (AGAIN for none; None when it found nothing: for `every`, or longer while `idle` is quiet). A failing
+    tick is logged and tried again: a duty never dies."""
 
-    def __init__(self, name: str, *, every: float) -> None:
+    def __init__(self, name: str, *, every: float, idle: Idle | None = None) -> None:
         self.name = name
         self.every = every
         self.failed: Signal[Exception] = Signal()
-        self.rests: Callable[[], bool] = lambda: False
-        """Whether someone else looks out for what this duty would find (duties/idle_watch.py)."""
+        self._idle = idle if idle is not None and every >= idle.every else None  # whoever looks more often never rests
+        if self._idle is not None:
+            self._idle.stirred.listen(lambda _: self.wake())
         self._wake = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -79,7 +91,8 @@ class Loop:
                 log.exception("%s failed; trying again in %.1f s", self.name, pause)
                 self.failed.emit(error)
             if pause is None:
-                pause = max(self.every, REST_S) if self.rests() else self.every
+                resting = self._idle is not None and self._idle.quiet()
+                pause = max(self.every, REST_S) if resting else self.every
             await self._sleep(pause)
         try:
             await self.finish()

@@ -82,13 +82,15 @@ class Completed(msgspec.Struct, eq=False, gc=False):
 
 
 class Retry(msgspec.Struct, eq=False, gc=False):
-    """A job that failed and runs again after `wait_ms`."""
+    """A job that runs again after `wait_ms`."""
 
     delivery: Delivery
     wait_ms: int
     member: bytes
     failure: bytes = b""
     """How the run failed (`wire.failure`); empty when it is not counted."""
+    parked: bool = False
+    """It was told to come back (`RateLimited`): nothing is said of a retry, and it keeps its place in its lane."""
 
     @property
     def attempt(self) -> int:
@@ -104,14 +106,6 @@ class DeadLettered(msgspec.Struct, eq=False, gc=False):
     attempt: int
 
 
-class Postponed(msgspec.Struct, eq=False, gc=False):
-    """A job that was told to come back after `wait_ms`; the run does not count."""
-
-    delivery: Delivery
-    wait_ms: int
-    member: bytes
-
-
 class Frame:
     """The jobs of one entry, and what became of them. `delivery` is the entry itself: it has the lease for all of them."""
 
@@ -123,7 +117,6 @@ class Frame:
         "done",
         "events",
         "left",
-        "postponed",
         "results",
         "retries",
     )
@@ -137,7 +130,6 @@ class Frame:
         self.done = 0
         self.results: list[Completed] = []
         self.retries: list[Retry] = []
-        self.postponed: list[Postponed] = []
         self.dead_lettered: list[DeadLettered] = []
         self.back: list[Delivery] = []
         """Jobs that did not run here: they go on as entries of their own."""
@@ -146,11 +138,10 @@ class Frame:
 
     def arguments(self) -> list[Argument]:
         """As `settle_frames.lua` takes them."""
-        later = len(self.retries) + len(self.postponed)
         packed: list[Argument] = [
             self.delivery.entry_id,
             len(self.results),
-            later,
+            len(self.retries),
             len(self.dead_lettered),
             len(self.back),
         ]
@@ -158,8 +149,6 @@ class Frame:
             packed += (done.delivery.envelope.id, done.result)
         for retry in self.retries:
             packed += (retry.wait_ms, retry.member, retry.delivery.envelope.id, retry.failure)
-        for parking in self.postponed:
-            packed += (parking.wait_ms, parking.member, "", "")
         for burial in self.dead_lettered:
             fields = burial.letter.encode()
             packed += (len(fields), *fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relevo.engine.events.event_log import RunEvent
-from relevo.engine.settling.delivery import Completed, DeadLettered, Delivery, Frame, Postponed, Retry
+from relevo.engine.settling.delivery import Completed, DeadLettered, Delivery, Frame, Retry
 
 FULL = 256
 """Jobs in a flush that is worth a write of its own; one that waited longer than it took to fill would only hold jobs up."""
@@ -20,31 +20,26 @@ class OutcomeBatch:
     done: list[Completed] = field(default_factory=list[Completed])
     retries: list[Retry] = field(default_factory=list[Retry])
     dead_lettered: list[DeadLettered] = field(default_factory=list[DeadLettered])
-    postponed: list[Postponed] = field(default_factory=list[Postponed])
     frames: list[Frame] = field(default_factory=list[Frame])
     events: list[bytes | RunEvent] = field(default_factory=list[bytes | RunEvent])
 
     def __bool__(self) -> bool:
-        return bool(self.done or self.events or self.retries or self.dead_lettered or self.postponed or self.frames)
+        return bool(self.done or self.events or self.retries or self.dead_lettered or self.frames)
 
     @property
     def full(self) -> bool:
-        failed = len(self.retries) + len(self.dead_lettered) + len(self.postponed)
+        failed = len(self.retries) + len(self.dead_lettered)
         return len(self.done) + failed + _FRAME * len(self.frames) >= FULL
 
     def deliveries(self) -> list[Delivery]:
-        return [
-            item.delivery for item in (*self.done, *self.retries, *self.dead_lettered, *self.postponed, *self.frames)
-        ]
+        return [item.delivery for item in (*self.done, *self.retries, *self.dead_lettered, *self.frames)]
 
-    def put(self, item: Completed | Retry | DeadLettered | Postponed | Frame) -> None:
+    def put(self, item: Completed | Retry | DeadLettered | Frame) -> None:
         if isinstance(item, Frame):
             self.frames.append(item)
         elif isinstance(item, Completed):
             self.done.append(item)
         elif isinstance(item, Retry):
             self.retries.append(item)
-        elif isinstance(item, DeadLettered):
-            self.dead_lettered.append(item)
         else:
-            self.postponed.append(item)
+            self.dead_lettered.append(item)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import time_ns
 from typing import NamedTuple
 
-from relevo.engine.events.event_log import EventLog, RunEvent
+from relevo.engine.events.event_log import EventLog
 from relevo.engine.service.signals import Signal
 from relevo.engine.settling.bad_result import OnBadResult
 from relevo.engine.settling.delivery import Delivery
@@ -56,7 +56,6 @@ class OutcomePolicy:
         self._function_of = function_of
         """What runs the jobs of a name: its place stands in for a traceback that has no frame of the user's."""
         self._on_bad_result: OnBadResult = on_bad_result
-        self.tells = events.enabled
         self.max_attempts = max_attempts
         self.settler = settler
         self._log = events
@@ -81,17 +80,6 @@ class OutcomePolicy:
             backoff = task.backoff if task is not None else None
         return defaults.wait_ms(attempt) if backoff is None else backoff.wait_ms(attempt, defaults)
 
-    def started(self, delivery: Delivery) -> None:
-        if self.tells:
-            self.settler.event(RunEvent(delivery, time_ns()))
-
-    def done(self, delivery: Delivery, result: bytes, duration: float) -> None:
-        if self.tells:
-            self.settler.event(RunEvent(delivery, time_ns(), int(duration * 1e6)), delivery.frame)
-        self.settler.done(delivery, result)
-        if self.outcomes.listened:
-            self._tell("ok", delivery, duration)
-
     def failed(self, delivery: Delivery, error: BaseException, duration: float) -> None:
         envelope, name = delivery.envelope, delivery.name
         attempt = envelope.attempt + 1
@@ -99,7 +87,7 @@ class OutcomePolicy:
         reason = error_text(error)
         trace = traceback_text(error, reason, self._function_of(name))
         unrecoverable = isinstance(error, UnrecoverableError)
-        if self.tells:
+        if self._log.enabled:
             packed = self._log.failed(envelope.id, name, attempt, reason, int(duration * 1e6))
             self.settler.event(packed, delivery.frame)
         wait_ms = None
@@ -115,7 +103,7 @@ class OutcomePolicy:
         if self.failure_log.wants(Failed.level, name):
             self.failure_log.write(Failed(envelope.id, name, attempt, most, wait_ms, reason, trace, error))
         if self.outcomes.listened:
-            self._tell("unrecoverable" if unrecoverable else "error", delivery, duration)
+            self.tell("unrecoverable" if unrecoverable else "error", delivery, duration)
 
     def bad_result(self, delivery: Delivery, error: BadResult, duration: float) -> None:
         """The run ended well, and its result cannot be stored: done without it, or dead, and never run again."""
@@ -126,16 +114,18 @@ class OutcomePolicy:
         trace = traceback_text(error, what, self._function_of(delivery.name))
         if self.failure_log.wants(Dropped.level, delivery.name):
             self.failure_log.write(Dropped(envelope.id, delivery.name, envelope.attempt + 1, what, trace))
-        self.done(delivery, b"", duration)
+        self.settler.done(delivery, b"", duration)
+        self.tell("ok", delivery, duration)
         kept = Failure(envelope.attempt + 1, time_ns() // 1_000_000, what, trace, result_dropped=True)
         self.settler.keep_failure(delivery, kept.encode())
 
     def parked(self, delivery: Delivery, limited: RateLimited, duration: float) -> None:
         envelope, name = delivery.envelope, delivery.name
-        self.settler.postpone(delivery, limited.wait_ms, DelayedMember(name, envelope.encode()).encode())
+        member = DelayedMember(name, envelope.encode()).encode()
+        self.settler.retry(delivery, limited.wait_ms, member, parked=True)
         if self._log.enabled:
             self.settler.event(self._log.event("rate-limited", envelope.id, name, wait_ms=limited.wait_ms))
-        self._tell("parked", delivery, duration)
+        self.tell("parked", delivery, duration)
 
     def refused(self, delivery: Delivery, wait_ms: int) -> None:
         """This worker does not know its task: it comes back later, and the run is not counted."""
@@ -146,17 +136,17 @@ class OutcomePolicy:
 
     def cancelled(self, delivery: Delivery, forget: bytes, duration: float) -> None:
         """`forget` is the packed command that takes the mark away, now that it has done its work."""
-        self.settler.done(delivery, b"", cancelled=True)
+        self.settler.finished(delivery, b"", cancelled=True)
         self.settler.event(forget)
         if self._log.enabled:
             envelope = delivery.envelope
             packed = self._log.event("cancelled", envelope.id, delivery.name, attempt=envelope.attempt + 1)
             self.settler.event(packed)
-        self._tell("cancelled", delivery, duration)
+        self.tell("cancelled", delivery, duration)
 
     def undecodable(self, delivery: Delivery, reason: str) -> None:
         self._dead_letter(delivery, Reason.DECODE_FAILED, reason, delivery.envelope.attempt)
-        self._tell("undecodable", delivery, 0.0)
+        self.tell("undecodable", delivery, 0.0)
 
     def exhausted(self, delivery: Delivery) -> None:
         """It came with no attempts left (a lower limit than where it was added): it never starts here."""
@@ -179,7 +169,7 @@ class OutcomePolicy:
             if self.failure_log.wants(Died.level, letter.name):
                 self.failure_log.write(Died(envelope.id, letter.name, burial.attempt, letter.reason, letter.detail))
 
-    def _tell(self, kind: str, delivery: Delivery, duration: float) -> None:
+    def tell(self, kind: str, delivery: Delivery, duration: float) -> None:
         envelope = delivery.envelope
         wait_ms = max(0, int(delivery.started_at_ms) - envelope.created_at_ms)
         self.outcomes.emit(Outcome(kind, delivery.name, envelope.attempt + 1, duration, wait_ms))

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, ReplyError, command, pack
 from relevo.broker.scripts import script
+from relevo.broker.transport import Outcome
 from relevo.engine.events.event_log import EventLog, RunEvent
 from relevo.engine.lanes.lanes import WINDOW as LANE_WINDOW
-from relevo.engine.settling.delivery import Completed, DeadLettered, Frame, HeldDeliveries, Postponed, Retry
+from relevo.engine.settling.delivery import Completed, DeadLettered, Frame, HeldDeliveries, Retry
 from relevo.engine.settling.outcome import OutcomeBatch
 from relevo.wire.keys import QueueKeys
 from relevo.wire.notes import Notes
@@ -25,13 +26,10 @@ from relevo.wire.notes import Notes
 log = logging.getLogger("relevo.flush")
 
 RETRY = script("retry", __name__)
-DEAD_LETTER = script("dead_letter", __name__)
-FINISH = script("finish", __name__)
-SETTLE_NOTED = script("settle_noted", __name__)
-PARK = script("park", __name__)
+SETTLE = script("settle", __name__)
 SETTLE_FRAMES = script("settle_frames", __name__)
 
-SCRIPTS = (RETRY, DEAD_LETTER, FINISH, SETTLE_NOTED, PARK, SETTLE_FRAMES)
+SCRIPTS = (RETRY, SETTLE, SETTLE_FRAMES)
 
 _SCRIPT_BATCH = 256
 _FRAME_ARGUMENTS = 4000
@@ -39,7 +37,7 @@ _FAILURE_S = 7 * 24 * 3600
 """How long the failure of a job is kept after its next run is due: a queue may be paused for a while."""
 
 
-Item = TypeVar("Item", Completed, Retry, DeadLettered, Postponed, Frame, "Completed | DeadLettered")
+Item = TypeVar("Item", Completed, Retry, DeadLettered, Frame, "Completed | DeadLettered | Retry")
 
 
 @dataclass(slots=True)
@@ -73,16 +71,21 @@ class SettleContext:
     result_ttl_s: int
     dlq_cap: int
     store_results: bool = True
+    frees_places: bool = False
+    """Whether the queue limits how many jobs run at once: a job that ended gives its place back."""
 
 
 class SettleRequest:
     """Packs `outcomes` for the server the link is connected to; `read` takes its replies."""
 
     def __init__(self, context: SettleContext, outcomes: OutcomeBatch) -> None:
+        self.outcomes = outcomes
+        self.answer: Outcome | None = None
+        """None while it is under way."""
         self.settlement = SettleResult()
         self.follow_ups: list[bytes] = []
         """Events that are true only now that Redis has answered."""
-        self.kept: list[Completed | Retry | DeadLettered | Postponed | Frame] = []
+        self.kept: list[Completed | Retry | DeadLettered | Frame] = []
         """What a full server refused: to be tried again."""
         self.count = 0
         """How many replies it will have."""
@@ -95,61 +98,63 @@ class SettleRequest:
     def data(self) -> bytes:
         return b"".join(self._parts)
 
+    def receive(self, answer: Outcome) -> None:
+        self.answer = answer
+
     def read(self, replies: list[Reply]) -> None:
         for take, reply in zip(self._readers, replies, strict=False):  # nobody needs the answers to events at the end
             take(reply)
 
     def _pack(self, outcomes: OutcomeBatch, now: float) -> None:
         trusted_from = now - self._context.held.trust_s  # `HeldDeliveries.trusted`, without a call for each
-        recovered: list[bytes] = []
+        over: list[bytes] = []
         safe: list[Completed] = []
-        doubtful: list[Completed] = []
-        noted = False
+        others: list[Completed | DeadLettered | Retry] = []
         for item in outcomes.done:
             delivery = item.delivery
             if delivery.envelope.attempt:
-                recovered.append(self._context.keys.failure(delivery.envelope.id))
-            if delivery.notes is not None:
-                noted = True
-            elif item.by_script or delivery.lost or delivery.leased_at <= trusted_from:
-                doubtful.append(item)
+                over.append(self._context.keys.failure(delivery.envelope.id))
+            if delivery.notes is not None or item.by_script or delivery.lost or delivery.leased_at <= trusted_from:
+                others.append(item)
             else:
                 safe.append(item)
-        if doubtful:
-            self._finish(doubtful)
         if safe:
             self._acknowledge(safe)
-        if noted or outcomes.dead_lettered:
-            self._pack_noted(outcomes, now)
+        if others:
+            self._settle(others, now)
+        if outcomes.dead_lettered:
+            self._settle([*outcomes.dead_lettered], now)
+            over += [
+                self._context.keys.failure(job_id) for job_id in map(_moved_failure, outcomes.dead_lettered) if job_id
+            ]
         if outcomes.frames:
             self._pack_frames(outcomes.frames, now)
-        recovered += [
-            self._context.keys.failure(job_id) for job_id in map(_moved_failure, outcomes.dead_lettered) if job_id
-        ]
-        if recovered:  # how they failed before is of no use any more, or stands in the dead letter
-            self._add(pack((b"UNLINK", *recovered)), _ignore)
+        self._forget(outcomes, over)
         # Behind the settles: whoever hears "completed" finds the job gone and its result there. But before those of jobs that
         # come back: whoever hears that one waits again has heard that it failed.
         if outcomes.events:
             self._tell(outcomes.events)
-        if outcomes.retries or outcomes.postponed:
+        if outcomes.retries:
             self._readers += [_ignore] * len(outcomes.events)
-            self._pack_delayed(outcomes, now)
+            self._retry([item for item in outcomes.retries if not item.parked], now)
+            # From the last: each goes to the head of its lane, before the ones behind it.
+            self._settle([item for item in reversed(outcomes.retries) if item.parked], now)
 
-    def _pack_noted(self, outcomes: OutcomeBatch, now: float) -> None:
-        trusted = self._context.held.trusted
-        noted: list[Completed | DeadLettered] = [item for item in outcomes.done if item.delivery.notes is not None]
-        noted += [item for item in outcomes.dead_lettered if item.delivery.notes is not None]
-        plain = [item for item in outcomes.dead_lettered if item.delivery.notes is None]
-        for owner, trust in (("", True), (self._context.consumer, False)):
-            self._dead_letter([item for item in plain if trusted(item.delivery, now) is trust], owner)
-            self._settle_noted([item for item in noted if trusted(item.delivery, now) is trust], owner)
+    def _forget(self, outcomes: OutcomeBatch, over: list[bytes]) -> None:
+        """What is of no use to jobs that have ended: their places among those that run, and how they failed before."""
+        if self._context.frees_places and (settled := outcomes.deliveries()):
+            ids = [delivery.entry_id for delivery in settled]
+            self._add(pack((b"ZREM", self._context.keys.places, *ids)), _ignore)
+        if over:
+            self._add(pack((b"UNLINK", *over)), _ignore)
 
-    def _pack_delayed(self, outcomes: OutcomeBatch, now: float) -> None:
+    def _by_owner(self, items: list[Item], now: float) -> Iterator[tuple[str, list[Item]]]:
+        """In chunks for a script, with the owner it has to ask for: nobody, where the lease cannot have lapsed."""
         trusted = self._context.held.trusted
         for owner, trust in (("", True), (self._context.consumer, False)):
-            self._retry([item for item in outcomes.retries if trusted(item.delivery, now) is trust], owner)
-            self._postpone([item for item in outcomes.postponed if trusted(item.delivery, now) is trust], owner)
+            those = [item for item in items if trusted(item.delivery, now) is trust]
+            for at in range(0, len(those), _SCRIPT_BATCH):
+                yield owner, those[at : at + _SCRIPT_BATCH]
 
     def _add(self, packed: bytes, take: Callable[[Reply], None]) -> None:
         self._parts.append(packed)
@@ -211,24 +216,35 @@ class SettleRequest:
             lambda reply: count(cast("list[Reply]", reply)[place] if isinstance(reply, list) else reply),
         )
 
-    def _finish(self, items: list[Completed]) -> None:
+    # --- by script -----------------------------------------------------------------------------------------------------
+
+    def _settle(self, items: list[Completed | DeadLettered | Retry], now: float) -> None:
+        """Jobs that are done, dead or told to come later, of one kind in a call."""
         context = self._context
-        for chunk in _chunks(items):
-            keys = [context.keys.stream, *(context.keys.result(item.delivery.envelope.id) for item in chunk)]
-            arguments: list[Argument] = [context.group, context.consumer, context.result_ttl_s]
+        keys = [context.keys.stream, context.keys.dead, context.keys.notes, context.keys.delayed]
+        for owner, chunk in self._by_owner(items, now):
+            dlq_cap = context.dlq_cap if isinstance(chunk[0], DeadLettered) else 0
+            ttl_s = context.result_ttl_s if context.store_results else 0
+            arguments: list[Argument] = [context.keys.tag, context.group, owner, LANE_WINDOW, dlq_cap, ttl_s]
             for item in chunk:
-                arguments += (item.delivery.entry_id, item.result)
+                arguments += _settled(item)
 
-            def count(reply: Reply, chunk: list[Completed] = chunk) -> None:
-                self.settlement.done += len(self._ours(reply, chunk))
+            def count(reply: Reply, chunk: list[Completed | DeadLettered | Retry] = chunk) -> None:
+                for item in self._ours(reply, chunk):
+                    if isinstance(item, Completed):
+                        self.settlement.done += 1
+                    elif isinstance(item, DeadLettered):
+                        self._buried(item)
+                    else:
+                        self.settlement.parked += 1
 
-            self._add(context.link.script_call(FINISH, keys, arguments), count)
+            self._add(context.link.script_call(SETTLE, keys, arguments), count)
 
-    # --- failed --------------------------------------------------------------------------------------------------------
-
-    def _retry(self, items: list[Retry], owner: str) -> None:
+    def _retry(self, items: list[Retry], now: float) -> None:
+        """Apart from `_settle`: in a storm of failures this is most of what a worker says."""
         context = self._context
-        for chunk in _chunks(items):
+        keys = [context.keys.stream, context.keys.delayed, context.keys.events]
+        for owner, chunk in self._by_owner(items, now):
             arguments: list[Argument] = [context.group, owner, context.log.cap, context.keys.tag, _FAILURE_S]
             for item in chunk:
                 delivery = item.delivery
@@ -238,68 +254,7 @@ class SettleRequest:
             def count(reply: Reply, chunk: list[Retry] = chunk) -> None:
                 self._delayed(self._ours(reply, chunk))
 
-            keys = [context.keys.stream, context.keys.delayed, context.keys.events]
             self._add(context.link.script_call(RETRY, keys, arguments), count)
-
-    def _dead_letter(self, items: list[DeadLettered], owner: str) -> None:
-        context = self._context
-        for chunk in _chunks(items):
-            arguments: list[Argument] = [context.group, owner, context.dlq_cap]
-            for item in chunk:
-                fields = item.letter.encode()
-                arguments += (item.delivery.entry_id, len(fields), *fields)
-
-            def count(reply: Reply, chunk: list[DeadLettered] = chunk) -> None:
-                for item in self._ours(reply, chunk):
-                    self._buried(item)
-
-            self._add(context.link.script_call(DEAD_LETTER, [context.keys.stream, context.keys.dead], arguments), count)
-
-    # --- with notes ----------------------------------------------------------------------------------------------------
-
-    def _settle_noted(self, items: list[Completed | DeadLettered], owner: str) -> None:
-        context = self._context
-        for chunk in _chunks(items):
-            arguments: list[Argument] = [
-                context.keys.tag,
-                context.group,
-                owner,
-                LANE_WINDOW,
-                context.dlq_cap,
-                context.result_ttl_s if context.store_results else 0,
-            ]
-            for item in chunk:
-                delivery, notes = item.delivery, item.delivery.notes or Notes()
-                if isinstance(item, Completed):
-                    state, said, fields = "cancelled" if item.cancelled else "done", item.result, list[bytes]()
-                else:
-                    state, said, fields = "failed", item.letter.detail.encode(errors="replace"), item.letter.encode()
-                held = (notes.lane or "", notes.dedup or "", *notes.node)
-                arguments += (delivery.entry_id, delivery.envelope.id, *held, state, said, len(fields), *fields)
-
-            def count(reply: Reply, chunk: list[Completed | DeadLettered] = chunk) -> None:
-                for item in self._ours(reply, chunk):
-                    if isinstance(item, Completed):
-                        self.settlement.done += 1
-                    else:
-                        self._buried(item)
-
-            keys = [context.keys.stream, context.keys.dead, context.keys.notes]
-            self._add(context.link.script_call(SETTLE_NOTED, keys, arguments), count)
-
-    def _postpone(self, items: list[Postponed], owner: str) -> None:
-        context = self._context
-        for chunk in _chunks(items):
-            arguments: list[Argument] = [context.keys.tag, context.group, owner]
-            for item in chunk:
-                delivery = item.delivery
-                lane = (delivery.notes.lane if delivery.notes is not None else None) or ""
-                arguments += (delivery.entry_id, item.wait_ms, item.member, delivery.envelope.id, lane)
-
-            def count(reply: Reply, chunk: list[Postponed] = chunk) -> None:
-                self.settlement.parked += len(self._ours(reply, chunk))
-
-            self._add(context.link.script_call(PARK, [context.keys.stream, context.keys.delayed], arguments), count)
 
     # --- many jobs in one entry ------------------------------------------------------------------------------------------
 
@@ -323,9 +278,10 @@ class SettleRequest:
         def count(reply: Reply) -> None:
             for frame in self._ours(reply, frames):
                 self.settlement.done += frame.done
-                self.settlement.parked += len(frame.postponed)
-                self._delayed(frame.retries)
-                self._tell_of_retries(frame.retries)
+                again = [item for item in frame.retries if not item.parked]
+                self.settlement.parked += len(frame.retries) - len(again)
+                self._delayed(again)
+                self._tell_of_retries(again)
                 for burial in frame.dead_lettered:
                     self._buried(burial)
 
@@ -377,6 +333,18 @@ class SettleRequest:
         return ours
 
 
+def _settled(item: Completed | DeadLettered | Retry) -> tuple[Argument, ...]:
+    """As `settle.lua` takes it."""
+    delivery, notes = item.delivery, item.delivery.notes or Notes()
+    held = (delivery.entry_id, delivery.envelope.id, notes.lane or "", notes.dedup or "", *notes.node)
+    if isinstance(item, Completed):
+        return (*held, "cancelled" if item.cancelled else "done", item.result, 0, 0)
+    if isinstance(item, Retry):
+        return (*held, "later", item.member, item.wait_ms, 0)
+    fields = item.letter.encode()
+    return (*held, "failed", item.letter.detail.encode(errors="replace"), 0, len(fields), *fields)
+
+
 def _moved_failure(item: DeadLettered) -> str:
     """The id of a job whose dead letter says how its last run failed, and which may have kept an earlier failure."""
     envelope = item.delivery.envelope
@@ -385,7 +353,3 @@ def _moved_failure(item: DeadLettered) -> str:
 
 def _ignore(_: Reply) -> None:
     return
-
-
-def _chunks(items: list[Item]) -> list[list[Item]]:
-    return [items[at : at + _SCRIPT_BATCH] for at in range(0, len(items), _SCRIPT_BATCH)]

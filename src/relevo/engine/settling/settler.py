@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from time import time_ns
 
 from relevo.broker.resp import Reply, command
 from relevo.broker.transport import Outcome, Transport
 from relevo.engine.events.event_log import RunEvent
 from relevo.engine.service.signals import Signal
-from relevo.engine.settling.delivery import Completed, DeadLettered, Delivery, Frame, Postponed, Retry
+from relevo.engine.settling.delivery import Completed, DeadLettered, Delivery, Frame, Retry
 from relevo.engine.settling.outcome import FULL, OutcomeBatch
 from relevo.engine.settling.settle_request import SettleContext, SettleRequest, SettleResult
 from relevo.errors import ConnectionLost, RelevoError
@@ -30,39 +29,17 @@ _IN_FLIGHT = 2
 _BEHIND = 4
 
 
-class Permits(Protocol):
-    """Where a limited queue takes back the permits of jobs that ended."""
-
-    @property
-    def at_once(self) -> int: ...
-
-    def freed(self, entry_ids: Sequence[bytes]) -> bytes: ...
-
-
-class _Sent:
-    """A flush on its way."""
-
-    __slots__ = ("answer", "flush", "outcomes", "transport")
-
-    def __init__(self, outcomes: OutcomeBatch, flush: SettleRequest, transport: Transport) -> None:
-        self.outcomes = outcomes
-        self.flush = flush
-        self.transport = transport
-        self.answer: Outcome | None = None
-
-
 class Settler:
     """Collects outcomes and writes them. `settled` is emitted after each flush that Redis answered."""
 
     def __init__(self, context: SettleContext) -> None:
         self.settled: Signal[SettleResult] = Signal()
-        self.on_freed: Callable[[], None] = lambda: None
-        self.limiter: Permits | None = None
         self._context = context
+        self._tells = context.log.enabled
         self._outcomes = OutcomeBatch()
         self._full: deque[OutcomeBatch] = deque()
         """What waits to leave, oldest first; more is handed in to `_outcomes` meanwhile."""
-        self._under_way: deque[_Sent] = deque()
+        self._under_way: deque[tuple[SettleRequest, Transport]] = deque()
         self._work = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -74,7 +51,18 @@ class Settler:
 
     # --- handed in by the runner and the reader ------------------------------------------------------------------------
 
-    def done(self, delivery: Delivery, result: bytes, *, cancelled: bool = False) -> None:
+    def started(self, delivery: Delivery) -> None:
+        if self._tells:
+            self.event(RunEvent(delivery, time_ns()))
+
+    def done(self, delivery: Delivery, result: bytes, duration: float) -> None:
+        """A run that came to its good end."""
+        if self._tells:
+            self.event(RunEvent(delivery, time_ns(), int(duration * 1e6)), delivery.frame)
+        self.finished(delivery, result)
+
+    def finished(self, delivery: Delivery, result: bytes, *, cancelled: bool = False) -> None:
+        """A job that does not run again; `done` also says so."""
         frame = delivery.frame
         if frame is None:
             done = self._outcomes.done
@@ -90,19 +78,16 @@ class Settler:
         else:
             self._came_to_its_end(frame)
 
-    def retry(self, delivery: Delivery, wait_ms: int, member: bytes, failure: bytes = b"") -> None:
-        item, frame = Retry(delivery, wait_ms, member, failure), delivery.frame
+    def retry(
+        self, delivery: Delivery, wait_ms: int, member: bytes, failure: bytes = b"", *, parked: bool = False
+    ) -> None:
+        item, frame = Retry(delivery, wait_ms, member, failure, parked), delivery.frame
         (self._outcomes if frame is None else frame).retries.append(item)
         self._came_to_its_end(frame)
 
     def dead_letter(self, delivery: Delivery, letter: DeadLetterFields, attempt: int) -> None:
         item, frame = DeadLettered(delivery, letter, attempt), delivery.frame
         (self._outcomes if frame is None else frame).dead_lettered.append(item)
-        self._came_to_its_end(frame)
-
-    def postpone(self, delivery: Delivery, wait_ms: int, member: bytes) -> None:
-        item, frame = Postponed(delivery, wait_ms, member), delivery.frame
-        (self._outcomes if frame is None else frame).postponed.append(item)
         self._came_to_its_end(frame)
 
     def put_back(self, delivery: Delivery) -> None:
@@ -168,11 +153,11 @@ class Settler:
     async def _write(self) -> None:
         """Sends what may leave and takes what was answered, until there is nothing to do but to wait."""
         await self._send()
-        while self._under_way and (answer := self._under_way[0].answer) is not None:
-            sent = self._under_way[0]
+        while self._under_way and (answer := self._under_way[0][0].answer) is not None:
+            sent, transport = self._under_way[0]
             if isinstance(answer, ConnectionLost):
                 raise answer
-            await self._context.link.turned(answer, sent.transport)
+            await self._context.link.turned(answer, transport)
             self._under_way.popleft()
             await self._answered(sent, answer)
             await self._send()
@@ -185,10 +170,10 @@ class Settler:
                 self._set_aside()
             transport = await self._context.link.ready()
             # What is trusted is judged when it leaves, and anew each time: an outage costs leases.
-            sent = _Sent(self._full[0], SettleRequest(self._context, self._full[0]), transport)
-            self._under_way.append(sent)
+            sent = SettleRequest(self._context, self._full[0])
+            self._under_way.append((sent, transport))
             self._full.popleft()
-            transport.submit(sent.flush.data, sent.flush.count, lambda answer, sent=sent: self._on_reply(sent, answer))
+            transport.submit(sent.data, sent.count, lambda answer, sent=sent: self._on_reply(sent, answer))
         if self._outcomes.full:
             self._set_aside()
 
@@ -196,30 +181,25 @@ class Settler:
         self._full.append(self._outcomes)
         self._outcomes = OutcomeBatch()
 
-    def _on_reply(self, sent: _Sent, answer: Outcome) -> None:
-        sent.answer = answer
+    def _on_reply(self, sent: SettleRequest, answer: Outcome) -> None:
+        sent.receive(answer)
         self._work.set()
 
     def _take_back(self) -> None:
         """Nobody can tell how far a lost flush came: it, and those behind it, leave again in their order."""
         while self._under_way:
-            self._full.appendleft(self._under_way.pop().outcomes)
+            self._full.appendleft(self._under_way.pop()[0].outcomes)
         self._work.set()
 
-    async def _answered(self, sent: _Sent, replies: list[Reply]) -> None:
-        flush = sent.flush
-        flush.read(replies)
-        settled = sent.outcomes.deliveries()
-        for delivery in settled:
+    async def _answered(self, sent: SettleRequest, replies: list[Reply]) -> None:
+        sent.read(replies)
+        for delivery in sent.outcomes.deliveries():
             self._context.held.pop(delivery.entry_id, None)
-        if settled and self.limiter is not None and self.limiter.at_once:
-            self.event(self.limiter.freed([delivery.entry_id for delivery in settled]))
-        for event in flush.follow_ups:
+        for event in sent.follow_ups:
             self.event(event)
-        self.on_freed()
-        self.settled.emit(flush.settlement)
-        if flush.kept:
-            for item in flush.kept:
+        self.settled.emit(sent.settlement)
+        if sent.kept:
+            for item in sent.kept:
                 self._context.held.hold(item.delivery)
                 self._outcomes.put(item)
             self._work.set()
