@@ -1,10 +1,13 @@
 """Rows that become jobs: checked as `Queue.add` checks, before anything is written. No JVM is needed."""
 
+# pyarrow comes without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pyarrow
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     DataType,
@@ -22,8 +25,6 @@ from relevo.pipeline.connector.job_parcels import JobParcels
 from relevo.pipeline.connector.options import SinkOptions
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
-
-pa: Any = pyarrow  # it has no types
 
 BACKOFF = StructType(
     [
