@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relevo import Queue
+from relevo import Queue, RepeatPattern
 from relevo.engine.producing import stream_writer
 from relevo.engine.producing.stream_writer import HEADROOM
 from relevo.errors import QueueFull
@@ -14,6 +14,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
+from tests.patience import until
 from tests.servers.server import Client
 
 
@@ -142,13 +143,17 @@ async def test_near_the_cap_every_write_is_counted(queue_of: QueueOf, keys: Queu
     assert await raw.get(sent) == b"3:1"
 
 
-async def test_workers_keep_the_cap_too(queue_of: QueueOf, worker_of: WorkerOf, raw: Client, keys: QueueKeys) -> None:
-    """Promoter and scheduler once had a cap of their own: 50 delayed jobs filled a queue of 5."""
-    queue = queue_of(max_stream_len=5)
+@pytest.mark.parametrize(("told", "given"), [(5, {}), (50, {"max_stream_len": 5})], ids=["the-queue", "the-worker"])
+async def test_workers_keep_the_cap_too(
+    queue_of: QueueOf, worker_of: WorkerOf, raw: Client, keys: QueueKeys, told: int, given: dict[str, int]
+) -> None:
+    """Promoter and scheduler once had a cap of their own: 50 delayed jobs filled a queue of 5. What a worker was given itself
+    counts more than what the queue was."""
+    queue = queue_of(max_stream_len=told)
     await queue.add_bulk([{"name": "later", "data": at, "delay_ms": 1} for at in range(50)])
     held, lengths = HeldRuns(), list[int]()
 
-    async with worker_of(held, max_stream_len=5, promote_every_ms=10) as worker:
+    async with worker_of(held, **given, promote_every_ms=10) as worker:
         await held.until(5)
         for _ in range(3):  # it has looked again and again, and moved nothing more
             await worker.promoter.promoted.wait_for()
@@ -157,3 +162,22 @@ async def test_workers_keep_the_cap_too(queue_of: QueueOf, worker_of: WorkerOf, 
         await worker.until(done=50)
 
     assert lengths == [5, 5, 5]
+
+
+async def test_schedules_keep_the_cap_of_the_queue(
+    queue_of: QueueOf, worker_of: WorkerOf, raw: Client, keys: QueueKeys
+) -> None:
+    """What fires into a full stream waits in the delayed set."""
+    queue = queue_of(max_stream_len=1)
+    held = HeldRuns()
+    async with worker_of(held, scheduler_tick_ms=10, delayed_enabled=False):
+        await queue.add("first", 1)
+        await held.until(1)
+        await queue.upsert_repeatable_job("slot", 1, repeat=RepeatPattern.every(50))
+        await until(lambda: waits(raw, keys))
+        assert await raw.xlen(keys.stream) == 1
+        held.let_go()
+
+
+async def waits(raw: Client, keys: QueueKeys) -> bool:
+    return await raw.zcard(keys.delayed) > 0

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 
 from tests.servers.server import Server
 
-# Of `{chasqui:<queue>}:<name>`: the queue itself. A pause, a repeat and a limit last until someone ends them.
+# Of `{chasqui:<queue>}:<name>`: the queue itself. A pause, a repeat, a cap and a limit last until someone ends them.
 _DURABLE = re.compile(
-    rb"\{chasqui:[^}]*\}:(stream|dlq|delayed|repeat|repeat:paused|repeat:declared|repeat:spec:.*|events|paused|lanes:limits)",
+    rb"\{chasqui:[^}]*\}:(stream|dlq|delayed|repeat|repeat:paused|repeat:declared|repeat:spec:.*|events|paused|cap|lanes:limits)",
     re.DOTALL,
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import hiredis
@@ -41,8 +41,10 @@ class FakeServer:
         self._modern = modern
         self._sockets: list[_Socket] = []
 
-    def link(self, *scripts: Script, wait: float | None = None, patience: float = 15.0) -> Link:
-        return _Link(self, scripts, wait=wait, patience=patience)
+    def link(
+        self, *scripts: Script, wait: float | None = None, patience: float = 15.0, opening_words: Sequence[bytes] = ()
+    ) -> Link:
+        return _Link(self, scripts, wait=wait, patience=patience, opening_words=opening_words)
 
     # --- what a test does ------------------------------------------------------------------------------------------------
 
@@ -105,12 +107,21 @@ class FakeServer:
 
 
 class _Link(Link):
-    def __init__(self, server: FakeServer, scripts: Iterable[Script], *, wait: float | None, patience: float) -> None:
+    def __init__(
+        self,
+        server: FakeServer,
+        scripts: Iterable[Script],
+        *,
+        wait: float | None,
+        patience: float,
+        opening_words: Sequence[bytes],
+    ) -> None:
         super().__init__(
             Address.parse("redis://127.0.0.1:1"),
             KEYS.tag,
             purpose="test",
             scripts=scripts,
+            opening_words=opening_words,
             patience=patience,
             wait=wait,
         )

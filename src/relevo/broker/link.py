@@ -55,6 +55,7 @@ class Link:
         *,
         purpose: str,
         scripts: Iterable[Script] = (),
+        opening_words: Sequence[bytes] = (),
         patience: float = 15.0,
         wait: float | None = None,
     ) -> None:
@@ -65,6 +66,7 @@ class Link:
         self._seat: Seat | None = None
         self._tag = tag
         self._scripts = tuple(scripts)
+        self._opening_words = opening_words
         self._patience = patience
         self._wait = wait
         self._whole = False
@@ -268,6 +270,7 @@ class Link:
                     raise ConnectionLost(address=node, reason="it is a replica; waiting for the new master")
             self.capabilities = await Capabilities.probe(transport, self._tag)
             await self._load_scripts(transport)
+            await self._say_opening_words(transport)
         except BaseException:
             transport.close()
             raise
@@ -292,6 +295,13 @@ class Link:
             raise refused
         # An ACL user without SCRIPT LOAD can still EVAL: the text then travels with every call.
         self._whole = refused is not None
+
+    async def _say_opening_words(self, transport: Transport) -> None:
+        """Packed commands that every new connection begins with. Whoever may not say them works all the same."""
+        if self._opening_words:
+            for reply in await send(transport, b"".join(self._opening_words), len(self._opening_words)):
+                if isinstance(reply, ReplyError):
+                    log.debug("%s link to %s: %s", self.purpose, self.address, reply)
 
     async def _locate(self) -> Node:
         if self.address.kind == "single":

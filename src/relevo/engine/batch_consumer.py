@@ -188,6 +188,7 @@ class BatchConsumer:
             (
                 *(self._consumer, PROMOTED_AT_ONCE, self._limits.max_stream_len, self._limits.dlq_max_stream_len),
                 MAX_EVENTS if self._events else 0,
+                1,  # the cap of the queue's producers counts
             ),
         )
         for reply in self._ask(lock + moved, 2):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
+from relevo.broker.resp import command
 from relevo.engine.admin.dead_letters import REPLAY, DeadLetterFilter, DeadLetters
 from relevo.engine.admin.job_pages import Jobs
 from relevo.engine.admin.queue_admin import SCRIPTS as ADMIN_SCRIPTS
@@ -92,6 +93,8 @@ class Queue(QueueAdmin):
         self._limits = QueueLimits.given(
             max_stream_len=max_stream_len, max_delay_secs=max_delay_secs, max_payload_bytes=max_payload_bytes
         )
+        told = () if max_stream_len is None else (command("SET", self._keys.cap, max_stream_len),)
+        self._opening_words = told  # workers that were told of no other cap keep this one
         self._wait_s = seconds("wait_s", wait_s, zero=True)
         self._group = checked_name("consumer_group", consumer_group)
         self._spans = ProducerSpans(name, tracing)
@@ -420,7 +423,14 @@ class Queue(QueueAdmin):
                     *ADMIN_SCRIPTS,
                 ),
             )
-            link = Link(self._address, keys.tag, purpose="queue", scripts=scripts, wait=self._wait_s)
+            link = Link(
+                self._address,
+                keys.tag,
+                purpose="queue",
+                scripts=scripts,
+                opening_words=self._opening_words,
+                wait=self._wait_s,
+            )
             cap = self._limits.max_stream_len
             scripted = ScriptedAdds(link, keys, cap=cap, wait_s=self._wait_s, group=self._group)
             writer = StreamWriter(link, keys, scripted, cap=cap)

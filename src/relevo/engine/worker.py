@@ -262,7 +262,7 @@ class Worker:
                 keys,
                 settings.consumer,
                 every=settings.promote_every_ms / 1000,
-                stream_cap=settings.limits.max_stream_len,
+                stream_cap=settings.max_stream_len,
                 dlq_cap=settings.limits.dlq_max_stream_len,
                 events=settings.events_enabled,
                 idle=idle,
@@ -275,7 +275,7 @@ class Worker:
                 keys,
                 f"s-{uuid.uuid4()}",
                 every=settings.scheduler_tick_s,
-                stream_cap=settings.limits.max_stream_len,
+                stream_cap=settings.max_stream_len,
             )
             duties.append(self.scheduler)
         declared = declarations_of(self._handler)

@@ -154,6 +154,11 @@ class QueueKeys:
         """That workers without its task have refused a job, and since when (ours alone)."""
         return self.tag + b":refused:" + job_id.encode()
 
+    @cached_property
+    def cap(self) -> bytes:
+        """How many jobs the stream may hold, as its producers were told (ours alone)."""
+        return self.tag + b":cap"
+
     def sent(self, producer: str) -> bytes:
         """How far a producer got: the number of its last write that arrived (ours alone, ChasquiMQ ignores it)."""
         return self.tag + b":sent:" + producer.encode()

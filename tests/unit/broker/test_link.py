@@ -45,6 +45,16 @@ async def test_a_lost_connection_is_opened_again_and_the_last_one_ended(server: 
     assert link.client_id != first
 
 
+async def test_every_connection_begins_with_its_opening_words(server: FakeServer) -> None:
+    """Whoever may not say them works all the same."""
+    link = server.link(opening_words=[command("SET", "cap", 5)])
+    await link.call("PING")
+    server.drop()
+    server.on["SET"] = ReplyError("NOPERM no permissions")
+    assert await link.call("PING") == b"PONG"
+    assert server.asked("SET", "PING") == [[b"SET", b"cap", b"5"], [b"PING"]] * 2
+
+
 async def test_a_question_that_was_cut_off_is_asked_again(server: FakeServer) -> None:
     link = server.link()
     server.on["GET"] = b"1"

@@ -26,6 +26,7 @@ NAMES = {
     "progress:01J9": KEYS.progress("01J9"),
     "log:01J9": KEYS.log("01J9"),
     "sent:p": KEYS.sent("p"),
+    "cap": KEYS.cap,
 }
 
 

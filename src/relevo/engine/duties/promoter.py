@@ -13,6 +13,7 @@ from relevo.engine.service.loop import AGAIN, Idle, Loop
 from relevo.engine.service.signals import Signal
 from relevo.wire.events import MAX_EVENTS
 from relevo.wire.keys import QueueKeys
+from relevo.wire.limits import QueueLimits
 
 PROMOTE = script("promote", __name__)
 
@@ -30,7 +31,8 @@ class PromoterTick(NamedTuple):
 
 class Promoter(Loop):
     """Promotes due jobs while this process holds the queue's promoter lock: at least every `every` seconds, and at the
-    very millisecond the next known job is due. ChasquiMQ's promoters use the same lock, so a mixed fleet has one leader."""
+    very millisecond the next known job is due. Without a `stream_cap` it keeps that of the queue's producers. ChasquiMQ's
+    promoters use the same lock, so a mixed fleet has one leader."""
 
     def __init__(
         self,
@@ -40,7 +42,7 @@ class Promoter(Loop):
         *,
         every: float = 0.1,
         batch: int = BATCH,
-        stream_cap: int = 1_000_000,
+        stream_cap: int | None = None,
         dlq_cap: int = 100_000,
         events: bool = True,
         lock_ttl_s: int = 5,
@@ -53,7 +55,8 @@ class Promoter(Loop):
         self._link = link
         self._batch = batch
         self._keys = [keys.promoter_lock, keys.delayed, keys.stream, keys.dead, keys.events]
-        self._arguments = (holder, batch, stream_cap, dlq_cap, MAX_EVENTS if events else 0)
+        cap = (stream_cap or QueueLimits.max_stream_len, dlq_cap, MAX_EVENTS if events else 0, int(stream_cap is None))
+        self._arguments = (holder, batch, *cap)
 
     async def tick(self) -> float | None:
         await self._link.ready()

@@ -150,7 +150,7 @@ class Scheduler(Standalone):
             holder_id or f"s-{uuid.uuid4()}",
             every=_given("tick_interval_ms", tick_interval_ms, 1000) / 1000,
             batch=_given("batch", batch, 256),
-            stream_cap=QueueLimits.given(max_stream_len=max_stream_len).max_stream_len,
+            stream_cap=None if max_stream_len is None else positive("max_stream_len", max_stream_len),
             lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),
         )
         self.fired, self.leading = duty.fired, duty.leading
@@ -187,7 +187,7 @@ class PromoterProcess(Standalone):
             holder_id or f"p-{uuid.uuid4()}",
             every=_given("tick_interval_ms", tick_interval_ms, 100) / 1000,
             batch=_given("batch", batch, BATCH),
-            stream_cap=QueueLimits.given(max_stream_len=max_stream_len).max_stream_len,
+            stream_cap=None if max_stream_len is None else positive("max_stream_len", max_stream_len),
             dlq_cap=QueueLimits.given(dlq_max_stream_len=dlq_max_stream_len).dlq_max_stream_len,
             events=events_enabled,
             lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),

@@ -18,6 +18,7 @@ from relevo.errors import RelevoError
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
+from relevo.wire.limits import QueueLimits
 from relevo.wire.repeat import RepeatSpec
 
 log = logging.getLogger("relevo.scheduler")
@@ -47,7 +48,8 @@ _DueTurn = tuple[bytes, float, RepeatSpec, Turn]
 
 class SchedulerService(Loop):
     """Looks for due schedules every `every` seconds, and at the very moment the next known one is due. Slots are counted by
-    the server's clock. ChasquiMQ's schedulers use the same lock, so a mixed fleet has one leader."""
+    the server's clock. Without a `stream_cap` it keeps that of the queue's producers. ChasquiMQ's schedulers use the same
+    lock, so a mixed fleet has one leader."""
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class SchedulerService(Loop):
         *,
         every: float = 1.0,
         batch: int = 256,
-        stream_cap: int = 1_000_000,
+        stream_cap: int | None = None,
         lock_ttl_s: int = 5,
     ) -> None:
         super().__init__("scheduler", every=every)
@@ -67,7 +69,7 @@ class SchedulerService(Loop):
         self._link = link
         self._keys = keys
         self._batch = batch
-        self._stream_cap = stream_cap
+        self._cap = (stream_cap or QueueLimits.max_stream_len, int(stream_cap is None))
         # Must outlast the hand-over from a dead leader, or a lost leader would cost slots under the Skip policy.
         self._grace_ms = max(GRACE_MS, int((lock_ttl_s + 2 * every) * 1000))
 
@@ -147,7 +149,7 @@ class SchedulerService(Loop):
     def _fire_repeatable(self, key: bytes, score: float, spec: RepeatSpec, turn: Turn) -> bytes:
         keys, created = self._keys, time.time_ns() // 1_000_000
         following = "" if turn.next_ms is None else turn.next_ms
-        arguments: list[Argument] = [self.lock.holder, key, score, following, spec.limit or 0, self._stream_cap]
+        arguments: list[Argument] = [self.lock.holder, key, score, following, spec.limit or 0, *self._cap]
         for slot in turn.fires:
             envelope = Envelope(slot_id(spec.key, slot), spec.payload, created, 0, spec.retry)
             arguments += (slot, DelayedMember(spec.job_name, envelope.encode()).encode())

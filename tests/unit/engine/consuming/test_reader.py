@@ -223,8 +223,8 @@ async def test_after_a_lost_answer_it_takes_up_what_the_server_gave_it(desk: Des
 
 async def test_a_server_without_claim_is_asked_by_script_for_what_others_left() -> None:
     desk = Desk(modern=False)
-    found = iter([[entry(1, before=1)]])
-    desk.server.on["EVALSHA"] = lambda _: next(found, [])
+    found: list[Reply] = [[], [entry(1, before=1)]]
+    desk.server.on["EVALSHA"] = lambda _: found.pop() if found else []
     desk.reader.start()
     await desk.takes(1)
     assert desk.got[0].before == 1

@@ -1,7 +1,9 @@
 --!member
 --!lane
+--!cap
 -- promote.lua: moves due jobs from the delayed set into the stream, by the server's clock, while the lock is ours.
--- KEYS lock, delayed, stream, dlq, events   ARGV holder, limit, stream cap, dlq cap, events cap (0: no events)
+-- KEYS lock, delayed, stream, dlq, events   ARGV holder, limit, stream cap, dlq cap, events cap (0: no events),
+--   1 when the producers' cap counts instead
 -- -> {moved, left in the set, lag of the oldest in ms, ms until the next is due or -1}, or {-1} when the lock is not ours.
 -- A member that is no job goes to the DLQ with its bytes: it must not stop the ones behind it. A full stream leaves the
 -- rest where it is. What was written leaves the set even when a later one cannot be: an error never repeats the earlier ones.
@@ -46,7 +48,7 @@ local function move(member)
   if id then index[#index + 1] = tag .. ':didx:' .. id end
 end
 
-local limit = math.min(tonumber(ARGV[2]), tonumber(ARGV[3]) - redis.call('XLEN', KEYS[3]))
+local limit = math.min(tonumber(ARGV[2]), stream_cap(tag, ARGV[3], ARGV[6]) - redis.call('XLEN', KEYS[3]))
 local gone, lag, ok, problem = 0, 0, true, nil
 if limit > 0 then
   local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]

@@ -1,7 +1,8 @@
+--!cap
 -- fire_repeatable.lua: fires slots of one schedule and moves it to its next one, if nobody else has meanwhile.
 -- KEYS lock, repeat, spec, stream, delayed
 -- ARGV holder, key, score it was read with, next score ('': it ends), limit (0: none), stream cap,
---      then for each slot: fire_at_ms, member (as in the delayed set)
+--      1 when the producers' cap counts instead, then for each slot: fire_at_ms, member (as in the delayed set)
 -- -> number fired, or -1 when the lock or the schedule has changed hands (nothing was done)
 -- The score is the gate: a slot fires once, however many schedulers there are. A full stream sends its fires through the
 -- delayed set, where they wait for room.
@@ -11,11 +12,12 @@ if not score or tonumber(score) ~= tonumber(ARGV[3]) then return -1 end
 local limit = tonumber(ARGV[5])
 local fired = tonumber(redis.call('HGET', KEYS[3], 'fired') or '0')
 local length = redis.call('XLEN', KEYS[4])
+local cap = stream_cap(string.sub(KEYS[4], 1, -string.len(':stream') - 1), ARGV[6], ARGV[7])
 local count = 0
-for at = 7, #ARGV, 2 do
+for at = 8, #ARGV, 2 do
   if limit > 0 and fired >= limit then break end
   local member = ARGV[at + 1]
-  if length >= tonumber(ARGV[6]) then
+  if length >= cap then
     redis.call('ZADD', KEYS[5], ARGV[at], member)
   else
     local a, b, c, d = string.byte(member, 1, 4)
