@@ -28,7 +28,7 @@ from relevo.work.consume.settlement import SettleItem
 from relevo.work.store.tables import tenants
 from relevo.work.tenancy.queues import QueueSettings
 from relevo.work.tenancy.scopes import Scopes
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.server import Redis86
@@ -81,28 +81,30 @@ class Stopwatch:
 
 
 @contextlib.asynccontextmanager
-async def office_on(url: str, redis: str | None, path: str) -> AsyncGenerator[tuple[Office, Caller]]:
-    settings = OfficeSettings(database_url=url, redis_url=redis, claim_path=path, create_tables=True)  # pyright: ignore[reportArgumentType]
-    async with await Office.open(settings) as office:
-        async with office.database.begin() as connection:
+async def office_on(url: str, redis: str | None, path: str) -> AsyncGenerator[tuple[WorkQueues, Caller]]:
+    settings = WorkSettings(database_url=url, redis_url=redis, claim_path=path, create_tables=True)  # pyright: ignore[reportArgumentType]
+    async with await WorkQueues.open(settings) as work_queues:
+        async with work_queues.database.begin() as connection:
             row = {"slug": uuid.uuid4().hex[:12], "display_name": "bench", "state": "active", "created_at": 0}
             made = (await connection.execute(insert(tenants).values(row))).inserted_primary_key
             assert made is not None
         permissions = frozenset(PERMISSIONS)
         caller = Caller(tenant_id=made[0], actor="key:bench", permissions=permissions, request_id="bench")
-        await Scopes(office.database, office.queues, office.now_ms).create(caller, SCOPE)
-        await office.queues.create(caller, SCOPE, QUEUE, QueueSettings(ordering="priority", visibility_timeout_s=3600))
-        yield office, caller
+        await Scopes(work_queues.database, work_queues.queues, work_queues.now_ms).create(caller, SCOPE)
+        await work_queues.queues.create(
+            caller, SCOPE, QUEUE, QueueSettings(ordering="priority", visibility_timeout_s=3600)
+        )
+        yield work_queues, caller
 
 
 def message(key: bool = True) -> NewMessage:
     return NewMessage(body=BODY, idempotency_key=uuid.uuid4().hex if key else None)
 
 
-async def publish_singles(office: Office, caller: Caller, *, tasks: int, each: int) -> None:
+async def publish_singles(work_queues: WorkQueues, caller: Caller, *, tasks: int, each: int) -> None:
     async def one() -> None:
         for _ in range(each):
-            (done,) = await office.messages.publish(caller, SCOPE, QUEUE, [message()])
+            (done,) = await work_queues.messages.publish(caller, SCOPE, QUEUE, [message()])
             assert isinstance(done, Published)
 
     with Stopwatch(f"single publish, {tasks} tasks") as watch:
@@ -110,17 +112,17 @@ async def publish_singles(office: Office, caller: Caller, *, tasks: int, each: i
         await asyncio.gather(*(one() for _ in range(tasks)))
 
 
-async def publish_batches(office: Office, caller: Caller, *, tasks: int, batches: int, size: int) -> None:
+async def publish_batches(work_queues: WorkQueues, caller: Caller, *, tasks: int, batches: int, size: int) -> None:
     async def one() -> None:
         for _ in range(batches):
-            await office.messages.publish(caller, SCOPE, QUEUE, [message() for _ in range(size)])
+            await work_queues.messages.publish(caller, SCOPE, QUEUE, [message() for _ in range(size)])
 
     with Stopwatch(f"batch {size}, {tasks} tasks") as watch:
         watch.count = tasks * batches * size
         await asyncio.gather(*(one() for _ in range(tasks)))
 
 
-async def work_off(office: Office, caller: Caller, *, tasks: int, size: int, at_most: int, label: str) -> None:
+async def work_off(work_queues: WorkQueues, caller: Caller, *, tasks: int, size: int, at_most: int, label: str) -> None:
     left = at_most
 
     async def one() -> int:
@@ -128,11 +130,11 @@ async def work_off(office: Office, caller: Caller, *, tasks: int, size: int, at_
         done = 0
         while left > 0:
             left -= size
-            claimed = await office.claims.claim(caller, SCOPE, QUEUE, batch_size=size)
+            claimed = await work_queues.claims.claim(caller, SCOPE, QUEUE, batch_size=size)
             if not claimed:
                 return done
             items = [SettleItem(id=each.id, claim_token=each.claim_token) for each in claimed]
-            await office.settling.settle(caller, SCOPE, "complete", items, queue=QUEUE)
+            await work_queues.settlements.settle(caller, SCOPE, "complete", items, queue=QUEUE)
             done += len(claimed)
         return done
 
@@ -140,39 +142,39 @@ async def work_off(office: Office, caller: Caller, *, tasks: int, size: int, at_
         watch.count = sum(await asyncio.gather(*(one() for _ in range(tasks))))
 
 
-async def claim_only(office: Office, caller: Caller, *, size: int, times: int, label: str) -> None:
+async def claim_only(work_queues: WorkQueues, caller: Caller, *, size: int, times: int, label: str) -> None:
     with Stopwatch(label) as watch:
         for _ in range(times):
-            watch.count += len(await office.claims.claim(caller, SCOPE, QUEUE, batch_size=size))
+            watch.count += len(await work_queues.claims.claim(caller, SCOPE, QUEUE, batch_size=size))
 
 
-async def grow(office: Office, caller: Caller, pending: int, target: int) -> None:
+async def grow(work_queues: WorkQueues, caller: Caller, pending: int, target: int) -> None:
     while pending < target:
         count = min(20, -(-(target - pending) // 1000))
         await asyncio.gather(
-            *(office.messages.publish(caller, SCOPE, QUEUE, [message(key=False)] * 1000) for _ in range(count))
+            *(work_queues.messages.publish(caller, SCOPE, QUEUE, [message(key=False)] * 1000) for _ in range(count))
         )
         pending += count * 1000
 
 
 async def measure(url: str, redis: str | None, path: str, options: argparse.Namespace) -> None:
-    async with office_on(url, redis, path) as (office, caller):
-        await publish_singles(office, caller, tasks=50, each=5)  # warm
-        await publish_singles(office, caller, tasks=50, each=options.each)
+    async with office_on(url, redis, path) as (work_queues, caller):
+        await publish_singles(work_queues, caller, tasks=50, each=5)  # warm
+        await publish_singles(work_queues, caller, tasks=50, each=options.each)
         for tasks in (1, 4):
-            await publish_batches(office, caller, tasks=tasks, batches=options.batches, size=500)
+            await publish_batches(work_queues, caller, tasks=tasks, batches=options.batches, size=500)
         for tasks in (1, 4):
             label = f"claim 50 + complete 50, {tasks} tasks"
-            await work_off(office, caller, tasks=tasks, size=50, at_most=options.batches * 1000, label=label)
-        await work_off(office, caller, tasks=50, size=1, at_most=2000, label="claim 1 + complete 1, 50 tasks")
+            await work_off(work_queues, caller, tasks=tasks, size=50, at_most=options.batches * 1000, label=label)
+        await work_off(work_queues, caller, tasks=50, size=1, at_most=2000, label="claim 1 + complete 1, 50 tasks")
         pending = 0
         for target in options.growth:
-            await grow(office, caller, pending, target)
+            await grow(work_queues, caller, pending, target)
             pending = target
             if path == "index":
-                office.order.want((await office.queues.lookup(caller, SCOPE, QUEUE)).id)
-                await office.order.builder.built.wait_for(timeout=600)
-            await claim_only(office, caller, size=50, times=100, label=f"claim 50 at {target:,} pending")
+                work_queues.ready_index.want((await work_queues.queues.lookup(caller, SCOPE, QUEUE)).id)
+                await work_queues.ready_index.builder.built.wait_for(timeout=600)
+            await claim_only(work_queues, caller, size=50, times=100, label=f"claim 50 at {target:,} pending")
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The time of an office, as tests have it."""
+"""The time of work queues, as tests have it."""
 
 import time
 

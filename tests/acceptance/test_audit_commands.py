@@ -16,8 +16,8 @@ from tests.clock import Clock
 async def file(tmp_path: Path) -> Path:
     """A database with a little story in it."""
     made = tmp_path / "work.db"
-    async with open_office(f"sqlite:///{made}") as office:
-        desk = await a_desk(office, Clock())
+    async with open_office(f"sqlite:///{made}") as work_queues:
+        desk = await a_desk(work_queues, Clock())
         await desk.queue()
         await desk.publish(1, correlation_id="order-17")
         await desk.settle("complete", await desk.claim())

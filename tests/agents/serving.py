@@ -1,18 +1,18 @@
-"""A process with an office and its agents, to be killed: `python -m tests.agents.serving database_url [redis_url]`."""
+"""A process with an installation and its agents, to be killed: `python -m tests.agents.serving database_url [redis_url]`."""
 
 import asyncio
 import sys
 
-from relevo.agents.maintenance import Roster
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.agents.agents import Agents
+from relevo.work.work_queues import WorkQueues, WorkSettings
 
 
 async def serve(database_url: str, redis_url: str | None) -> None:
     async with (
-        await Office.open(OfficeSettings(database_url=database_url, redis_url=redis_url)) as office,
-        Roster(office) as roster,
+        await WorkQueues.open(WorkSettings(database_url=database_url, redis_url=redis_url)) as work_queues,
+        Agents(work_queues) as running_agents,
     ):
-        sys.stdout.write(f"{roster.node}\n")
+        sys.stdout.write(f"{running_agents.node}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
 

@@ -19,7 +19,7 @@ async def news(desk: Desk, *names: str, **settings: object) -> int:
     """A broadcast queue `news` with subscriptions."""
     queue_id = await desk.queue("news", consumer_mode="broadcast", **settings)
     for name in names:
-        await desk.office.subscriptions.create(desk.caller, SCOPE, "news", name)
+        await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", name)
     return queue_id
 
 
@@ -48,7 +48,7 @@ async def test_a_message_is_terminal_when_every_subscription_settled_it(desk: De
     for name, state in (("mail", "pending"), ("search", "completed")):
         await desk.settle("complete", await desk.claim(1, "news", subscription=name), result=msgspec.Raw(b"1"))
         assert (await desk.row(message_id))["state"] == state
-    assert (await depths_of(desk.office.database, [queue_id]))[queue_id].pending == 0
+    assert (await depths_of(desk.work_queues.database, [queue_id]))[queue_id].pending == 0
 
 
 async def test_a_failed_delivery_is_tried_again_in_its_subscription_only(desk: Desk) -> None:
@@ -58,7 +58,7 @@ async def test_a_failed_delivery_is_tried_again_in_its_subscription_only(desk: D
     assert settled.state == "delayed"
     await desk.settle("complete", await desk.claim(1, "news", subscription="search"))
     desk.clock.turn(s=2)
-    assert (await VisibilityTimeoutEnforcer(desk.office).work()).items == 1
+    assert (await VisibilityTimeoutEnforcer(desk.work_queues).work()).items == 1
     (again,) = await desk.claim(1, "news", subscription="mail")
     assert (again.id, again.attempts) == (message_id, 2)
     assert await claimed_ids(desk, "search") == []
@@ -70,10 +70,10 @@ async def test_a_delivery_that_died_is_a_dead_letter_and_its_replay_goes_to_its_
     await desk.settle("complete", await desk.claim(1, "news", subscription="search"))
     await desk.settle("fail", await desk.claim(1, "news", subscription="mail"), reason="bad address", dead=True)
     assert (await desk.row(message_id))["state"] == "completed"
-    (letter,) = (await desk.office.dead_letters.list(desk.caller, SCOPE)).items
+    (letter,) = (await desk.work_queues.dead_letters.list(desk.caller, SCOPE)).items
     assert (letter.parent_id, letter.subscription, letter.queue) == (message_id, "mail", "news")
-    replay = await desk.office.replays.start(desk.caller, SCOPE)
-    await desk.office.replays.advance(desk.caller, replay.id, 10)
+    replay = await desk.work_queues.replays.start(desk.caller, SCOPE)
+    await desk.work_queues.replays.advance(desk.caller, replay.id, 10)
     assert await claimed_ids(desk, "search") == []
     (back,) = await desk.claim(1, "news", subscription="mail")
     assert (back.id, back.parent_id, back.body) == (letter.id, message_id, msgspec.Raw(b'{"n":0}'))
@@ -91,7 +91,7 @@ async def test_a_message_that_died_everywhere_has_failed(desk: Desk) -> None:
 async def test_a_claim_of_a_delivery_comes_back_and_dies_in_the_end(desk: Desk) -> None:
     await news(desk, "mail", visibility_timeout_s=1, max_reclaims=1)
     (message_id,) = await desk.publish(1, "news")
-    enforcer = VisibilityTimeoutEnforcer(desk.office)
+    enforcer = VisibilityTimeoutEnforcer(desk.work_queues)
     zombie = await desk.claim(1, "news", subscription="mail")
     desk.clock.turn(s=2)
     await enforcer.work()
@@ -101,7 +101,7 @@ async def test_a_claim_of_a_delivery_comes_back_and_dies_in_the_end(desk: Desk) 
     assert again.reclaims == 1
     desk.clock.turn(s=2)
     await enforcer.work()
-    (letter,) = (await desk.office.dead_letters.list(desk.caller, SCOPE)).items
+    (letter,) = (await desk.work_queues.dead_letters.list(desk.caller, SCOPE)).items
     assert (letter.parent_id, letter.reason) == (message_id, "worker_lost")
 
 
@@ -123,13 +123,13 @@ async def test_release_gives_the_try_back_and_extend_holds_on(desk: Desk) -> Non
     assert claimed[0].attempts == 1
     await desk.settle("extend", claimed, seconds=100)
     desk.clock.turn(s=50)
-    assert (await VisibilityTimeoutEnforcer(desk.office).work()).items == 0
+    assert (await VisibilityTimeoutEnforcer(desk.work_queues).work()).items == 0
 
 
 async def test_a_subscription_sees_what_is_published_after_it(desk: Desk) -> None:
     await news(desk)
     await desk.publish(2, "news")
-    await desk.office.subscriptions.create(desk.caller, SCOPE, "news", "late")
+    await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", "late")
     (after,) = await desk.publish(1, "news")
     assert await claimed_ids(desk, "late") == [after]
 
@@ -138,7 +138,7 @@ async def test_a_subscription_may_begin_at_a_chosen_message_also_one_that_is_don
     await news(desk, "mail")
     ids = await desk.publish(3, "news")
     await desk.settle("complete", await desk.claim(3, "news", subscription="mail"))
-    await desk.office.subscriptions.create(desk.caller, SCOPE, "news", "late", after=ids[0])
+    await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", "late", after=ids[0])
     assert await claimed_ids(desk, "late") == ids[1:]
     assert await claimed_ids(desk, "mail") == []
 
@@ -150,7 +150,7 @@ async def test_publishes_and_subscriptions_at_once_miss_nothing(desk: Desk) -> N
         return [each for _ in range(15) for each in await desk.publish(2, "news")]
 
     async def subscribing(n: int) -> None:
-        await desk.office.subscriptions.create(desk.caller, SCOPE, "news", f"s{n}", after=0)
+        await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", f"s{n}", after=0)
 
     sent = asyncio.ensure_future(publishing())
     await asyncio.gather(sent, *(subscribing(n) for n in range(4)))
@@ -162,7 +162,7 @@ async def test_a_subscription_that_ends_is_not_waited_for(desk: Desk) -> None:
     await news(desk, "mail", "gone")
     (message_id,) = await desk.publish(1, "news")
     await desk.settle("complete", await desk.claim(1, "news", subscription="mail"))
-    await desk.office.subscriptions.delete(desk.caller, SCOPE, "news", "gone")
+    await desk.work_queues.subscriptions.delete(desk.caller, SCOPE, "news", "gone")
     assert (await desk.row(message_id))["state"] == "completed"
 
 
@@ -171,14 +171,14 @@ async def test_a_delayed_broadcast_is_seen_when_its_time_has_come(desk: Desk) ->
     (message_id,) = await desk.publish(1, "news", delay_seconds=60)
     assert await claimed_ids(desk, "mail") == []
     desk.clock.turn(s=61)
-    await VisibilityTimeoutEnforcer(desk.office).work()
+    await VisibilityTimeoutEnforcer(desk.work_queues).work()
     assert await claimed_ids(desk, "mail") == [message_id]
 
 
 async def test_a_cancelled_broadcast_is_not_delivered(desk: Desk) -> None:
     await news(desk, "mail")
     (cancelled, kept) = await desk.publish(2, "news")
-    await desk.office.messages.cancel(desk.caller, SCOPE, cancelled)
+    await desk.work_queues.messages.cancel(desk.caller, SCOPE, cancelled)
     assert await claimed_ids(desk, "mail", 1) == [kept]
     assert await claimed_ids(desk, "mail") == []
 
@@ -214,13 +214,13 @@ async def test_deliveries_go_with_their_message_into_the_archive(desk: Desk) -> 
     await desk.publish(1, "news")
     await desk.settle("complete", await desk.claim(1, "news", subscription="mail"))
     desk.clock.turn(minutes=61)
-    assert (await MessageArchiver(desk.office).work()).items == 1
+    assert (await MessageArchiver(desk.work_queues).work()).items == 1
 
 
 async def test_wrong_questions_are_refused(desk: Desk) -> None:
     await news(desk, "mail")
     await desk.queue("jobs")
-    create = desk.office.subscriptions.create
+    create = desk.work_queues.subscriptions.create
     with pytest.raises(SlugTaken):
         await create(desk.caller, SCOPE, "news", "mail")
     with pytest.raises(WrongConsumerMode):
@@ -230,7 +230,7 @@ async def test_wrong_questions_are_refused(desk: Desk) -> None:
     with pytest.raises(NotFound):
         await desk.claim(1, "news", subscription="nobody")
     with pytest.raises(NotFound):
-        await desk.office.subscriptions.delete(desk.caller, SCOPE, "news", "nobody")
+        await desk.work_queues.subscriptions.delete(desk.caller, SCOPE, "news", "nobody")
 
 
 async def test_a_broadcast_that_expired_whole_is_replayed_to_all_that_have_not_settled_it(desk: Desk) -> None:
@@ -238,9 +238,9 @@ async def test_a_broadcast_that_expired_whole_is_replayed_to_all_that_have_not_s
     (message_id,) = await desk.publish(1, "news", ttl_seconds=60)
     await desk.settle("complete", await desk.claim(1, "news", subscription="search"))
     desk.clock.turn(s=61)
-    await ExpiryEnforcer(desk.office).work()
-    replay = await desk.office.replays.start(desk.caller, SCOPE)
-    await desk.office.replays.advance(desk.caller, replay.id, 10)
+    await ExpiryEnforcer(desk.work_queues).work()
+    replay = await desk.work_queues.replays.start(desk.caller, SCOPE)
+    await desk.work_queues.replays.advance(desk.caller, replay.id, 10)
     assert await claimed_ids(desk, "search") == []
     claimed = await desk.claim(1, "news", subscription="mail")
     assert [each.id for each in claimed] == [message_id]
@@ -252,10 +252,10 @@ async def test_a_copy_whose_subscription_is_gone_stays_a_dead_letter(desk: Desk)
     await news(desk, "mail")
     await desk.publish(1, "news")
     await desk.settle("fail", await desk.claim(1, "news", subscription="mail"), dead=True)
-    await desk.office.subscriptions.delete(desk.caller, SCOPE, "news", "mail")
-    replay = await desk.office.replays.start(desk.caller, SCOPE)
-    await desk.office.replays.advance(desk.caller, replay.id, 10)
-    ended = await desk.office.replays.get(desk.caller, SCOPE, replay.id)
+    await desk.work_queues.subscriptions.delete(desk.caller, SCOPE, "news", "mail")
+    replay = await desk.work_queues.replays.start(desk.caller, SCOPE)
+    await desk.work_queues.replays.advance(desk.caller, replay.id, 10)
+    ended = await desk.work_queues.replays.get(desk.caller, SCOPE, replay.id)
     assert (ended.state, ended.done, ended.skipped) == ("done", 0, 1)
 
 
@@ -270,17 +270,17 @@ async def test_depths_and_rows_agree_after_everything_that_happens_to_broadcasts
 
     async def subscriber() -> None:
         for n in range(3):
-            await desk.office.subscriptions.create(desk.caller, SCOPE, "news", f"late-{n}", after=0)
+            await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", f"late-{n}", after=0)
             await worker(f"late-{n}")
-            await desk.office.subscriptions.delete(desk.caller, SCOPE, "news", f"late-{n}")
+            await desk.work_queues.subscriptions.delete(desk.caller, SCOPE, "news", f"late-{n}")
 
     await asyncio.gather(worker("mail"), worker("search"), worker("mail"), subscriber())
     for name in ("mail", "search"):
         desk.clock.turn(s=1)
-        await VisibilityTimeoutEnforcer(desk.office).work()
+        await VisibilityTimeoutEnforcer(desk.work_queues).work()
         await worker(name)
-    queue = await desk.office.queues.lookup(desk.caller, SCOPE, "news")
-    for each in (queue, await desk.office.queues.lookup(desk.caller, SCOPE, "_dead_letter")):
-        drift = await IndexAuditor(desk.office)._drift(each)  # pyright: ignore[reportPrivateUsage]
+    queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "news")
+    for each in (queue, await desk.work_queues.queues.lookup(desk.caller, SCOPE, "_dead_letter")):
+        drift = await IndexAuditor(desk.work_queues)._drift(each)  # pyright: ignore[reportPrivateUsage]
         assert set(drift.values()) == {0}
-    assert (await depths_of(desk.office.database, [queue.id]))[queue.id].pending == 0
+    assert (await depths_of(desk.work_queues.database, [queue.id]))[queue.id].pending == 0

@@ -13,7 +13,7 @@ from relevo.agents.index_auditor import IndexAuditor
 from relevo.contract.claims import Claimed
 from relevo.engine.events.queue_events import QueueEvents
 from relevo.work.store.tables import outbox
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.agents.test_kills import serving
 from tests.clock import Clock
@@ -93,14 +93,14 @@ async def test_everything_is_completed_once_and_told_in_order(
     key_leaks.allow("*")
     await emptied(database_url)
     server = launch(EmbeddedValkey, appendonly=True)
-    settings = OfficeSettings(database_url=database_url, redis_url=server.url)
-    async with await Office.open(settings, now_ms=clock) as office:
-        desk = await a_desk(office, clock, events_to_queue=["completed"])
+    settings = WorkSettings(database_url=database_url, redis_url=server.url)
+    async with await WorkQueues.open(settings, now_ms=clock) as work_queues:
+        desk = await a_desk(work_queues, clock, events_to_queue=["completed"])
         easy: Any = {"visibility_timeout_s": 2, "max_retries": 1000, "max_reclaims": 1000, "backoff_initial_ms": 50}
         await desk.queue(**easy)
         await desk.queue("news", consumer_mode="broadcast", **easy)
         for name in ("mail", "search"):
-            await office.subscriptions.create(desk.caller, SCOPE, "news", name)
+            await work_queues.subscriptions.create(desk.caller, SCOPE, "news", name)
         story = Story(desk, seed)
         workers = [asyncio.create_task(story.worker()) for _ in range(4)]
         workers += [asyncio.create_task(story.worker(name)) for name in ("mail", "search")]
@@ -121,27 +121,27 @@ async def test_everything_is_completed_once_and_told_in_order(
         await publishing
         async with serving(database_url, server.url):
             await until(story.is_done, timeout=120)
-            await until(lambda: _nothing_waits(office), timeout=60)
+            await until(lambda: _nothing_waits(work_queues), timeout=60)
         for each in workers:
             each.cancel()
         await asyncio.wait(workers)
-        await _check(story, office, server.url)
+        await _check(story, work_queues, server.url)
 
 
-async def _nothing_waits(office: Office) -> bool:
-    async with office.database.connect() as connection:
+async def _nothing_waits(work_queues: WorkQueues) -> bool:
+    async with work_queues.database.connect() as connection:
         return (await connection.execute(select(func.count()).select_from(outbox))).scalar_one() == 0
 
 
-async def _check(story: Story, office: Office, redis_url: str) -> None:
+async def _check(story: Story, work_queues: WorkQueues, redis_url: str) -> None:
     desk = story.desk
     assert set(story.completed) == story.published
     assert set(story.completed.values()) == {1}
     assert set(story.delivered) == {(each, name) for each in story.news for name in ("mail", "search")}
     assert set(story.delivered.values()) == {1}
     for slug in ("jobs", "news", "_dead_letter"):
-        queue = await office.queues.lookup(desk.caller, SCOPE, slug)
-        drift = await IndexAuditor(office)._drift(queue)  # pyright: ignore[reportPrivateUsage]
+        queue = await work_queues.queues.lookup(desk.caller, SCOPE, slug)
+        drift = await IndexAuditor(work_queues)._drift(queue)  # pyright: ignore[reportPrivateUsage]
         assert set(drift.values()) == {0}
     told: Counter[str | None] = Counter()
     while events := await desk.claim(500, "_events"):

@@ -15,24 +15,24 @@ async def test_a_message_past_its_time_expires(desk: Desk, by: str) -> None:
     queue_id = await desk.queue()
     times: Any = {"ttl_seconds": 60} if by == "ttl" else {"deadline": desk.clock() + 60_000}
     (message_id,) = await desk.publish(**times)
-    agent = ExpiryEnforcer(desk.office)
+    agent = ExpiryEnforcer(desk.work_queues)
     assert (await agent.work()).items == 0
     desk.clock.turn(s=61)
     assert (await agent.work()).items == 1
     row = await desk.row(message_id)
     assert (row["state"], row["failure_reason"]) == ("expired", f"expired: {by}")
-    error = (await desk.office.search.get(desk.caller, SCOPE, message_id)).error
+    error = (await desk.work_queues.search.get(desk.caller, SCOPE, message_id)).error
     assert error is not None
     assert (error.type, by in (error.message or "")) == ("Expired", True)
     assert await desk.claim() == []
-    assert (await depths_of(desk.office.database, [queue_id]))[queue_id].pending == 0
+    assert (await depths_of(desk.work_queues.database, [queue_id]))[queue_id].pending == 0
 
 
 async def test_a_delayed_message_expires_without_ever_being_visible(desk: Desk) -> None:
     await desk.queue()
     (message_id,) = await desk.publish(ttl_seconds=10, delay_seconds=3600)
     desk.clock.turn(s=11)
-    assert (await ExpiryEnforcer(desk.office).work()).items == 1
+    assert (await ExpiryEnforcer(desk.work_queues).work()).items == 1
     assert (await desk.row(message_id))["state"] == "expired"
 
 
@@ -41,7 +41,7 @@ async def test_work_that_has_begun_is_finished(desk: Desk) -> None:
     await desk.publish(ttl_seconds=10)
     claimed = await desk.claim()
     desk.clock.turn(s=11)
-    assert (await ExpiryEnforcer(desk.office).work()).items == 0
+    assert (await ExpiryEnforcer(desk.work_queues).work()).items == 0
     (settled,) = await desk.settle("complete", claimed)
     assert settled.state == "completed"
 
@@ -50,8 +50,8 @@ async def test_a_queue_may_send_what_expired_to_its_dead_letters(desk: Desk) -> 
     await desk.queue(dead_letter_expired=True)
     (message_id,) = await desk.publish(ttl_seconds=10)
     desk.clock.turn(s=11)
-    await ExpiryEnforcer(desk.office).work()
-    (letter,) = (await desk.office.dead_letters.list(desk.caller, SCOPE)).items
+    await ExpiryEnforcer(desk.work_queues).work()
+    (letter,) = (await desk.work_queues.dead_letters.list(desk.caller, SCOPE)).items
     assert (letter.id, letter.queue, letter.reason) == (message_id, "jobs", "expired: ttl")
     assert letter.error is not None
     assert letter.error.text == "Expired: nobody claimed it before its ttl was over"
@@ -60,13 +60,13 @@ async def test_a_queue_may_send_what_expired_to_its_dead_letters(desk: Desk) -> 
 async def test_a_message_whose_claim_outlived_its_ttl_expires_when_it_comes_back(desk: Desk) -> None:
     await desk.queue(visibility_timeout_s=7200)
     (message_id,) = await desk.publish(ttl_seconds=10)
-    agent = ExpiryEnforcer(desk.office)
+    agent = ExpiryEnforcer(desk.work_queues)
     await desk.claim()
     for _ in range(40):  # many looks while it is claimed: its ttl is long past what a look begins with
         desk.clock.turn(minutes=2)
         await agent.work()
     desk.clock.turn(minutes=60)
-    await VisibilityTimeoutEnforcer(desk.office).work()
+    await VisibilityTimeoutEnforcer(desk.work_queues).work()
     assert (await desk.row(message_id))["state"] == "pending"
     desk.clock.turn(minutes=11)
     await agent.work()
@@ -75,10 +75,10 @@ async def test_a_message_whose_claim_outlived_its_ttl_expires_when_it_comes_back
 
 async def test_of_a_broadcast_message_the_deliveries_expire_too(desk: Desk) -> None:
     await desk.queue("news", consumer_mode="broadcast")
-    await desk.office.subscriptions.create(desk.caller, SCOPE, "news", "mail")
+    await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", "mail")
     await desk.publish(1, "news", ttl_seconds=10)
     desk.clock.turn(s=11)
-    await ExpiryEnforcer(desk.office).work()
+    await ExpiryEnforcer(desk.work_queues).work()
     assert await desk.claim(1, "news", subscription="mail") == []
-    (subscription,) = (await desk.office.subscriptions.list(desk.caller, SCOPE, "news")).items
+    (subscription,) = (await desk.work_queues.subscriptions.list(desk.caller, SCOPE, "news")).items
     assert subscription.pending == 0

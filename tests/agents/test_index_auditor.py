@@ -32,25 +32,25 @@ async def with_index(desk: Desk) -> int:
     queue_id = await desk.queue(ordering="priority")
     for score in (50, 40, 30, 20, 10):
         await desk.publish(priority_score=score)
-    assert await desk.office.order.rebuild(queue_id)
+    assert await desk.work_queues.ready_index.rebuild(queue_id)
     desk.clock.turn(s=10)
     return queue_id
 
 
 async def test_what_agrees_is_not_told_of(indexed: Desk) -> None:
     await with_index(indexed)
-    assert await audited(IndexAuditor(indexed.office)) == 0
+    assert await audited(IndexAuditor(indexed.work_queues)) == 0
     assert await told(indexed, "_integrity") == []
 
 
 async def test_a_message_that_the_index_lost_is_put_back_and_told_of(indexed: Desk, valkey: Server) -> None:
     queue_id = await with_index(indexed)
-    keys = indexed.office.order.keys(queue_id)
-    async with indexed.office.database.connect() as connection:
+    keys = indexed.work_queues.ready_index.keys(queue_id)
+    async with indexed.work_queues.database.connect() as connection:
         first = (await connection.execute(select(messages.c.id).order_by(messages.c.sort_key).limit(1))).scalar_one()
     client = valkey.client()
     await client.zrem(keys.order, first)
-    assert await audited(IndexAuditor(indexed.office, page=2)) == 1
+    assert await audited(IndexAuditor(indexed.work_queues, page=2)) == 1
     assert int(await client.zscore(keys.order, first)) == -2050
     await client.aclose()
     ((kind, finding),) = await told(indexed, "_integrity")
@@ -60,11 +60,11 @@ async def test_a_message_that_the_index_lost_is_put_back_and_told_of(indexed: De
 
 async def test_a_message_in_the_wrong_place_is_put_right(indexed: Desk, valkey: Server) -> None:
     queue_id = await with_index(indexed)
-    keys = indexed.office.order.keys(queue_id)
+    keys = indexed.work_queues.ready_index.keys(queue_id)
     client = valkey.client()
     (last,) = await client.zrange(keys.order, 4, 4)
     await client.zadd(keys.order, {last: -9999})
-    assert await audited(IndexAuditor(indexed.office)) == 1
+    assert await audited(IndexAuditor(indexed.work_queues)) == 1
     assert int(await client.zscore(keys.order, last)) == -2010
     await client.aclose()
 
@@ -72,11 +72,11 @@ async def test_a_message_in_the_wrong_place_is_put_right(indexed: Desk, valkey: 
 async def test_depths_that_drifted_are_corrected(desk: Desk) -> None:
     queue_id = await desk.queue()
     await desk.publish(3)
-    async with desk.office.database.begin() as connection:
+    async with desk.work_queues.database.begin() as connection:
         mine = tallies.c.queue_id == queue_id
         await connection.execute(update(tallies).where(mine).values(pending=tallies.c.pending + 7, claimed=2))
-    await audited(IndexAuditor(desk.office))
-    depth = (await depths_of(desk.office.database, [queue_id]))[queue_id]
+    await audited(IndexAuditor(desk.work_queues))
+    depth = (await depths_of(desk.work_queues.database, [queue_id]))[queue_id]
     assert (depth.pending, depth.claimed) == (3, 0)
     ((kind, finding),) = await told(desk, "_corrections")
     assert (kind, finding["before"]) == ("corrected.depth_drift", {"pending": -7, "claimed": -2})
@@ -87,7 +87,7 @@ async def test_claims_that_nobody_returned_are_told_of(desk: Desk) -> None:
     (message_id,) = await desk.publish()
     await desk.claim()
     desk.clock.turn(minutes=5)
-    assert await audited(IndexAuditor(desk.office)) == 1
+    assert await audited(IndexAuditor(desk.work_queues)) == 1
     ((kind, finding),) = await told(desk, "_integrity")
     assert (kind, finding["message_ids"]) == ("found.stuck_claim", [message_id])
     assert await told(desk, "_corrections") == []

@@ -17,7 +17,7 @@ from relevo.engine.events.queue_events import QueueEvents
 from relevo.work.faults import AGENT_POINTS
 from relevo.work.retention.counter_rollup import FOLDED_SLOT
 from relevo.work.store.tables import archive, messages, outbox, tallies
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied, tallied
 from tests.clock import Clock
 from tests.pace import limit
@@ -41,20 +41,20 @@ async def killed_desk(database_url: str, clock: Clock, valkey: Server, key_leaks
     """A desk beside the processes that are killed; real time, because they know no other."""
     key_leaks.allow("rw:*")
     await emptied(database_url)
-    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url)
-    async with await Office.open(settings, now_ms=clock) as office:
-        yield await a_desk(office, clock, events_to_queue=["published"])
+    settings = WorkSettings(database_url=database_url, redis_url=valkey.url)
+    async with await WorkQueues.open(settings, now_ms=clock) as work_queues:
+        yield await a_desk(work_queues, clock, events_to_queue=["published"])
 
 
-async def count(office: Office, table: Any) -> int:
-    async with office.database.connect() as connection:
+async def count(work_queues: WorkQueues, table: Any) -> int:
+    async with work_queues.database.connect() as connection:
         return (await connection.execute(select(func.count()).select_from(table))).scalar_one()
 
 
 async def test_claims_come_back_although_the_leader_is_killed(
     killed_desk: Desk, database_url: str, valkey: Server
 ) -> None:
-    desk, runs = killed_desk, Runs(killed_desk.office, "test")
+    desk, runs = killed_desk, Runs(killed_desk.work_queues, "test")
     await desk.queue(visibility_timeout_s=1)
 
     async def leader() -> str:
@@ -78,15 +78,15 @@ async def test_claims_come_back_although_the_leader_is_killed(
 async def test_events_survive_a_kill_between_stream_and_outbox(
     killed_desk: Desk, database_url: str, valkey: Server
 ) -> None:
-    desk, office = killed_desk, killed_desk.office
+    desk, work_queues = killed_desk, killed_desk.work_queues
     await desk.queue()
     (message_id,) = await desk.publish()
     await desk.settle("complete", await desk.claim())
     async with serving(database_url, valkey.url, fault="relay.sent") as (child, _):
         assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
-    assert await count(office, outbox) == 3
+    assert await count(work_queues, outbox) == 3
     async with serving(database_url, valkey.url) as (child, _):
-        await child.until(lambda: _is(count(office, outbox), 0), "empty outbox", timeout=80)
+        await child.until(lambda: _is(count(work_queues, outbox), 0), "empty outbox", timeout=80)
     (event,) = await desk.claim(10, "_events")  # once, although it was sent twice
     assert event.causation_id == message_id
     names: list[str] = []
@@ -105,52 +105,52 @@ async def test_events_survive_a_kill_between_stream_and_outbox(
 async def test_a_kill_in_the_middle_of_archiving_neither_loses_nor_doubles(
     killed_desk: Desk, database_url: str
 ) -> None:
-    desk, office = killed_desk, killed_desk.office
+    desk, work_queues = killed_desk, killed_desk.work_queues
     await desk.queue()
     ids = await desk.publish(5)
     await desk.settle("complete", await desk.claim(5))
-    async with office.database.begin() as connection:
+    async with work_queues.database.begin() as connection:
         long_ago = desk.clock() - 2 * 3_600_000
         await connection.execute(update(messages).where(messages.c.state == "completed").values(finished_at=long_ago))
     async with serving(database_url, fault="archive.copied") as (child, _):
         assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
-    assert await count(office, archive) == 0
+    assert await count(work_queues, archive) == 0
     assert {(await desk.row(each))["state"] for each in ids} == {"completed"}
-    assert (await MessageArchiver(office).work()).items == 5
-    assert await count(office, archive) == 5
+    assert (await MessageArchiver(work_queues).work()).items == 5
+    assert await count(work_queues, archive) == 5
 
 
 async def test_a_kill_in_the_middle_of_adding_up_a_day_neither_loses_nor_doubles(
     killed_desk: Desk, database_url: str
 ) -> None:
-    desk, office = killed_desk, killed_desk.office
+    desk, work_queues = killed_desk, killed_desk.work_queues
     queue_id = await desk.queue()
     await desk.publish(5)
     await desk.settle("complete", await desk.claim(2))
-    async with office.database.begin() as connection:
+    async with work_queues.database.begin() as connection:
         await connection.execute(update(tallies).values(day=tallies.c.day - 2))
-    before = await tallied(office, queue_id)
+    before = await tallied(work_queues, queue_id)
     async with serving(database_url, fault="fold.added") as (child, _):
         assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
-    assert await tallied(office, queue_id) == before
-    await MessageArchiver(office).work()
-    assert await tallied(office, queue_id) == before
-    async with office.database.connect() as connection:
+    assert await tallied(work_queues, queue_id) == before
+    await MessageArchiver(work_queues).work()
+    assert await tallied(work_queues, queue_id) == before
+    async with work_queues.database.connect() as connection:
         slots = select(tallies.c.slot).where(tallies.c.queue_id == queue_id)
         assert set((await connection.execute(slots)).scalars()) == {FOLDED_SLOT}
 
 
 async def test_a_replay_that_is_killed_goes_on_and_moves_each_once(killed_desk: Desk, database_url: str) -> None:
-    desk, office = killed_desk, killed_desk.office
+    desk, work_queues = killed_desk, killed_desk.work_queues
     await desk.queue()
     ids = await desk.die(5)
-    replay = await office.replays.start(desk.caller, SCOPE)
-    await office.replays.advance(desk.caller, replay.id, 2)
+    replay = await work_queues.replays.start(desk.caller, SCOPE)
+    await work_queues.replays.advance(desk.caller, replay.id, 2)
     async with serving(database_url, fault="replay.moved") as (child, _):
         assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
-    assert (await office.replays.get(desk.caller, SCOPE, replay.id)).done == 2
-    await ReplayRunner(office).work()
-    ended = await office.replays.get(desk.caller, SCOPE, replay.id)
+    assert (await work_queues.replays.get(desk.caller, SCOPE, replay.id)).done == 2
+    await ReplayRunner(work_queues).work()
+    ended = await work_queues.replays.get(desk.caller, SCOPE, replay.id)
     assert (ended.state, ended.done) == ("done", 5)
     assert sorted(each.id for each in await desk.claim(10)) == sorted(ids)
     assert {(await desk.row(each))["replays"] for each in ids} == {1}

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.work.store.tables import archive, labels, messages
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 from tests.agents.conftest import SCOPE, Desk
 from tests.clock import Clock
 
@@ -19,9 +19,9 @@ def whole_day(clock: Clock) -> None:
     clock.pass_midnight()
 
 
-async def counted(office: Office) -> tuple[int, int]:
+async def counted(work_queues: WorkQueues) -> tuple[int, int]:
     """Messages live and archived."""
-    async with office.database.connect() as connection:
+    async with work_queues.database.connect() as connection:
         live = (await connection.execute(select(func.count()).select_from(messages))).scalar_one()
         old = (await connection.execute(select(func.count()).select_from(archive))).scalar_one()
     return live, old
@@ -38,12 +38,12 @@ async def test_a_message_moves_an_hour_after_it_finished(desk: Desk) -> None:
     await desk.queue()
     (message_id,) = await completed(desk, 1)
     before = await desk.row(message_id)
-    agent = MessageArchiver(desk.office)
+    agent = MessageArchiver(desk.work_queues)
     desk.clock.turn(minutes=59)
     assert (await agent.work()).items == 0
     desk.clock.turn(minutes=2)
     assert (await agent.work()).items == 1
-    assert await counted(desk.office) == (0, 1)
+    assert await counted(desk.work_queues) == (0, 1)
     after = await desk.row(message_id)
     assert {name: after[name] for name in before} == before
 
@@ -52,8 +52,8 @@ async def test_labels_and_idempotency_key_stay(desk: Desk) -> None:
     await desk.queue()
     (message_id,) = await completed(desk, 1, labels={"customer": "17"}, idempotency_key="once")
     desk.clock.turn(minutes=61)
-    await MessageArchiver(desk.office).work()
-    async with desk.office.database.connect() as connection:
+    await MessageArchiver(desk.work_queues).work()
+    async with desk.work_queues.database.connect() as connection:
         assert (await connection.execute(select(labels.c.message_id))).scalars().all() == [message_id]
     assert await desk.publish(idempotency_key="once") == [message_id]
 
@@ -64,15 +64,15 @@ async def test_what_waits_and_what_is_dead_stays(desk: Desk) -> None:
     await desk.publish(2)
     await desk.claim()
     desk.clock.turn(minutes=90)
-    assert (await MessageArchiver(desk.office).work()).items == 0
-    assert await counted(desk.office) == (3, 0)
+    assert (await MessageArchiver(desk.work_queues).work()).items == 0
+    assert await counted(desk.work_queues) == (3, 0)
 
 
 async def test_two_archivers_at_once_move_everything_once(desk: Desk) -> None:
     await desk.queue()
     ids = await completed(desk, 40)
     desk.clock.turn(minutes=61)
-    agents = [MessageArchiver(desk.office, batch=7) for _ in range(3)]
+    agents = [MessageArchiver(desk.work_queues, batch=7) for _ in range(3)]
 
     async def run(agent: MessageArchiver) -> int:
         moved = 0
@@ -81,13 +81,13 @@ async def test_two_archivers_at_once_move_everything_once(desk: Desk) -> None:
         return moved
 
     assert sum(await asyncio.gather(*(run(agent) for agent in agents))) == len(ids)
-    assert await counted(desk.office) == (0, 40)
+    assert await counted(desk.work_queues) == (0, 40)
 
 
 async def test_a_broadcast_message_without_subscribers_is_done_after_an_hour(desk: Desk) -> None:
     await desk.queue("news", consumer_mode="broadcast")
     (message_id,) = await desk.publish(1, "news")
-    agent = MessageArchiver(desk.office)
+    agent = MessageArchiver(desk.work_queues)
     await agent.work()
     assert (await desk.row(message_id))["state"] == "pending"
     desk.clock.turn(minutes=61)
@@ -98,13 +98,13 @@ async def test_a_broadcast_message_without_subscribers_is_done_after_an_hour(des
 async def test_an_archived_message_comes_back_for_a_subscription_from_the_beginning(desk: Desk) -> None:
     await desk.queue("news", consumer_mode="broadcast")
     (message_id,) = await desk.publish(1, "news")
-    agent = MessageArchiver(desk.office)
+    agent = MessageArchiver(desk.work_queues)
     for _ in range(2):
         desk.clock.turn(minutes=61)
         await agent.work()
-    assert await counted(desk.office) == (0, 1)
-    await desk.office.subscriptions.create(desk.caller, SCOPE, "news", "late", after=0)
-    assert await counted(desk.office) == (1, 0)
+    assert await counted(desk.work_queues) == (0, 1)
+    await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", "late", after=0)
+    assert await counted(desk.work_queues) == (1, 0)
     (claimed,) = await desk.claim(1, "news", subscription="late")
     assert claimed.id == message_id
     await desk.settle("complete", [claimed])

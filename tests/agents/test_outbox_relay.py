@@ -16,7 +16,7 @@ from relevo.errors import EventsOvertaken
 from relevo.work.store.cold_transaction import transact
 from relevo.work.store.outbox import EVENTS, WorkEvent
 from relevo.work.store.tables import messages, outbox
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.conftest import Launch
@@ -27,17 +27,17 @@ from tests.servers.server import EmbeddedValkey, Server
 
 @pytest.fixture
 async def linked(database_url: str, clock: Clock, valkey: Server, key_leaks: KeyLeaks) -> AsyncGenerator[Desk]:
-    """A desk of an office with Redis."""
+    """A desk of an installation with Redis."""
     key_leaks.allow("rw:*")
     await emptied(database_url)
-    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url)
-    async with await Office.open(settings, now_ms=clock) as office:
-        yield await a_desk(office, clock)
+    settings = WorkSettings(database_url=database_url, redis_url=valkey.url)
+    async with await WorkQueues.open(settings, now_ms=clock) as work_queues:
+        yield await a_desk(work_queues, clock)
 
 
 async def relayed(desk: Desk, **options: Any) -> int:
     """Relays everything there is."""
-    relay = OutboxRelay(desk.office, **options)
+    relay = OutboxRelay(desk.work_queues, **options)
     try:
         sent = 0
         while (batch := await relay.work()).items:
@@ -47,14 +47,14 @@ async def relayed(desk: Desk, **options: Any) -> int:
         await relay.close()
 
 
-async def waiting(office: Office) -> int:
-    async with office.database.connect() as connection:
+async def waiting(work_queues: WorkQueues) -> int:
+    async with work_queues.database.connect() as connection:
         return (await connection.execute(select(func.count()).select_from(outbox))).scalar_one()
 
 
 async def read(desk: Desk, count: int, queue: str = "jobs") -> list[QueueEvent]:
     """The first events of a queue."""
-    url = desk.office.settings.redis_url
+    url = desk.work_queues.settings.redis_url
     assert url is not None
     seen: list[QueueEvent] = []
     async with (
@@ -81,13 +81,13 @@ async def test_events_are_read_as_those_of_a_stream_queue(linked: Desk) -> None:
     assert claimed.fields["attempt"] == 1
     assert claimed.fields["wait_ms"] >= 0
     assert completed.fields["duration_us"] >= 0
-    assert await waiting(linked.office) == 0
+    assert await waiting(linked.work_queues) == 0
 
 
 async def test_a_relay_that_dies_before_it_deletes_repeats_with_the_same_seq(linked: Desk) -> None:
     await linked.queue()
     await linked.publish(2)
-    relay = OutboxRelay(linked.office)
+    relay = OutboxRelay(linked.work_queues)
     rows = await relay._rows(only_uncopied=False)  # pyright: ignore[reportPrivateUsage]
     await relay._send(rows, await relay._queues(rows))  # pyright: ignore[reportPrivateUsage]
     await relay.close()  # and is gone, without having deleted
@@ -119,8 +119,8 @@ async def test_each_messages_events_are_in_order_however_many_work_on_them(linke
     assert list(order.values()) == [steps] * 40
 
 
-async def test_a_scope_may_have_its_events_as_messages(office: Office, clock: Clock) -> None:
-    desk = await a_desk(office, clock, events_to_queue=["completed"])
+async def test_a_scope_may_have_its_events_as_messages(work_queues: WorkQueues, clock: Clock) -> None:
+    desk = await a_desk(work_queues, clock, events_to_queue=["completed"])
     await desk.queue()
     (message_id,) = await desk.publish(correlation_id="order-17")
     await desk.settle("complete", await desk.claim())
@@ -132,8 +132,8 @@ async def test_a_scope_may_have_its_events_as_messages(office: Office, clock: Cl
     assert b'"message_id":"%s"' % message_id.encode() in bytes(event.body)
 
 
-async def test_work_on_the_events_makes_no_more_of_them(office: Office, clock: Clock) -> None:
-    desk = await a_desk(office, clock, events_to_queue=["published", "claimed", "completed"])
+async def test_work_on_the_events_makes_no_more_of_them(work_queues: WorkQueues, clock: Clock) -> None:
+    desk = await a_desk(work_queues, clock, events_to_queue=["published", "claimed", "completed"])
     await desk.queue()
     await desk.publish()
     await relayed(desk)
@@ -146,18 +146,18 @@ async def test_without_redis_events_go_nowhere_else_and_do_not_pile_up(desk: Des
     await desk.queue()
     await desk.publish(3)
     assert await relayed(desk) == 3
-    assert await waiting(desk.office) == 0
+    assert await waiting(desk.work_queues) == 0
 
 
 async def test_events_of_a_queue_that_is_gone_are_dropped(desk: Desk) -> None:
     await desk.queue()
     (message_id,) = await desk.publish()
-    await desk.office.messages.cancel(desk.caller, SCOPE, message_id)
-    async with desk.office.database.begin() as connection:
+    await desk.work_queues.messages.cancel(desk.caller, SCOPE, message_id)
+    async with desk.work_queues.database.begin() as connection:
         await connection.execute(messages.delete())
-    await desk.office.queues.delete(desk.caller, SCOPE, "jobs")
+    await desk.work_queues.queues.delete(desk.caller, SCOPE, "jobs")
     assert await relayed(desk) == 2
-    assert await waiting(desk.office) == 0
+    assert await waiting(desk.work_queues) == 0
 
 
 async def test_while_redis_is_away_events_queue_fills_and_streams_catch_up(
@@ -167,34 +167,34 @@ async def test_while_redis_is_away_events_queue_fills_and_streams_catch_up(
     server = launch(EmbeddedValkey)
     url = f"sqlite:///{tmp_path}/work.db"
     await emptied(url)
-    async with await Office.open(OfficeSettings(database_url=url, redis_url=server.url), now_ms=clock) as office:
-        desk = await a_desk(office, clock, events_to_queue=["published"])
+    async with await WorkQueues.open(WorkSettings(database_url=url, redis_url=server.url), now_ms=clock) as work_queues:
+        desk = await a_desk(work_queues, clock, events_to_queue=["published"])
         await desk.queue()
         server.stop()
         (message_id,) = await desk.publish()
-        relay = OutboxRelay(office)
+        relay = OutboxRelay(work_queues)
         assert (await relay.work()).items == 1
         (event,) = await desk.claim(10, "_events")
         assert event.causation_id == message_id
-        assert await waiting(office) > 0
+        assert await waiting(work_queues) > 0
         server.start()
-        while await waiting(office):
+        while await waiting(work_queues):
             await relay.work()
         await relay.close()
         assert await desk.claim(10, "_events") == []
         assert [(each.name, each.job_id) for each in await read(desk, 1)] == [("published", message_id)]
 
 
-async def test_a_relay_that_was_overtaken_copies_nothing_twice(office: Office, clock: Clock) -> None:
-    desk = await a_desk(office, clock, events_to_queue=["published"])
+async def test_a_relay_that_was_overtaken_copies_nothing_twice(work_queues: WorkQueues, clock: Clock) -> None:
+    desk = await a_desk(work_queues, clock, events_to_queue=["published"])
     await desk.queue()
     await desk.publish()
-    slow, fast = OutboxRelay(office), OutboxRelay(office)
+    slow, fast = OutboxRelay(work_queues), OutboxRelay(work_queues)
     rows = await slow._rows(only_uncopied=False)  # pyright: ignore[reportPrivateUsage]
     queues = await slow._queues(rows)  # pyright: ignore[reportPrivateUsage]
     await fast.work()
     with pytest.raises(EventsOvertaken):
-        await transact(office, lambda each: slow._finish(each, rows, queues))  # pyright: ignore[reportPrivateUsage]
+        await transact(work_queues, lambda each: slow._finish(each, rows, queues))  # pyright: ignore[reportPrivateUsage]
     assert len(await desk.claim(10, "_events")) == 1
 
 
@@ -203,7 +203,7 @@ async def test_a_seq_never_comes_again_also_when_the_outbox_was_empty(desk: Desk
     numbers: list[int] = []
     for _ in range(3):
         await desk.publish()
-        async with desk.office.database.connect() as connection:
+        async with desk.work_queues.database.connect() as connection:
             numbers += (await connection.execute(select(outbox.c.id))).scalars()
         await relayed(desk)
     assert len(set(numbers)) == 3

@@ -9,21 +9,21 @@ from relevo.agents.message_archiver import MessageArchiver
 from relevo.work.retention.counter_rollup import FOLDED_SLOT, fold
 from relevo.work.store.counters import depths_of
 from relevo.work.store.tables import tallies
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import Desk, tallied
 from tests.clock import Clock
 
 DAY_S = 86_400
 
 
-async def rows(office: Office) -> int:
-    async with office.database.connect() as connection:
+async def rows(work_queues: WorkQueues) -> int:
+    async with work_queues.database.connect() as connection:
         return (await connection.execute(select(func.count()).select_from(tallies))).scalar_one()
 
 
-async def slots(office: Office, queue_id: int) -> list[tuple[int, int]]:
+async def slots(work_queues: WorkQueues, queue_id: int) -> list[tuple[int, int]]:
     query = select(tallies.c.day, tallies.c.slot).where(tallies.c.queue_id == queue_id).order_by(tallies.c.day)
-    async with office.database.connect() as connection:
+    async with work_queues.database.connect() as connection:
         return [(row.day, row.slot) for row in await connection.execute(query)]
 
 
@@ -33,13 +33,13 @@ async def test_a_day_that_is_over_becomes_one_row(desk: Desk) -> None:
     await desk.settle("complete", await desk.claim(1))
     await desk.die()  # a cold slot beside the hot ones
     today = desk.clock() // 86_400_000
-    sums, depth = await tallied(desk.office, queue_id), await depths_of(desk.office.database, [queue_id])
+    sums, depth = await tallied(desk.work_queues, queue_id), await depths_of(desk.work_queues.database, [queue_id])
     desk.clock.turn(s=DAY_S + 3600)
-    while (await MessageArchiver(desk.office).work()).more:
+    while (await MessageArchiver(desk.work_queues).work()).more:
         pass
-    assert [slot for day, slot in await slots(desk.office, queue_id) if day == today] == [FOLDED_SLOT]
-    assert await tallied(desk.office, queue_id) == sums
-    assert await depths_of(desk.office.database, [queue_id]) == depth
+    assert [slot for day, slot in await slots(desk.work_queues, queue_id) if day == today] == [FOLDED_SLOT]
+    assert await tallied(desk.work_queues, queue_id) == sums
+    assert await depths_of(desk.work_queues.database, [queue_id]) == depth
 
 
 async def test_today_and_the_minutes_after_midnight_are_left_alone(desk: Desk) -> None:
@@ -48,27 +48,27 @@ async def test_today_and_the_minutes_after_midnight_are_left_alone(desk: Desk) -
     desk.clock.turn(s=to_midnight + DAY_S - 60)  # the last minute of tomorrow
     await desk.publish()
     day = desk.clock() // 86_400_000
-    agent = MessageArchiver(desk.office)
+    agent = MessageArchiver(desk.work_queues)
     desk.clock.turn(s=300)
     await agent.work()
-    assert (day, FOLDED_SLOT) not in await slots(desk.office, queue_id)
+    assert (day, FOLDED_SLOT) not in await slots(desk.work_queues, queue_id)
     desk.clock.turn(s=600)
     await agent.work()
-    assert await slots(desk.office, queue_id) == [(day, FOLDED_SLOT)]
+    assert await slots(desk.work_queues, queue_id) == [(day, FOLDED_SLOT)]
 
 
 async def test_what_is_added_late_to_a_folded_day_is_folded_the_next_day(desk: Desk) -> None:
     queue_id = await desk.queue()
     await desk.publish(3)
     day = desk.clock() // 86_400_000
-    assert (await fold(desk.office, before=day + 1))[0] == 1
+    assert (await fold(desk.work_queues, before=day + 1))[0] == 1
     await desk.publish(2)  # by a process whose clock is late
-    assert len(await slots(desk.office, queue_id)) == 2
-    agent = MessageArchiver(desk.office)
+    assert len(await slots(desk.work_queues, queue_id)) == 2
+    agent = MessageArchiver(desk.work_queues)
     desk.clock.turn(s=DAY_S + 3600)
     await agent.work()
-    assert await slots(desk.office, queue_id) == [(day, FOLDED_SLOT)]
-    assert (await tallied(desk.office, queue_id))["published"] == 5
+    assert await slots(desk.work_queues, queue_id) == [(day, FOLDED_SLOT)]
+    assert (await tallied(desk.work_queues, queue_id))["published"] == 5
 
 
 async def test_usage_of_a_folded_day_is_what_it_was(desk: Desk) -> None:
@@ -76,9 +76,9 @@ async def test_usage_of_a_folded_day_is_what_it_was(desk: Desk) -> None:
     await desk.publish(3)
     await desk.settle("complete", await desk.claim(2))
     since = date(2020, 1, 1)
-    before = (await desk.office.usage.list(desk.caller, since=since)).items
-    await fold(desk.office, before=desk.clock() // 86_400_000 + 1)
-    assert (await desk.office.usage.list(desk.caller, since=since)).items == before
+    before = (await desk.work_queues.usage.list(desk.caller, since=since)).items
+    await fold(desk.work_queues, before=desk.clock() // 86_400_000 + 1)
+    assert (await desk.work_queues.usage.list(desk.caller, since=since)).items == before
     assert sum(row.published for row in before) == 3
 
 
@@ -96,20 +96,22 @@ async def test_folding_while_others_add_counts_everything_once(desk: Desk, datab
     async def folding() -> int:
         folded = 0
         while working:
-            folded += (await fold(desk.office, before=tomorrow))[0]
+            folded += (await fold(desk.work_queues, before=tomorrow))[0]
         return folded
 
-    offices = [await Office.open(OfficeSettings(database_url=database_url), now_ms=clock) for _ in range(2)]
+    offices = [await WorkQueues.open(WorkSettings(database_url=database_url), now_ms=clock) for _ in range(2)]
     try:
         folder = asyncio.ensure_future(folding())
-        await asyncio.gather(*(work(Desk(office, desk.caller, clock)) for office in (desk.office, *offices)))
+        await asyncio.gather(
+            *(work(Desk(work_queues, desk.caller, clock)) for work_queues in (desk.work_queues, *offices))
+        )
         working = False
         assert await folder > 3
     finally:
-        for office in offices:
-            await office.close()
-    await fold(desk.office, before=tomorrow)
-    sums = await tallied(desk.office, queue_id)
+        for work_queues in offices:
+            await work_queues.close()
+    await fold(desk.work_queues, before=tomorrow)
+    sums = await tallied(desk.work_queues, queue_id)
     assert (sums["published"], sums["completed"], sums["pending"], sums["claimed"]) == (135, 90, 45, 0)
 
 
@@ -120,8 +122,8 @@ async def test_many_queues_and_days_are_folded_in_batches(desk: Desk) -> None:
         for n in range(18):
             await desk.publish(queue=f"q{n}")
         desk.clock.turn(s=DAY_S)
-    before = await rows(desk.office)
-    first, more = await fold(desk.office, before=desk.clock() // 86_400_000)
-    second, rest = await fold(desk.office, before=desk.clock() // 86_400_000)
+    before = await rows(desk.work_queues)
+    first, more = await fold(desk.work_queues, before=desk.clock() // 86_400_000)
+    second, rest = await fold(desk.work_queues, before=desk.clock() // 86_400_000)
     assert (first, more, second, rest) == (50, True, 4, False)
-    assert await rows(desk.office) == before == 54
+    assert await rows(desk.work_queues) == before == 54

@@ -21,7 +21,7 @@ async def test_a_message_that_waited_long_overtakes_a_newer_one_of_its_tier(desk
     (old,) = await desk.publish(priority_score=10)
     desk.clock.turn(minutes=6)
     (new,) = await desk.publish(priority_score=40)
-    assert await aged(PriorityAgingWorker(desk.office, step=50)) == 1
+    assert await aged(PriorityAgingWorker(desk.work_queues, step=50)) == 1
     assert (await desk.row(old))["priority_score"] == 60
     assert [each.id for each in await desk.claim(2)] == [old, new]
 
@@ -30,7 +30,7 @@ async def test_a_message_stays_in_its_tier(desk: Desk) -> None:
     await desk.queue(ordering="priority")
     (low,) = await desk.publish(priority_tier="low", priority_score=990)
     (normal,) = await desk.publish(priority_tier="normal")
-    agent = PriorityAgingWorker(desk.office, step=500)
+    agent = PriorityAgingWorker(desk.work_queues, step=500)
     for _ in range(3):
         desk.clock.turn(minutes=6)
         await aged(agent)
@@ -43,7 +43,7 @@ async def test_it_crosses_tiers_where_the_queue_says_so(desk: Desk) -> None:
     await desk.queue(ordering="priority", aging_crosses_tiers=True)
     (message_id,) = await desk.publish(priority_tier="low", priority_score=990)
     desk.clock.turn(minutes=6)
-    await aged(PriorityAgingWorker(desk.office))
+    await aged(PriorityAgingWorker(desk.work_queues))
     row = await desk.row(message_id)
     assert (row["priority_tier"], row["priority_score"], row["sort_key"]) == (2, 0, -2000)
 
@@ -52,7 +52,7 @@ async def test_nothing_is_above_the_top(desk: Desk) -> None:
     await desk.queue(ordering="priority", aging_crosses_tiers=True)
     await desk.publish(priority_tier="critical", priority_score=999)
     desk.clock.turn(minutes=6)
-    assert await aged(PriorityAgingWorker(desk.office)) == 0
+    assert await aged(PriorityAgingWorker(desk.work_queues)) == 0
 
 
 async def test_young_messages_and_other_queues_are_left_alone(desk: Desk) -> None:
@@ -61,14 +61,14 @@ async def test_young_messages_and_other_queues_are_left_alone(desk: Desk) -> Non
     await desk.publish(1, "second")
     desk.clock.turn(minutes=6)
     await desk.publish(1, "first")
-    assert await aged(PriorityAgingWorker(desk.office)) == 0
+    assert await aged(PriorityAgingWorker(desk.work_queues)) == 0
 
 
 async def test_two_runs_at_once_raise_each_message_once_page_by_page(desk: Desk) -> None:
     await desk.queue(ordering="priority")
     ids = await desk.publish(25)
     desk.clock.turn(minutes=6)
-    raised = await asyncio.gather(*(aged(PriorityAgingWorker(desk.office, step=7, batch=4)) for _ in range(2)))
+    raised = await asyncio.gather(*(aged(PriorityAgingWorker(desk.work_queues, step=7, batch=4)) for _ in range(2)))
     assert sum(raised) == 25
     assert {(await desk.row(each))["priority_score"] for each in ids} == {7}
 
@@ -76,9 +76,9 @@ async def test_two_runs_at_once_raise_each_message_once_page_by_page(desk: Desk)
 async def test_the_order_index_follows(indexed: Desk) -> None:
     queue_id = await indexed.queue(ordering="priority")
     (old,) = await indexed.publish(priority_score=10)
-    assert await indexed.office.order.rebuild(queue_id)
+    assert await indexed.work_queues.ready_index.rebuild(queue_id)
     indexed.clock.turn(minutes=6)
     (new,) = await indexed.publish(priority_score=40)
-    await aged(PriorityAgingWorker(indexed.office, step=50))
-    assert await indexed.office.order.places(queue_id, [old, new]) == [-2060, -2040]
+    await aged(PriorityAgingWorker(indexed.work_queues, step=50))
+    assert await indexed.work_queues.ready_index.places(queue_id, [old, new]) == [-2060, -2040]
     assert [each.id for each in await indexed.claim(2)] == [old, new]

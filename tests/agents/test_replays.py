@@ -15,20 +15,20 @@ from tests.agents.conftest import SCOPE, Desk
 
 
 async def finished(desk: Desk, replay: Replay) -> Replay:
-    runner = ReplayRunner(desk.office)
+    runner = ReplayRunner(desk.work_queues)
     while (await runner.work()).items:
         desk.clock.turn(s=1)
-    return await desk.office.replays.get(desk.caller, SCOPE, replay.id)
+    return await desk.work_queues.replays.get(desk.caller, SCOPE, replay.id)
 
 
 async def dead(desk: Desk, wanted: DeadLetterFilter | None = None) -> list[str]:
-    return [letter.id for letter in (await desk.office.dead_letters.list(desk.caller, SCOPE, wanted)).items]
+    return [letter.id for letter in (await desk.work_queues.dead_letters.list(desk.caller, SCOPE, wanted)).items]
 
 
 async def test_a_replayed_message_goes_back_to_its_queue_with_its_history(desk: Desk) -> None:
     queue_id = await desk.queue()
     (message_id,) = await desk.die(reason="no use")
-    ended = await finished(desk, await desk.office.replays.start(desk.caller, SCOPE))
+    ended = await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE))
     assert (ended.state, ended.total, ended.done, ended.skipped) == ("done", 1, 1, 0)
     (claimed,) = await desk.claim()
     assert (claimed.id, claimed.attempts, claimed.reclaims) == (message_id, 1, 0)
@@ -40,9 +40,9 @@ async def test_a_replayed_message_goes_back_to_its_queue_with_its_history(desk: 
 async def test_depths_follow_a_replay(desk: Desk) -> None:
     queue_id = await desk.queue()
     await desk.die(3)
-    await finished(desk, await desk.office.replays.start(desk.caller, SCOPE))
-    home = await desk.office.queues.lookup(desk.caller, SCOPE, "_dead_letter")
-    depths = await depths_of(desk.office.database, [queue_id, home.id])
+    await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE))
+    home = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "_dead_letter")
+    depths = await depths_of(desk.work_queues.database, [queue_id, home.id])
     assert (depths[queue_id].pending, depths[home.id].dead) == (3, 0)
 
 
@@ -84,7 +84,7 @@ async def test_dead_letters_are_found_by_when_they_died_and_by_their_body(desk: 
 async def test_a_listing_goes_on_from_its_cursor(desk: Desk) -> None:
     await desk.queue()
     ids = await desk.die(5)
-    pages = desk.office.dead_letters
+    pages = desk.work_queues.dead_letters
     first = await pages.list(desk.caller, SCOPE, limit=3)
     rest = await pages.list(desk.caller, SCOPE, limit=3, cursor=first.next_cursor)
     assert [each.id for each in [*first.items, *rest.items]] == ids[::-1]
@@ -96,7 +96,7 @@ async def test_a_replay_moves_what_its_filter_means(desk: Desk) -> None:
     await desk.queue("other")
     await desk.die(2)
     (message_id,) = await desk.die(1, "other")
-    await finished(desk, await desk.office.replays.start(desk.caller, SCOPE, ReplayFilter(queue="other")))
+    await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE, ReplayFilter(queue="other")))
     assert len(await dead(desk)) == 2
     assert [each.id for each in await desk.claim(5, "other")] == [message_id]
 
@@ -104,18 +104,18 @@ async def test_a_replay_moves_what_its_filter_means(desk: Desk) -> None:
 async def test_a_dry_run_counts_and_moves_nothing(desk: Desk) -> None:
     await desk.queue()
     await desk.die(3)
-    told = await desk.office.replays.start(desk.caller, SCOPE, dry_run=True)
+    told = await desk.work_queues.replays.start(desk.caller, SCOPE, dry_run=True)
     assert (told.dry_run, told.total, told.done) == (True, 3, 0)
-    assert (await ReplayRunner(desk.office).work()).items == 0
+    assert (await ReplayRunner(desk.work_queues).work()).items == 0
     assert len(await dead(desk)) == 3
-    assert (await desk.office.replays.list(desk.caller, SCOPE)).items == []
+    assert (await desk.work_queues.replays.list(desk.caller, SCOPE)).items == []
 
 
 async def test_a_rate_is_kept(desk: Desk) -> None:
     await desk.queue()
     await desk.die(12)
-    replay = await desk.office.replays.start(desk.caller, SCOPE, rate_per_s=5)
-    runner = ReplayRunner(desk.office)
+    replay = await desk.work_queues.replays.start(desk.caller, SCOPE, rate_per_s=5)
+    runner = ReplayRunner(desk.work_queues)
     moved: list[int] = []
     for _ in range(4):
         moved.append((await runner.work()).items)
@@ -129,9 +129,9 @@ async def test_a_message_that_was_replayed_too_often_stays(desk: Desk) -> None:
     await desk.queue()
     (message_id,) = await desk.die()
     for _ in range(2):
-        await finished(desk, await desk.office.replays.start(desk.caller, SCOPE, ReplayFilter(max_replays=2)))
+        await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE, ReplayFilter(max_replays=2)))
         await desk.settle("fail", await desk.claim(), dead=True)
-    ended = await finished(desk, await desk.office.replays.start(desk.caller, SCOPE, ReplayFilter(max_replays=2)))
+    ended = await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE, ReplayFilter(max_replays=2)))
     assert (ended.done, ended.skipped) == (0, 1)
     assert await dead(desk) == [message_id]
 
@@ -139,35 +139,35 @@ async def test_a_message_that_was_replayed_too_often_stays(desk: Desk) -> None:
 async def test_letters_of_a_queue_that_takes_no_messages_stay(desk: Desk) -> None:
     await desk.queue()
     await desk.die(2)
-    await desk.office.queues.change(desk.caller, SCOPE, "jobs", {"state": "archived"})
-    ended = await finished(desk, await desk.office.replays.start(desk.caller, SCOPE))
+    await desk.work_queues.queues.change(desk.caller, SCOPE, "jobs", {"state": "archived"})
+    ended = await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE))
     assert (ended.state, ended.done, ended.skipped) == ("done", 0, 2)
 
 
 async def test_a_cancelled_replay_goes_no_further(desk: Desk) -> None:
     await desk.queue()
     await desk.die(6)
-    replay = await desk.office.replays.start(desk.caller, SCOPE)
-    await desk.office.replays.advance(desk.caller, replay.id, 2)
-    cancelled = await desk.office.replays.cancel(desk.caller, SCOPE, replay.id)
+    replay = await desk.work_queues.replays.start(desk.caller, SCOPE)
+    await desk.work_queues.replays.advance(desk.caller, replay.id, 2)
+    cancelled = await desk.work_queues.replays.cancel(desk.caller, SCOPE, replay.id)
     assert (cancelled.state, cancelled.done) == ("cancelled", 2)
-    assert (await ReplayRunner(desk.office).work()).items == 0
+    assert (await ReplayRunner(desk.work_queues).work()).items == 0
     assert len(await dead(desk)) == 4
 
 
 async def test_a_replay_that_is_done_cannot_be_cancelled(desk: Desk) -> None:
     await desk.queue()
     await desk.die()
-    replay = await finished(desk, await desk.office.replays.start(desk.caller, SCOPE))
+    replay = await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE))
     with pytest.raises(WrongState):
-        await desk.office.replays.cancel(desk.caller, SCOPE, replay.id)
+        await desk.work_queues.replays.cancel(desk.caller, SCOPE, replay.id)
 
 
 async def test_two_runners_at_once_move_each_letter_once(desk: Desk) -> None:
     await desk.queue()
     ids = await desk.die(30)
-    replay = await desk.office.replays.start(desk.caller, SCOPE)
-    advance = desk.office.replays.advance
+    replay = await desk.work_queues.replays.start(desk.caller, SCOPE)
+    advance = desk.work_queues.replays.advance
     await asyncio.gather(*(advance(desk.caller, replay.id, 7) for _ in range(6)))
     ended = await finished(desk, replay)
     assert (ended.state, ended.done) == ("done", 30)
@@ -180,9 +180,9 @@ async def test_a_letter_that_expired_gets_its_time_again(desk: Desk) -> None:
     await desk.queue(dead_letter_expired=True)
     (message_id,) = await desk.publish(ttl_seconds=60)
     desk.clock.turn(s=61)
-    await ExpiryEnforcer(desk.office).work()
-    await finished(desk, await desk.office.replays.start(desk.caller, SCOPE))
-    await ExpiryEnforcer(desk.office).work()
+    await ExpiryEnforcer(desk.work_queues).work()
+    await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE))
+    await ExpiryEnforcer(desk.work_queues).work()
     row = await desk.row(message_id)
     assert row["state"] == "pending"
     assert 0 < row["expires_at"] - desk.clock() <= 60_000
@@ -191,19 +191,19 @@ async def test_a_letter_that_expired_gets_its_time_again(desk: Desk) -> None:
 async def test_another_tenants_replay_is_not_there(desk: Desk) -> None:
     await desk.queue()
     await desk.die()
-    replay = await desk.office.replays.start(desk.caller, SCOPE)
-    other = desk.office.tenants.caller(await desk.office.tenants.create("other"))
-    await desk.office.scopes.create(other, SCOPE)
-    assert (await desk.office.dead_letters.list(other, SCOPE)).items == []
+    replay = await desk.work_queues.replays.start(desk.caller, SCOPE)
+    other = desk.work_queues.tenants.caller(await desk.work_queues.tenants.create("other"))
+    await desk.work_queues.scopes.create(other, SCOPE)
+    assert (await desk.work_queues.dead_letters.list(other, SCOPE)).items == []
     with pytest.raises(NotFound):
-        await desk.office.replays.get(other, SCOPE, replay.id)
+        await desk.work_queues.replays.get(other, SCOPE, replay.id)
 
 
 async def test_wrong_questions_are_refused(desk: Desk) -> None:
     await desk.queue()
     with pytest.raises(InvalidInput):
-        await desk.office.replays.start(desk.caller, SCOPE, rate_per_s=0)
+        await desk.work_queues.replays.start(desk.caller, SCOPE, rate_per_s=0)
     with pytest.raises(NotFound):
-        await desk.office.replays.start(desk.caller, SCOPE, ReplayFilter(queue="nowhere"))
+        await desk.work_queues.replays.start(desk.caller, SCOPE, ReplayFilter(queue="nowhere"))
     with pytest.raises(NotFound):
-        await desk.office.replays.cancel(desk.caller, SCOPE, "0" * 26)
+        await desk.work_queues.replays.cancel(desk.caller, SCOPE, "0" * 26)

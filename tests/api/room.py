@@ -13,7 +13,7 @@ from relevo.api.service import ServiceSettings, WorkService
 from relevo.api.settings import ApiSettings
 from relevo.console.app import make_console
 from relevo.work.caller import ALL_PERMISSIONS, Caller
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.pace import limit
 
 QUEUE = "/v1/scopes/billing/queues/invoices"
@@ -23,9 +23,9 @@ class Room:
     """A running service; `owner` is the first tenant's caller, `key` its key, `http` a client that sends it."""
 
     def __init__(self, service: WorkService, owner: Caller, key: str, http: httpx.AsyncClient) -> None:
-        assert service.office is not None
+        assert service.work_queues is not None
         self.service = service
-        self.office: Office = service.office
+        self.work_queues: WorkQueues = service.work_queues
         self.owner = owner
         self.key = key
         self.http = http
@@ -67,8 +67,8 @@ class Room:
 
     async def tenant(self, slug: str, **options: Any) -> str:
         """One more tenant; returns a key of it."""
-        tenant = await self.office.tenants.create(slug)
-        return (await self.office.keys.create(self.office.tenants.caller(tenant), "key", **options)).secret
+        tenant = await self.work_queues.tenants.create(slug)
+        return (await self.work_queues.keys.create(self.work_queues.tenants.caller(tenant), "key", **options)).secret
 
 
 @asynccontextmanager
@@ -78,12 +78,12 @@ async def served(
     redis_url: str | None = None,
     agents: bool = False,
     api: ApiSettings | None = None,
-    console: Callable[[Office], Asgi] | None = make_console,
-    **office: Any,
+    console: Callable[[WorkQueues], Asgi] | None = make_console,
+    **work_queues: Any,
 ) -> AsyncGenerator[Room]:
-    """Starts everything and makes the scope `billing` with the queue `invoices`; `office` are further settings of it."""
+    """Starts everything and makes the scope `billing` with the queue `invoices`; `work_queues` are further settings of it."""
     settings = ServiceSettings(
-        office=OfficeSettings(database_url=database_url, redis_url=redis_url, **office),
+        work_queues=WorkSettings(database_url=database_url, redis_url=redis_url, **work_queues),
         api=api,
         port=0,
         agents=agents,
@@ -92,10 +92,10 @@ async def served(
     service = WorkService(settings, console=console)
     try:
         await service.start()
-        assert service.office is not None
-        tenant = await service.office.tenants.create("acme")
-        owner = service.office.tenants.caller(tenant)
-        made = await service.office.keys.create(owner, "first", permissions=ALL_PERMISSIONS)
+        assert service.work_queues is not None
+        tenant = await service.work_queues.tenants.create("acme")
+        owner = service.work_queues.tenants.caller(tenant)
+        made = await service.work_queues.keys.create(owner, "first", permissions=ALL_PERMISSIONS)
         headers = {"authorization": f"Bearer {made.secret}"}
         async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=limit(30)) as http:
             room = Room(service, owner, made.secret, http)

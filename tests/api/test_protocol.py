@@ -156,9 +156,9 @@ async def test_an_address_in_disguise_is_the_same_address(room: Room) -> None:
 async def test_a_worker_that_hangs_up_while_it_waits_leaves_the_message_to_the_next(room: Room) -> None:
     async with wire(room) as line:
         line.send(line.request(f"{QUEUE}/claim", b'{"wait_s":50}'))
-        queue_id = (await room.office.queues.lookup(room.owner, "billing", "invoices")).id
-        await room.office.wakeups.begun.wait_for(lambda each: each == queue_id)
-        ended = asyncio.ensure_future(room.office.wakeups.ended.wait_for(lambda each: each == queue_id))
+        queue_id = (await room.work_queues.queues.lookup(room.owner, "billing", "invoices")).id
+        await room.work_queues.long_poll.begun.wait_for(lambda each: each == queue_id)
+        ended = asyncio.ensure_future(room.work_queues.long_poll.ended.wait_for(lambda each: each == queue_id))
         line.writer.transport.abort()
         async with asyncio.timeout(limit(30)):
             await ended

@@ -206,11 +206,11 @@ async def test_a_key_with_a_wrong_secret_is_refused_also_after_the_right_one(roo
 
 
 async def test_an_expired_key_is_refused_at_its_very_end(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    end = room.office.now_ms() + 60_000
-    made = await room.office.keys.create(room.owner, "short", expires_at=end)
-    monkeypatch.setattr(room.office.keys, "_now_ms", lambda: end - 1)
+    end = room.work_queues.now_ms() + 60_000
+    made = await room.work_queues.keys.create(room.owner, "short", expires_at=end)
+    monkeypatch.setattr(room.work_queues.keys, "_now_ms", lambda: end - 1)
     await room.do("GET", "/v1/scopes", key=made.secret)
-    monkeypatch.setattr(room.office.keys, "_now_ms", lambda: end)
+    monkeypatch.setattr(room.work_queues.keys, "_now_ms", lambda: end)
     assert await room.problem("GET", "/v1/scopes", key=made.secret) == (401, "KEY_EXPIRED")
     assert await room.problem("POST", MESSAGES, {"body": 1}, key=made.secret) == (401, "KEY_EXPIRED")
 

@@ -1,4 +1,4 @@
-"""Audits that were written by an office, on each of the three databases, to be tampered with."""
+"""Audits that were written by an installation, on each of the three databases, to be tampered with."""
 
 import uuid
 from collections.abc import AsyncGenerator
@@ -13,7 +13,7 @@ from relevo.work.audit.integrity import AuditIntegrity
 from relevo.work.audit.verifier import Finding
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.servers.stores import store_url, with_tables
@@ -28,18 +28,18 @@ def own_database(request: pytest.FixtureRequest, store: str, folder: Path) -> st
 
 
 @asynccontextmanager
-async def open_office(url: str, clock: Clock | None = None) -> AsyncGenerator[Office]:
+async def open_office(url: str, clock: Clock | None = None) -> AsyncGenerator[WorkQueues]:
     await with_tables(url)
-    settings = OfficeSettings(database_url=url)
-    async with await Office.open(settings, now_ms=clock or Clock()) as office:
-        yield office
+    settings = WorkSettings(database_url=url)
+    async with await WorkQueues.open(settings, now_ms=clock or Clock()) as work_queues:
+        yield work_queues
 
 
 @pytest.fixture
 async def desk(database_url: str, clock: Clock) -> AsyncGenerator[Desk]:
     await emptied(database_url)
-    async with open_office(database_url, clock) as office:
-        made = await a_desk(office, clock)
+    async with open_office(database_url, clock) as work_queues:
+        made = await a_desk(work_queues, clock)
         await made.queue()
         yield made
 

@@ -12,7 +12,7 @@ from tests.agents.conftest import Desk
 
 
 async def walked(desk: Desk) -> int:
-    agent = AuditWatch(desk.office, pages=1)
+    agent = AuditWatch(desk.work_queues, pages=1)
     while (batch := await agent.work()).more:
         pass
     return batch.items
@@ -26,7 +26,7 @@ async def test_a_sound_audit_is_not_spoken_of(desk: Desk) -> None:
 
 async def test_an_edit_is_told_once_in_the_scope_of_the_row(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     await desk.publish(1)
-    async with desk.office.database.begin() as connection:
+    async with desk.work_queues.database.begin() as connection:
         row = (await connection.execute(select(audit.c.id).where(audit.c.action == "message.publish"))).scalar_one()
         await connection.execute(update(audit).where(audit.c.id == row).values(actor="nobody"))
     with caplog.at_level(logging.ERROR, "relevo.work.integrity"):
@@ -39,7 +39,7 @@ async def test_an_edit_is_told_once_in_the_scope_of_the_row(desk: Desk, caplog: 
 
 
 async def test_an_edit_of_an_entry_of_no_scope_is_in_the_log(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    async with desk.office.database.begin() as connection:
+    async with desk.work_queues.database.begin() as connection:
         await connection.execute(update(audit).where(audit.c.action == "tenant.create").values(actor="nobody"))
     with caplog.at_level(logging.ERROR, "relevo.work.integrity"):
         assert await walked(desk) == 1

@@ -14,7 +14,7 @@ from relevo.errors import SlugTaken, StoreUnavailable
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import audit, audit_chains
 from relevo.work.store.unit_of_work import Transaction
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import SCOPE, Desk
 from tests.work.casualty import Orders, live
 
@@ -25,13 +25,13 @@ FORKS.set_forkserver_preload(
 
 
 async def assert_sound(desk: Desk) -> int:
-    verdict = await desk.office.audit_integrity.verify()
+    verdict = await desk.work_queues.audit_integrity.verify()
     assert verdict.findings == []
     return verdict.entries
 
 
 async def chains(desk: Desk) -> int:
-    async with desk.office.database.connect() as connection:
+    async with desk.work_queues.database.connect() as connection:
         rows = (await connection.execute(select(func.count(distinct(audit.c.chain))))).scalar_one()
         heads = (await connection.execute(select(func.count()).select_from(audit_chains))).scalar_one()
     assert rows == heads
@@ -43,11 +43,11 @@ async def busy(desk: Desk, calls: int) -> None:
     for n in range(calls):
         await desk.publish(2)
         await desk.settle("complete", await desk.claim(2))
-        await desk.office.queues.change(desk.caller, SCOPE, "jobs", {"max_retries": n % 7})
+        await desk.work_queues.queues.change(desk.caller, SCOPE, "jobs", {"max_retries": n % 7})
 
 
 async def test_many_writers_of_two_nodes_leave_a_sound_audit(desk: Desk, database_url: str) -> None:
-    async with await Office.open(OfficeSettings(database_url=database_url)) as other:
+    async with await WorkQueues.open(WorkSettings(database_url=database_url)) as other:
         nodes = [desk, Desk(other, desk.caller, desk.clock)]
         await asyncio.gather(*(busy(node, 4) for node in nodes for _ in range(6)))
     assert await assert_sound(desk) > 100
@@ -88,7 +88,7 @@ async def _hot(desk: Desk, then: Callable[[Any], Awaitable[None]]) -> None:
         transaction.audit(desk.caller, "test", "hot")
         await then(transaction)
 
-    await desk.office.transact(work)
+    await desk.work_queues.transact(work)
 
 
 async def _cold(desk: Desk, then: Callable[[Any], Awaitable[None]]) -> None:
@@ -96,7 +96,7 @@ async def _cold(desk: Desk, then: Callable[[Any], Awaitable[None]]) -> None:
         transaction.audit(desk.caller, "test", "cold")
         await then(transaction)
 
-    await transact(desk.office, work)
+    await transact(desk.work_queues, work)
 
 
 async def _nothing(_: Any) -> None:
@@ -139,16 +139,16 @@ async def test_a_chain_whose_commit_is_uncertain_is_given_up(
 
 
 async def test_a_new_chain_names_those_there_were(desk: Desk, database_url: str) -> None:
-    async with await Office.open(OfficeSettings(database_url=database_url)) as other:
+    async with await WorkQueues.open(WorkSettings(database_url=database_url)) as other:
         await other.queues.change(desk.caller, SCOPE, "jobs", {"max_retries": 1})
-    old, new = await desk.office.audit_integrity.heads()
+    old, new = await desk.work_queues.audit_integrity.heads()
     assert msgspec.json.decode(new.began_after) == [[old.chain, old.last_no, old.last_hash]]
 
 
 @pytest.mark.parametrize("point", ["publish.written", "publish.committed", "settle.written", "settle.committed"])
 async def test_a_process_killed_at_this_point_leaves_a_sound_audit(desk: Desk, database_url: str, point: str) -> None:
     orders = Orders(
-        OfficeSettings(database_url=database_url), desk.caller.tenant_id, messages=6, tasks=1, fault=f"{point}:kill:2"
+        WorkSettings(database_url=database_url), desk.caller.tenant_id, messages=6, tasks=1, fault=f"{point}:kill:2"
     )
     ours, theirs = FORKS.Pipe(duplex=False)
     process = FORKS.Process(target=live, args=(orders, theirs))
@@ -163,8 +163,8 @@ async def test_a_process_killed_at_this_point_leaves_a_sound_audit(desk: Desk, d
 
 async def test_every_row_is_linked_whoever_wrote_it(desk: Desk) -> None:
     await busy(desk, 1)
-    await desk.office.keys.create(desk.caller, "one", permissions=["view"])
-    async with desk.office.database.connect() as connection:
+    await desk.work_queues.keys.create(desk.caller, "one", permissions=["view"])
+    async with desk.work_queues.database.connect() as connection:
         loose = select(func.count()).select_from(audit).where(audit.c.chain.is_(None) | audit.c.hash.is_(None))
         assert (await connection.execute(loose)).scalar_one() == 0
         columns = "tenant.create,scope.create,queue.create,queue.change,key.create,message.publish,message.complete"

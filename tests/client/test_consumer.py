@@ -239,7 +239,7 @@ async def test_a_second_stop_gives_messages_back(client: AsyncClient) -> None:
 
 async def test_a_waiting_claim_of_a_worker_that_hung_up_takes_nothing(room: Room, client: AsyncClient) -> None:
     consumer = Consumer(client, "billing", "invoices", lambda _: None, wait_s=50)
-    wakeups = room.office.wakeups
+    wakeups = room.work_queues.long_poll
     running = asyncio.create_task(consumer.run())
     await wakeups.begun.wait_for(timeout=limit(30))
     known = asyncio.ensure_future(wakeups.ended.wait_for(timeout=limit(30)))

@@ -10,10 +10,10 @@ import msgspec
 
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.stream_bridge import StreamBridge
-from relevo.agents.webhook_sender import WebhookCourier
+from relevo.agents.webhook_sender import WebhookSender
 from relevo.contract.messages import NewMessage
 from relevo.work.caller import Caller
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.pace import limit
 from tests.patience import until
 
@@ -27,53 +27,53 @@ FORKS.set_forkserver_preload(
 class Orders(NamedTuple):
     """What is to be done, where, and at which point to die."""
 
-    settings: OfficeSettings
+    settings: WorkSettings
     tenant_id: int
     errand: str
     given: dict[str, Any]
     fault: str
 
 
-async def publish(office: Office, caller: Caller, key: str) -> None:
-    await office.messages.publish(caller, SCOPE, "jobs", [NewMessage(body=msgspec.Raw(b"1"), idempotency_key=key)])
+async def publish(work_queues: WorkQueues, caller: Caller, key: str) -> None:
+    await work_queues.messages.publish(caller, SCOPE, "jobs", [NewMessage(body=msgspec.Raw(b"1"), idempotency_key=key)])
 
 
-async def route(office: Office, caller: Caller) -> None:
-    await MessageRouter(office).work()
+async def route(work_queues: WorkQueues, caller: Caller) -> None:
+    await MessageRouter(work_queues).work()
 
 
-async def bridge(office: Office, caller: Caller) -> None:
+async def bridge(work_queues: WorkQueues, caller: Caller) -> None:
     async def never() -> bool:
-        await StreamBridge(office).work()
+        await StreamBridge(work_queues).work()
         return False
 
     await until(never, timeout=80)  # until it dies: what it waits for is done by others
 
 
-async def decide(office: Office, caller: Caller, review_id: str) -> None:
+async def decide(work_queues: WorkQueues, caller: Caller, review_id: str) -> None:
     answer = {"decision": "approve"}
-    await office.reviews.decide(caller, SCOPE, review_id, "ada", answer, corrected_body={"corrected": True})
+    await work_queues.reviews.decide(caller, SCOPE, review_id, "ada", answer, corrected_body={"corrected": True})
 
 
-async def claim_review(office: Office, caller: Caller, review_id: str) -> None:
-    await office.reviews.claim(caller, SCOPE, review_id, "ada")
+async def claim_review(work_queues: WorkQueues, caller: Caller, review_id: str) -> None:
+    await work_queues.reviews.claim(caller, SCOPE, review_id, "ada")
 
 
-async def deliver(office: Office, caller: Caller) -> None:
-    await WebhookCourier(office).work()
+async def deliver(work_queues: WorkQueues, caller: Caller) -> None:
+    await WebhookSender(work_queues).work()
 
 
-async def erase(office: Office, caller: Caller, subject: str) -> None:
-    await office.erasures.start(caller, SCOPE, subject)
+async def erase(work_queues: WorkQueues, caller: Caller, subject: str) -> None:
+    await work_queues.erasures.start(caller, SCOPE, subject)
 
 
 ERRANDS = {each.__name__: each for each in (publish, route, bridge, decide, claim_review, deliver, erase)}
 
 
 async def _live(orders: Orders) -> None:
-    async with await Office.open(orders.settings) as office:
+    async with await WorkQueues.open(orders.settings) as work_queues:
         caller = Caller.system("casualty", orders.tenant_id)
-        await ERRANDS[orders.errand](office, caller, **orders.given)  # pyright: ignore[reportCallIssue]
+        await ERRANDS[orders.errand](work_queues, caller, **orders.given)  # pyright: ignore[reportCallIssue]
 
 
 def live(orders: Orders) -> None:
@@ -81,9 +81,11 @@ def live(orders: Orders) -> None:
     asyncio.run(_live(orders))
 
 
-async def killed(office: Office, tenant_id: int, errand: str, point: str, **given: Any) -> None:
+async def killed(work_queues: WorkQueues, tenant_id: int, errand: str, point: str, **given: Any) -> None:
     """Has a process on the same database run an errand, and die at this point."""
-    process = FORKS.Process(target=live, args=(Orders(office.settings, tenant_id, errand, given, f"{point}:kill"),))
+    process = FORKS.Process(
+        target=live, args=(Orders(work_queues.settings, tenant_id, errand, given, f"{point}:kill"),)
+    )
     process.start()
     try:
         await asyncio.to_thread(process.join, limit(90))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from relevo.agents.outbox_relay import OutboxRelay
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.api.room import Room, served
 from tests.clock import Clock
@@ -25,17 +25,17 @@ def store() -> str:
 
 
 @pytest.fixture
-async def office(database_url: str, clock: Clock) -> AsyncGenerator[Office]:
+async def work_queues(database_url: str, clock: Clock) -> AsyncGenerator[WorkQueues]:
     """Without Redis; webhooks may go to loopback."""
     await emptied(database_url)
-    settings = OfficeSettings(database_url=database_url, webhook_allow=ALLOWED, poll_s=0.05)
-    async with await Office.open(settings, now_ms=clock) as opened:
+    settings = WorkSettings(database_url=database_url, webhook_allow=ALLOWED, poll_s=0.05)
+    async with await WorkQueues.open(settings, now_ms=clock) as opened:
         yield opened
 
 
 @pytest.fixture
-async def desk(office: Office, clock: Clock) -> Desk:
-    made = await a_desk(office, clock)
+async def desk(work_queues: WorkQueues, clock: Clock) -> Desk:
+    made = await a_desk(work_queues, clock)
     await made.queue()
     return made
 
@@ -48,7 +48,7 @@ async def receiver() -> AsyncGenerator[Receiver]:
 
 async def relay(desk: Desk) -> None:
     """Lets the events out."""
-    agent = OutboxRelay(desk.office)
+    agent = OutboxRelay(desk.work_queues)
     while (await agent.work()).items:
         pass
     await agent.close()

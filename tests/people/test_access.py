@@ -7,7 +7,7 @@ import pytest
 
 from relevo.contract.keys import KeyLimits, Permission
 from relevo.errors import InvalidInput, NotFound, PermissionDenied, TooManyRequests, Unauthenticated
-from relevo.work.access.grants import Granted, narrowed
+from relevo.work.access.grants import ScopedGrant, narrowed
 from relevo.work.access.rate_limits import RateLimits
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
@@ -25,8 +25,8 @@ def key(*permissions: Permission, scopes: Sequence[str] | None = None, queues: S
     )  # fmt: skip
 
 
-def gift(*permissions: Permission, scope: str = "s", queue: str | None = None) -> Granted:
-    return Granted(scope, queue, frozenset(permissions))
+def gift(*permissions: Permission, scope: str = "s", queue: str | None = None) -> ScopedGrant:
+    return ScopedGrant(scope, queue, frozenset(permissions))
 
 
 # --- where a key and its grants reach --------------------------------------------------------------------------------------
@@ -87,25 +87,25 @@ def test_the_listing_of_scopes_shows_what_was_granted() -> None:
 
 
 async def made(desk: Desk, *permissions: Permission, **limits: Any) -> tuple[str, bytes]:
-    new = await desk.office.keys.create(desk.caller, "k", permissions=permissions, **limits)
+    new = await desk.work_queues.keys.create(desk.caller, "k", permissions=permissions, **limits)
     return new.key.id, new.secret.encode()
 
 
 @pytest.mark.parametrize("store", STORES)
 async def test_a_grant_is_known_at_the_next_use_and_taken_back_as_fast(desk: Desk) -> None:
     key_id, secret = await made(desk, "view")
-    await desk.office.keys.recognise(secret, "r")
-    assert desk.office.keys.standing(secret) is None
-    grant = await desk.office.access.grant(desk.caller, SCOPE, key_id, ["publish"], queue="jobs")
-    await desk.office.keys.recognise(secret, "r")
-    standing = desk.office.keys.standing(secret)
+    await desk.work_queues.keys.recognise(secret, "r")
+    assert desk.work_queues.keys.policy(secret) is None
+    grant = await desk.work_queues.access.grant(desk.caller, SCOPE, key_id, ["publish"], queue="jobs")
+    await desk.work_queues.keys.recognise(secret, "r")
+    standing = desk.work_queues.keys.policy(secret)
     assert standing is not None
-    assert standing.grants == (Granted(SCOPE, "jobs", frozenset({"publish"})),)
-    assert (await desk.office.access.list(desk.caller, SCOPE)).items == [grant]
-    await desk.office.access.revoke(desk.caller, SCOPE, grant.id)
-    await desk.office.keys.recognise(secret, "r")
-    assert desk.office.keys.standing(secret) is None
-    audit = await desk.office.audit.list(desk.caller, AuditFilter(target=grant.id))
+    assert standing.grants == (ScopedGrant(SCOPE, "jobs", frozenset({"publish"})),)
+    assert (await desk.work_queues.access.list(desk.caller, SCOPE)).items == [grant]
+    await desk.work_queues.access.revoke(desk.caller, SCOPE, grant.id)
+    await desk.work_queues.keys.recognise(secret, "r")
+    assert desk.work_queues.keys.policy(secret) is None
+    audit = await desk.work_queues.audit.list(desk.caller, AuditFilter(target=grant.id))
     assert [entry.action for entry in audit.items] == ["grant.revoke", "grant.create"]
 
 
@@ -116,61 +116,61 @@ async def test_nobody_grants_what_they_have_not(desk: Desk) -> None:
         tenant_id=desk.caller.tenant_id, actor="key:m", permissions=frozenset({"manage", "view"}), request_id="r"
     )
     with pytest.raises(PermissionDenied):
-        await desk.office.access.grant(manager, SCOPE, key_id, ["publish"])
+        await desk.work_queues.access.grant(manager, SCOPE, key_id, ["publish"])
     of_one_queue = Caller(
         tenant_id=desk.caller.tenant_id, actor="key:m", permissions=desk.caller.permissions, request_id="r",
         queues=frozenset({"jobs"}),
     )  # fmt: skip
     with pytest.raises(PermissionDenied):
-        await desk.office.access.grant(of_one_queue, SCOPE, key_id, ["view"])
-    await desk.office.access.grant(of_one_queue, SCOPE, key_id, ["view"], queue="jobs")
+        await desk.work_queues.access.grant(of_one_queue, SCOPE, key_id, ["view"])
+    await desk.work_queues.access.grant(of_one_queue, SCOPE, key_id, ["view"], queue="jobs")
 
 
 @pytest.mark.parametrize("store", STORES)
 async def test_a_key_of_another_tenant_is_not_found(desk: Desk) -> None:
-    other = await desk.office.tenants.create("other")
-    foreign = await desk.office.keys.create(desk.office.tenants.caller(other), "k")
+    other = await desk.work_queues.tenants.create("other")
+    foreign = await desk.work_queues.keys.create(desk.work_queues.tenants.caller(other), "k")
     with pytest.raises(NotFound):
-        await desk.office.access.grant(desk.caller, SCOPE, foreign.key.id, ["view"])
+        await desk.work_queues.access.grant(desk.caller, SCOPE, foreign.key.id, ["view"])
     with pytest.raises(NotFound):
-        await desk.office.access.limit(desk.caller, foreign.key.id, KeyLimits(requests_per_s=1))
+        await desk.work_queues.access.limit(desk.caller, foreign.key.id, KeyLimits(requests_per_s=1))
     with pytest.raises(NotFound):
-        await desk.office.keys.rotate(desk.caller, foreign.key.id)
+        await desk.work_queues.keys.rotate(desk.caller, foreign.key.id)
 
 
 @pytest.mark.parametrize("store", STORES)
 async def test_a_deleted_queue_takes_its_grants_with_it_and_a_deleted_scope_all_of_its_own(desk: Desk) -> None:
     key_id, _ = await made(desk, "view")
-    await desk.office.access.grant(desk.caller, SCOPE, key_id, ["publish"], queue="jobs")
-    await desk.office.access.grant(desk.caller, SCOPE, key_id, ["view"])
-    await desk.office.webhooks.create(desk.caller, SCOPE, "https://example.org/")
-    await desk.office.erasures.start(desk.caller, SCOPE, "nobody")
-    await desk.office.queues.delete(desk.caller, SCOPE, "jobs")
-    assert len((await desk.office.access.list(desk.caller, SCOPE)).items) == 1
-    await desk.office.scopes.delete(desk.caller, SCOPE)
+    await desk.work_queues.access.grant(desk.caller, SCOPE, key_id, ["publish"], queue="jobs")
+    await desk.work_queues.access.grant(desk.caller, SCOPE, key_id, ["view"])
+    await desk.work_queues.webhooks.create(desk.caller, SCOPE, "https://example.org/")
+    await desk.work_queues.erasures.start(desk.caller, SCOPE, "nobody")
+    await desk.work_queues.queues.delete(desk.caller, SCOPE, "jobs")
+    assert len((await desk.work_queues.access.list(desk.caller, SCOPE)).items) == 1
+    await desk.work_queues.scopes.delete(desk.caller, SCOPE)
 
 
 @pytest.mark.parametrize("store", STORES)
 async def test_after_a_rotation_both_secrets_work_until_the_grace_is_over(desk: Desk) -> None:
     key_id, old = await made(desk, "view")
-    await desk.office.keys.recognise(old, "r")
-    turned = await desk.office.keys.rotate(desk.caller, key_id, grace_s=60)
+    await desk.work_queues.keys.recognise(old, "r")
+    turned = await desk.work_queues.keys.rotate(desk.caller, key_id, grace_s=60)
     new = turned.secret.encode()
     for secret in (old, new):
-        assert (await desk.office.keys.recognise(secret, "r")).actor == f"key:{key_id}"
+        assert (await desk.work_queues.keys.recognise(secret, "r")).actor == f"key:{key_id}"
     desk.clock.turn(s=61)
     with pytest.raises(Unauthenticated):
-        await desk.office.keys.recognise(old, "r")
-    assert (await desk.office.keys.recognise(new, "r")).actor == f"key:{key_id}"
+        await desk.work_queues.keys.recognise(old, "r")
+    assert (await desk.work_queues.keys.recognise(new, "r")).actor == f"key:{key_id}"
 
 
 @pytest.mark.parametrize("store", STORES)
 async def test_a_second_rotation_ends_the_oldest_secret_at_once(desk: Desk) -> None:
     key_id, oldest = await made(desk, "view")
-    await desk.office.keys.rotate(desk.caller, key_id)
-    await desk.office.keys.rotate(desk.caller, key_id, grace_s=0)
+    await desk.work_queues.keys.rotate(desk.caller, key_id)
+    await desk.work_queues.keys.rotate(desk.caller, key_id, grace_s=0)
     with pytest.raises(Unauthenticated):
-        await desk.office.keys.recognise(oldest, "r")
+        await desk.work_queues.keys.recognise(oldest, "r")
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -178,14 +178,14 @@ async def test_a_rotation_is_no_way_to_rights_that_one_has_not(desk: Desk) -> No
     key_id, _ = await made(desk, "view", "publish", "manage")
     manager = Caller(tenant_id=desk.caller.tenant_id, actor="key:m", permissions=frozenset({"manage"}), request_id="r")
     with pytest.raises(PermissionDenied):
-        await desk.office.keys.rotate(manager, key_id)
+        await desk.work_queues.keys.rotate(manager, key_id)
 
 
 @pytest.mark.parametrize("store", STORES)
 async def test_secrets_of_a_rotation_are_not_in_the_audit(desk: Desk) -> None:
     key_id, old = await made(desk, "view")
-    turned = await desk.office.keys.rotate(desk.caller, key_id)
-    entries = str((await desk.office.audit.list(desk.caller, AuditFilter(target=key_id))).items)
+    turned = await desk.work_queues.keys.rotate(desk.caller, key_id)
+    entries = str((await desk.work_queues.audit.list(desk.caller, AuditFilter(target=key_id))).items)
     assert turned.secret not in entries
     assert old.decode() not in entries
 
@@ -193,13 +193,13 @@ async def test_secrets_of_a_rotation_are_not_in_the_audit(desk: Desk) -> None:
 @pytest.mark.parametrize("store", STORES)
 async def test_limits_are_set_read_and_checked(desk: Desk) -> None:
     key_id, _ = await made(desk, "view")
-    assert await desk.office.access.limits(desk.caller, key_id) == KeyLimits()
+    assert await desk.work_queues.access.limits(desk.caller, key_id) == KeyLimits()
     wanted = KeyLimits(requests_per_s=5, burst=10, max_body_bytes=1_000)
-    await desk.office.keys.rotate(desk.caller, key_id)
-    assert await desk.office.access.limit(desk.caller, key_id, wanted) == wanted
-    assert await desk.office.access.limits(desk.caller, key_id) == wanted
+    await desk.work_queues.keys.rotate(desk.caller, key_id)
+    assert await desk.work_queues.access.limit(desk.caller, key_id, wanted) == wanted
+    assert await desk.work_queues.access.limits(desk.caller, key_id) == wanted
     with pytest.raises(InvalidInput, match="burst"):
-        await desk.office.access.limit(desk.caller, key_id, KeyLimits(burst=3))
+        await desk.work_queues.access.limit(desk.caller, key_id, KeyLimits(burst=3))
 
 
 # --- how often -------------------------------------------------------------------------------------------------------------

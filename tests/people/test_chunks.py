@@ -28,11 +28,11 @@ async def one(desk: Desk) -> Claimed:
 
 async def part(desk: Desk, claimed: Claimed, body: Any, **how: Any) -> Chunk:
     raw = msgspec.Raw(msgspec.json.encode(body))
-    return await desk.office.chunk_streams.append(desk.caller, SCOPE, claimed.id, claimed.claim_token, raw, **how)
+    return await desk.work_queues.chunk_streams.append(desk.caller, SCOPE, claimed.id, claimed.claim_token, raw, **how)
 
 
 async def read(desk: Desk, message_id: str, **how: Any) -> Chunks:
-    return await desk.office.chunk_streams.read(desk.caller, SCOPE, message_id, **how)
+    return await desk.work_queues.chunk_streams.read(desk.caller, SCOPE, message_id, **how)
 
 
 async def result(desk: Desk, message_id: str) -> Any:
@@ -129,7 +129,7 @@ async def test_a_reader_that_waits_is_woken_by_the_next_part(desk: Desk) -> None
     claimed = await one(desk)
     await part(desk, claimed, "a")
     waiting = asyncio.ensure_future(read(desk, claimed.id, after=1, wait_s=30))
-    await desk.office.wakeups.begun.wait_for(timeout=limit(30))
+    await desk.work_queues.long_poll.begun.wait_for(timeout=limit(30))
     await part(desk, claimed, "b", final=True)
     found = await waiting
     assert numbers(found) == [2]
@@ -165,7 +165,7 @@ async def test_the_whole_is_no_larger_than_a_body_may_be(desk: Desk) -> None:
 
 async def test_parts_of_broadcast_messages_are_refused(desk: Desk) -> None:
     await desk.queue("news", consumer_mode="broadcast")
-    await desk.office.subscriptions.create(desk.caller, SCOPE, "news", "reader")
+    await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", "reader")
     await desk.publish(queue="news")
     (claimed,) = await desk.claim(queue="news", subscription="reader")
     with pytest.raises(WrongConsumerMode):
@@ -179,9 +179,9 @@ async def test_what_a_key_does_not_see_is_not_found(desk: Desk) -> None:
         queues=frozenset({"other"}),
     )  # fmt: skip
     with pytest.raises(NotFound):
-        await desk.office.chunk_streams.read(blind, SCOPE, claimed.id)
+        await desk.work_queues.chunk_streams.read(blind, SCOPE, claimed.id)
     with pytest.raises(NotFound):
-        await desk.office.chunk_streams.append(blind, SCOPE, claimed.id, claimed.claim_token, msgspec.Raw(b"1"))
+        await desk.work_queues.chunk_streams.append(blind, SCOPE, claimed.id, claimed.claim_token, msgspec.Raw(b"1"))
 
 
 async def test_parts_go_when_the_message_is_archived(desk: Desk) -> None:
@@ -189,7 +189,7 @@ async def test_parts_go_when_the_message_is_archived(desk: Desk) -> None:
     await part(desk, claimed, "a", final=True)
     await desk.settle("complete", [claimed])
     desk.clock.turn(minutes=61)
-    await MessageArchiver(desk.office).work()
-    async with desk.office.database.connect() as connection:
+    await MessageArchiver(desk.work_queues).work()
+    async with desk.work_queues.database.connect() as connection:
         assert (await connection.execute(select(chunks))).all() == []
     assert await result(desk, claimed.id) == "a"

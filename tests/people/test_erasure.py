@@ -9,7 +9,7 @@ from sqlalchemy import select
 from relevo.agents.erasure_runner import ErasureRunner
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.replay_runner import ReplayRunner
-from relevo.agents.webhook_sender import WebhookCourier
+from relevo.agents.webhook_sender import WebhookSender
 from relevo.contract.erasures import Erasure
 from relevo.contract.messages import NewMessage, Published, Refusal
 from relevo.errors import IdempotencyConflict, NotFound, WrongState
@@ -39,19 +39,19 @@ WORD = "Zyxomma-petiolatum"
 async def publish(desk: Desk, subject: str | None = "ada", queue: str = "jobs", **fields: Any) -> str:
     tags = {"kind": "letter"} | ({} if subject is None else {"subject": subject})
     new = NewMessage(body=msgspec.Raw(msgspec.json.encode({"says": WORD})), labels=tags, **fields)
-    (outcome,) = await desk.office.messages.publish(desk.caller, SCOPE, queue, [new])
+    (outcome,) = await desk.work_queues.messages.publish(desk.caller, SCOPE, queue, [new])
     assert isinstance(outcome, Published)
     return outcome.id
 
 
 async def erase(desk: Desk, subject: str = "ada") -> Erasure:
-    return await desk.office.erasures.start(desk.caller, SCOPE, subject)
+    return await desk.work_queues.erasures.start(desk.caller, SCOPE, subject)
 
 
 async def said(desk: Desk) -> str:
     """Everything that the tables say."""
     text = ""
-    async with desk.office.database.connect() as connection:
+    async with desk.work_queues.database.connect() as connection:
         for table in metadata.sorted_tables:
             text += str((await connection.execute(select(table))).all())
     return text
@@ -65,19 +65,19 @@ async def fail(desk: Desk, message_id: str, **how: Any) -> None:
 
 
 async def test_bodies_results_reasons_and_the_label_go_from_every_table(desk: Desk, receiver: Receiver) -> None:
-    await desk.office.webhooks.create(desk.caller, SCOPE, receiver.url())
+    await desk.work_queues.webhooks.create(desk.caller, SCOPE, receiver.url())
     archived = await publish(desk)
     await desk.settle("complete", await desk.claim(), result=msgspec.Raw(msgspec.json.encode(WORD)))
     await relay(desk)
     desk.clock.turn(minutes=61)
-    await MessageArchiver(desk.office).work()
+    await MessageArchiver(desk.work_queues).work()
     dead = await publish(desk)
     await fail(desk, dead, dead=True)
     retried = await publish(desk)
     await fail(desk, retried)
     streaming = await publish(desk)
     (claimed,) = await desk.claim()
-    await desk.office.chunk_streams.append(
+    await desk.work_queues.chunk_streams.append(
         desk.caller, SCOPE, streaming, claimed.claim_token, msgspec.Raw(msgspec.json.encode(WORD)), final=True
     )
     await relay(desk)
@@ -101,8 +101,8 @@ async def test_what_was_still_to_be_done_is_cancelled_and_counted_so(desk: Desk)
     claimed = await desk.claim()
     await erase(desk)
     assert {(await desk.row(each))["state"] for each in (dead, *ids)} == {"cancelled"}
-    queue = await desk.office.queues.lookup(desk.caller, SCOPE, "jobs")
-    depths = await depths_of(desk.office.database, [queue.id, queue.dead_letter_id])
+    queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "jobs")
+    depths = await depths_of(desk.work_queues.database, [queue.id, queue.dead_letter_id])
     assert set(depths.values()) == {Depth()}
     assert await desk.claim() == []
     late = await desk.settle("complete", claimed, result=msgspec.Raw(msgspec.json.encode(WORD)))
@@ -112,26 +112,26 @@ async def test_what_was_still_to_be_done_is_cancelled_and_counted_so(desk: Desk)
 
 
 async def test_other_subjects_and_other_scopes_are_left_alone(desk: Desk) -> None:
-    await desk.office.scopes.create(desk.caller, "elsewhere")
+    await desk.work_queues.scopes.create(desk.caller, "elsewhere")
     mine, other, none = await publish(desk), await publish(desk, "bob"), await publish(desk, None)
     await erase(desk)
     assert (await desk.row(mine))["body"] is None
     for message_id in (other, none):
         assert WORD in (await desk.row(message_id))["body"]
-    assert (await desk.office.erasures.start(desk.caller, "elsewhere", "bob")).messages == 0
+    assert (await desk.work_queues.erasures.start(desk.caller, "elsewhere", "bob")).messages == 0
     assert WORD in (await desk.row(other))["body"]
 
 
 async def test_reviews_of_the_message_say_nothing_any_more(desk: Desk) -> None:
     message_id = await publish(desk)
     spec = ReviewSpec(title=f"About {WORD}", context=[Section("body", WORD)])
-    queue = await desk.office.queues.lookup(desk.caller, SCOPE, "jobs")
-    desk_reviews: Reviews = desk.office.reviews
+    queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "jobs")
+    desk_reviews: Reviews = desk.work_queues.reviews
     row = desk_reviews.row(
         spec, tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id, message_id=message_id,
         source="message", origin=Origin(), correlation_id="c", now=desk.clock(),
     )  # fmt: skip
-    review_id = await transact(desk.office, lambda each: desk_reviews.open(each, row))
+    review_id = await transact(desk.work_queues, lambda each: desk_reviews.open(each, row))
     await erase(desk)
     assert WORD not in await said(desk)
     review = await desk_reviews.get(desk.caller, SCOPE, review_id)
@@ -141,7 +141,7 @@ async def test_reviews_of_the_message_say_nothing_any_more(desk: Desk) -> None:
 async def test_what_people_said_and_corrected_goes_too(desk: Desk) -> None:
     message_id = await publish(desk)
     await fail(desk, message_id, dead=True)
-    people: Reviews = desk.office.reviews
+    people: Reviews = desk.work_queues.reviews
     review = await people.open_for_dead_letter(desk.caller, SCOPE, message_id)
     await people.comment(desk.caller, SCOPE, review.id, "eve", f"this is about {WORD}")
     body = {"says": f"{WORD}, corrected"}
@@ -161,8 +161,8 @@ async def test_reasons_that_wait_to_be_relayed_are_not_told(desk: Desk) -> None:
 async def test_what_a_replay_looked_for_goes_too(desk: Desk) -> None:
     await fail(desk, await publish(desk), dead=True)
     wanted = ReplayFilter(text=WORD, reason=WORD, labels={"subject": "ada", "kind": "letter"})
-    await desk.office.replays.start(desk.caller, SCOPE, wanted)
-    while (await ReplayRunner(desk.office).work()).more:
+    await desk.work_queues.replays.start(desk.caller, SCOPE, wanted)
+    while (await ReplayRunner(desk.work_queues).work()).more:
         pass
     await erase(desk)
     everything = await said(desk)
@@ -185,11 +185,11 @@ async def test_a_subject_that_nobody_wrote_of_costs_next_to_nothing(
     done = await erase(desk, "nobody")
     assert (done.state, done.messages) == ("done", 0)
     assert done.finished_at is not None
-    assert await desk.office.erasures.running() == []
+    assert await desk.work_queues.erasures.running() == []
 
 
 async def test_copies_in_the_events_queue_go_too(desk: Desk) -> None:
-    await desk.office.scopes.change(desk.caller, SCOPE, {"events_to_queue": ["failed"]})
+    await desk.work_queues.scopes.change(desk.caller, SCOPE, {"events_to_queue": ["failed"]})
     await fail(desk, await publish(desk))
     await relay(desk)
     (copy,) = await desk.claim(queue="_events")
@@ -199,22 +199,22 @@ async def test_copies_in_the_events_queue_go_too(desk: Desk) -> None:
 
 
 async def test_a_webhook_is_not_told_what_was_erased(desk: Desk, receiver: Receiver) -> None:
-    made = await desk.office.webhooks.create(desk.caller, SCOPE, receiver.url(), ["failed"])
+    made = await desk.work_queues.webhooks.create(desk.caller, SCOPE, receiver.url(), ["failed"])
     await fail(desk, await publish(desk))
     await relay(desk)
     await erase(desk)
-    await WebhookCourier(desk.office).work()
+    await WebhookSender(desk.work_queues).work()
     assert receiver.got == []
-    (line,) = (await desk.office.webhook_deliveries.list(desk.caller, SCOPE, made.webhook.id)).items
+    (line,) = (await desk.work_queues.webhook_deliveries.list(desk.caller, SCOPE, made.webhook.id)).items
     with pytest.raises(WrongState):
-        await desk.office.webhook_deliveries.redeliver(desk.caller, SCOPE, made.webhook.id, line.id)
+        await desk.work_queues.webhook_deliveries.redeliver(desk.caller, SCOPE, made.webhook.id, line.id)
 
 
 async def test_the_same_idempotency_key_stays_refused(desk: Desk) -> None:
     await publish(desk, idempotency_key="k1")
     await erase(desk)
     new = NewMessage(body=msgspec.Raw(b'{"says":1}'), idempotency_key="k1")
-    (outcome,) = await desk.office.messages.publish(desk.caller, SCOPE, "jobs", [new])
+    (outcome,) = await desk.work_queues.messages.publish(desk.caller, SCOPE, "jobs", [new])
     assert isinstance(outcome, Refusal)
     assert outcome.code == IdempotencyConflict.code
 
@@ -222,9 +222,9 @@ async def test_the_same_idempotency_key_stays_refused(desk: Desk) -> None:
 async def test_the_audit_knows_that_it_happened_and_not_to_whom(desk: Desk) -> None:
     await publish(desk)
     done = await erase(desk)
-    entries = (await desk.office.audit.list(desk.caller, AuditFilter(target=done.id))).items
+    entries = (await desk.work_queues.audit.list(desk.caller, AuditFilter(target=done.id))).items
     assert [entry.action for entry in entries] == ["erasure.done", "erasure.start"]
-    everything = msgspec.json.encode((await desk.office.audit.list(desk.caller, AuditFilter())).items).decode()
+    everything = msgspec.json.encode((await desk.work_queues.audit.list(desk.caller, AuditFilter())).items).decode()
     assert WORD not in everything
     assert '"ada"' not in everything
     assert digest_of("ada") in everything
@@ -233,7 +233,7 @@ async def test_the_audit_knows_that_it_happened_and_not_to_whom(desk: Desk) -> N
 async def test_the_messages_are_listed_for_the_lake(desk: Desk) -> None:
     ids = sorted([await publish(desk) for _ in range(3)])
     done = await erase(desk)
-    async with desk.office.database.connect() as connection:
+    async with desk.work_queues.database.connect() as connection:
         listed = (await connection.execute(select(erased).order_by(erased.c.message_id))).all()
     assert [(row.erasure_id, row.message_id) for row in listed] == [(done.id, each) for each in ids]
 
@@ -254,25 +254,25 @@ async def test_a_large_erasure_goes_on_after_a_crash_where_it_was(desk: Desk, mo
     begun = await erase(desk)
     assert begun.state == "running"
     with pytest.raises(KeyboardInterrupt):
-        await ErasureRunner(desk.office).work()
+        await ErasureRunner(desk.work_queues).work()
     disarm()
     assert (await said(desk)).count(WORD) == 6
-    runner = ErasureRunner(desk.office)
+    runner = ErasureRunner(desk.work_queues)
     while (await runner.work()).more:
         pass
     assert WORD not in await said(desk)
-    assert (await desk.office.erasures.get(desk.caller, SCOPE, begun.id)).state == "done"
+    assert (await desk.work_queues.erasures.get(desk.caller, SCOPE, begun.id)).state == "done"
 
 
 async def test_who_sees_only_some_queues_cannot_erase(desk: Desk) -> None:
     limited = msgspec.structs.replace(desk.caller, queues=frozenset({"jobs"}))
     with pytest.raises(NotFound):
-        await desk.office.erasures.start(limited, SCOPE, "ada")
+        await desk.work_queues.erasures.start(limited, SCOPE, "ada")
 
 
 async def test_an_erasure_of_another_scope_is_not_found(desk: Desk) -> None:
-    await desk.office.scopes.create(desk.caller, "elsewhere")
+    await desk.work_queues.scopes.create(desk.caller, "elsewhere")
     done = await erase(desk)
     with pytest.raises(NotFound):
-        await desk.office.erasures.get(desk.caller, "elsewhere", done.id)
-    assert [each.id for each in (await desk.office.erasures.list(desk.caller, SCOPE)).items] == [done.id]
+        await desk.work_queues.erasures.get(desk.caller, "elsewhere", done.id)
+    assert [each.id for each in (await desk.work_queues.erasures.list(desk.caller, SCOPE)).items] == [done.id]

@@ -24,13 +24,13 @@ async def test_no_byte_of_a_body_is_left_in_the_files_of_sqlite(desk: Desk, tmp_
         tags = {"subject": "ada" if n % 3 else "bob"}
         word = WORD if n % 3 else "harmless"
         new = NewMessage(body=msgspec.Raw(msgspec.json.encode({"says": word + filler})), labels=tags)
-        await desk.office.messages.publish(desk.caller, SCOPE, "jobs", [new])
+        await desk.work_queues.messages.publish(desk.caller, SCOPE, "jobs", [new])
     claimed = [each for each in await desk.claim(45) if WORD.encode() in bytes(each.body)]
     await desk.settle("complete", claimed[:15], result=msgspec.Raw(msgspec.json.encode(WORD * 3)))
     await desk.settle("fail", claimed[15:], reason=WORD, dead=True)
     await relay(desk)
     desk.clock.turn(minutes=61)
-    await MessageArchiver(desk.office).work()
+    await MessageArchiver(desk.work_queues).work()
     assert found(tmp_path) > 0
     await erase(desk)
     assert found(tmp_path) == 0

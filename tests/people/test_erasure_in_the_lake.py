@@ -30,7 +30,7 @@ async def done_message(desk: Desk, subject: str = "ada") -> str:
     """One that was published and completed, with the word in its body and its result."""
     body = msgspec.Raw(msgspec.json.encode({"says": WORD}))
     new = NewMessage(body=body, labels={"kind": "letter", "subject": subject})
-    (outcome,) = await desk.office.messages.publish(desk.caller, SCOPE, "jobs", [new])
+    (outcome,) = await desk.work_queues.messages.publish(desk.caller, SCOPE, "jobs", [new])
     assert isinstance(outcome, Published)
     await desk.settle("complete", await desk.claim(), result=msgspec.Raw(msgspec.json.encode(WORD)))
     return outcome.id
@@ -40,8 +40,8 @@ async def archived(desk: Desk, lake: Lake) -> Archived:
     """Everything that is over goes to the archive, and from there to the lake."""
     await relay(desk)
     desk.clock.turn(minutes=61)
-    await MessageArchiver(desk.office).work()
-    return await Archive(lake, desk.office.database).run(desk.clock() + 1)
+    await MessageArchiver(desk.work_queues).work()
+    return await Archive(lake, desk.work_queues.database).run(desk.clock() + 1)
 
 
 def said(lake: Lake) -> str:
@@ -59,7 +59,7 @@ async def test_a_message_that_had_left_sql_for_the_lake_is_found_by_its_label(de
     message_id = await done_message(desk)
     await archived(desk, lake)
     assert WORD in said(lake)
-    asked = await desk.office.erasures.start(desk.caller, SCOPE, "ada")
+    asked = await desk.work_queues.erasures.start(desk.caller, SCOPE, "ada")
     assert asked.messages == 0  # SQL knows of none any more
     done = await archived(desk, lake)
     assert done.erased.messages >= 1
@@ -73,7 +73,7 @@ async def test_a_message_that_had_left_sql_for_the_lake_is_found_by_its_label(de
 async def test_a_second_run_finds_nothing_more_to_erase(desk: Desk, lake: Lake) -> None:
     await done_message(desk)
     await archived(desk, lake)
-    await desk.office.erasures.start(desk.caller, SCOPE, "ada")
+    await desk.work_queues.erasures.start(desk.caller, SCOPE, "ada")
     await archived(desk, lake)
     again = (await archived(desk, lake)).erased
     assert (again.messages, again.reviews, again.events) == (0, 0, 0)
@@ -81,7 +81,7 @@ async def test_a_second_run_finds_nothing_more_to_erase(desk: Desk, lake: Lake) 
 
 async def test_other_subjects_and_what_came_after_the_erasure_stay(desk: Desk, lake: Lake) -> None:
     other = await done_message(desk, "bob")
-    await desk.office.erasures.start(desk.caller, SCOPE, "ada")
+    await desk.work_queues.erasures.start(desk.caller, SCOPE, "ada")
     desk.clock.turn(minutes=1)
     later = await done_message(desk)
     await archived(desk, lake)
@@ -91,16 +91,16 @@ async def test_other_subjects_and_what_came_after_the_erasure_stay(desk: Desk, l
 
 async def test_a_review_that_was_copied_before_says_nothing_any_more(desk: Desk, lake: Lake) -> None:
     message_id = await done_message(desk)
-    queue = await desk.office.queues.lookup(desk.caller, SCOPE, "jobs")
+    queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "jobs")
     spec = ReviewSpec(title=f"About {WORD}", context=[Section("body", WORD)])
-    row = desk.office.reviews.row(
+    row = desk.work_queues.reviews.row(
         spec, tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id, message_id=message_id,
         source="message", origin=Origin(), correlation_id="c", now=desk.clock(),
     )  # fmt: skip
-    async with desk.office.database.begin() as connection:
+    async with desk.work_queues.database.begin() as connection:
         await connection.execute(reviews.insert().values(row | {"finished_at": desk.clock(), "state": "approved"}))
     await archived(desk, lake)
-    await desk.office.erasures.start(desk.caller, SCOPE, "ada")
+    await desk.work_queues.erasures.start(desk.caller, SCOPE, "ada")
     done = await archived(desk, lake)
     assert done.erased.reviews == 1
     assert WORD not in said(lake)

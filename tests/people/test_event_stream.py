@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from relevo.work.reading.event_feed import EventFeed, FeedEvent
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import SCOPE, Desk, a_desk
 from tests.api.room import QUEUE, Room, served
 from tests.clock import Clock
@@ -141,14 +141,14 @@ async def test_what_is_not_there_is_not_followed(followed: Room) -> None:
 async def linked(database_url: str, clock: Clock, valkey: Server, key_leaks: KeyLeaks) -> AsyncGenerator[Desk]:
     key_leaks.allow("rw:*")
     await with_tables(database_url)
-    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url)
-    async with await Office.open(settings, now_ms=clock) as office:
-        yield await a_desk(office, clock)
+    settings = WorkSettings(database_url=database_url, redis_url=valkey.url)
+    async with await WorkQueues.open(settings, now_ms=clock) as work_queues:
+        yield await a_desk(work_queues, clock)
 
 
 @asynccontextmanager
 async def feed_of(desk: Desk, after: str | None = None, **wanted: Any) -> AsyncGenerator[EventFeed]:
-    feed = EventFeed(desk.office, desk.caller, SCOPE, after=after, **wanted)
+    feed = EventFeed(desk.work_queues, desk.caller, SCOPE, after=after, **wanted)
     await feed.open()
     try:
         yield feed

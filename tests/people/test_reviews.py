@@ -16,7 +16,7 @@ from relevo.work.review.case import Case
 from relevo.work.review.reviews import Review
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.store.counters import Depth, depths_of
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 from tests.agents.conftest import SCOPE, Desk
 from tests.property.test_review_machine import PEOPLE, specs
 from tests.servers.stores import STORES
@@ -30,9 +30,9 @@ async def asked(desk: Desk, spec: ReviewSpec | None = None) -> Review:
     """A message that waits for people."""
     given_spec = msgspec.Raw(msgspec.json.encode(spec or ReviewSpec()))
     new = NewMessage(body=msgspec.Raw(b"{}"), hitl_spec=given_spec)
-    (outcome,) = await desk.office.messages.publish(desk.caller, SCOPE, "jobs", [new])
+    (outcome,) = await desk.work_queues.messages.publish(desk.caller, SCOPE, "jobs", [new])
     assert isinstance(outcome, Published)
-    inbox = await desk.office.reviews.inbox(desk.caller, SCOPE, limit=500)
+    inbox = await desk.work_queues.reviews.inbox(desk.caller, SCOPE, limit=500)
     (review,) = [each for each in inbox.items if each.message_id == outcome.id]
     return review
 
@@ -44,8 +44,8 @@ async def outcomes(*acts: Awaitable[Any]) -> list[str]:
     return sorted("done" if isinstance(each, Review) else type(each).__name__ for each in found)
 
 
-async def second(desk: Desk) -> Office:
-    return await Office.open(desk.office.settings, now_ms=desk.clock)
+async def second(desk: Desk) -> WorkQueues:
+    return await WorkQueues.open(desk.work_queues.settings, now_ms=desk.clock)
 
 
 async def test_of_many_who_claim_at_once_on_two_nodes_one_has_it(desk: Desk) -> None:
@@ -53,13 +53,13 @@ async def test_of_many_who_claim_at_once_on_two_nodes_one_has_it(desk: Desk) -> 
     async with await second(desk) as other:
         people = [f"p{n}" for n in range(8)]
         acts = [
-            (desk.office, other)[n % 2].reviews.claim(desk.caller, SCOPE, review.id, who)
+            (desk.work_queues, other)[n % 2].reviews.claim(desk.caller, SCOPE, review.id, who)
             for n, who in enumerate(people)
         ]
         told = await outcomes(*acts)
     assert told.count("done") == 1
     assert set(told) <= {"done", "ReviewHeld", "ReviewChanged"}
-    found = await desk.office.reviews.get(desk.caller, SCOPE, review.id)
+    found = await desk.work_queues.reviews.get(desk.caller, SCOPE, review.id)
     assert found.state == "held"
     assert [note.did for note in found.notes] == ["claimed"]
     assert found.notes[0].person == found.holder
@@ -69,11 +69,11 @@ async def test_of_two_who_decide_at_once_one_has_decided(desk: Desk) -> None:
     review = await asked(desk)
     async with await second(desk) as other:
         told = await outcomes(
-            desk.office.reviews.decide(desk.caller, SCOPE, review.id, "ada", APPROVE),
+            desk.work_queues.reviews.decide(desk.caller, SCOPE, review.id, "ada", APPROVE),
             other.reviews.decide(desk.caller, SCOPE, review.id, "eve", {"decision": "reject"}),
         )
     assert told in (["ReviewOver", "done"], ["ReviewChanged", "done"])
-    found = await desk.office.reviews.get(desk.caller, SCOPE, review.id)
+    found = await desk.work_queues.reviews.get(desk.caller, SCOPE, review.id)
     row = await desk.row(found.message_id or "")
     assert (row["state"], msgspec.json.decode(row["result"])) == ("completed", found.outcome)
     assert (await desk.history(row["id"])).count("review_decided") == 1
@@ -85,11 +85,11 @@ async def test_a_quorum_counts_people_who_decide_at_the_same_moment(desk: Desk) 
     async with await second(desk) as other:
         await outcomes(
             *(
-                office.reviews.decide(desk.caller, SCOPE, review.id, who, APPROVE)
-                for office, who in ((desk.office, "ada"), (other, "eve"), (desk.office, "mary"))
+                work_queues.reviews.decide(desk.caller, SCOPE, review.id, who, APPROVE)
+                for work_queues, who in ((desk.work_queues, "ada"), (other, "eve"), (desk.work_queues, "mary"))
             )
         )
-    found = await desk.office.reviews.get(desk.caller, SCOPE, review.id)
+    found = await desk.work_queues.reviews.get(desk.caller, SCOPE, review.id)
     assert (found.state, sorted(vote.person for vote in found.votes)) == ("decided", ["ada", "eve", "mary"])
 
 
@@ -99,14 +99,14 @@ async def test_a_decision_and_the_time_out_at_the_same_moment_end_it_once(desk: 
     clock = Caller.system("review_clock")
     async with await second(desk) as other:
         decided, ticked = await asyncio.gather(
-            desk.office.reviews.decide(desk.caller, SCOPE, review.id, "ada", APPROVE),
+            desk.work_queues.reviews.decide(desk.caller, SCOPE, review.id, "ada", APPROVE),
             other.reviews.tick(clock),
             return_exceptions=True,
         )
     assert isinstance(decided, Review | ReviewOver | ReviewChanged)
     assert ticked in (0, 1)
-    await desk.office.reviews.tick(clock)
-    found = await desk.office.reviews.get(desk.caller, SCOPE, review.id)
+    await desk.work_queues.reviews.tick(clock)
+    found = await desk.work_queues.reviews.get(desk.caller, SCOPE, review.id)
     row = await desk.row(found.message_id or "")
     assert (found.state, row["state"]) in (("decided", "completed"), ("failed", "failed"))
     assert isinstance(decided, Review) == (found.state == "decided")
@@ -128,16 +128,16 @@ async def test_whoever_waits_on_another_node_hears_of_the_end(desk: Desk) -> Non
     review = await asked(desk)
     async with await second(desk) as other:
         waiting = asyncio.create_task(other.reviews.result(desk.caller, SCOPE, review.id, wait_s=50))
-        await desk.office.reviews.decide(desk.caller, SCOPE, review.id, "ada", APPROVE)
+        await desk.work_queues.reviews.decide(desk.caller, SCOPE, review.id, "ada", APPROVE)
         assert (await waiting).outcome == APPROVE
 
 
 async def test_what_people_do_is_in_the_audit_with_who_they_are(desk: Desk) -> None:
     review = await asked(desk)
-    await desk.office.reviews.claim(desk.caller, SCOPE, review.id, "ada")
-    await desk.office.reviews.hand_over(desk.caller, SCOPE, review.id, "ada", "eve")
-    await desk.office.reviews.decide(desk.caller, SCOPE, review.id, "eve", APPROVE)
-    story = await desk.office.traces.of(desk.caller, review.correlation_id)
+    await desk.work_queues.reviews.claim(desk.caller, SCOPE, review.id, "ada")
+    await desk.work_queues.reviews.hand_over(desk.caller, SCOPE, review.id, "ada", "eve")
+    await desk.work_queues.reviews.decide(desk.caller, SCOPE, review.id, "eve", APPROVE)
+    story = await desk.work_queues.traces.of(desk.caller, review.correlation_id)
     done = [
         (step.what, step.detail["after"]["person"])
         for step in story.steps
@@ -147,8 +147,8 @@ async def test_what_people_do_is_in_the_audit_with_who_they_are(desk: Desk) -> N
 
 
 async def depth(desk: Desk) -> Depth:
-    queue = await desk.office.queues.lookup(desk.caller, SCOPE, "jobs")
-    return (await depths_of(desk.office.database, [queue.id]))[queue.id]
+    queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "jobs")
+    return (await depths_of(desk.work_queues.database, [queue.id]))[queue.id]
 
 
 # --- any order ---------------------------------------------------------------------------------------------------------------
@@ -176,14 +176,14 @@ async def test_whatever_people_and_the_clock_do_rows_and_the_case_agree(
     """The pure case is the account of what must be true: same refusals, same state, after every step and every restart."""
     frozen = desk.clock()
     ahead = [0]
-    here = await Office.open(desk.office.settings, now_ms=lambda: frozen + ahead[0])
+    here = await WorkQueues.open(desk.work_queues.settings, now_ms=lambda: frozen + ahead[0])
     at = Desk(here, desk.caller, desk.clock)
     review = await asked(at, spec)
     case = Case.open(review.id, spec, frozen)
     for name, *given_to in acts:
         if name == "restart":
             await here.close()
-            here = await Office.open(desk.office.settings, now_ms=lambda: frozen + ahead[0])
+            here = await WorkQueues.open(desk.work_queues.settings, now_ms=lambda: frozen + ahead[0])
         elif name == "wait":
             ahead[0] += given_to[0] * 1000
             while case.tick(frozen + ahead[0]) != "nothing":
@@ -198,7 +198,7 @@ async def test_whatever_people_and_the_clock_do_rows_and_the_case_agree(
     await here.close()
 
 
-async def both(office: Office, caller: Caller, case: Case, name: str, given_to: list[Any], now: int) -> Case:
+async def both(work_queues: WorkQueues, caller: Caller, case: Case, name: str, given_to: list[Any], now: int) -> Case:
     """The same act on the rows and on the case: both do it, or both refuse it in the same words. A refused act changes
     nothing, so the case is then what it was."""
     arguments = [given_to[0], {"decision": given_to[1]}] if name == "decide" else given_to
@@ -210,7 +210,7 @@ async def both(office: Office, caller: Caller, case: Case, name: str, given_to: 
         expected, after = str(refusal), case
     told: str | None = None
     try:
-        await getattr(office.reviews, name)(caller, SCOPE, case.id, *arguments)
+        await getattr(work_queues.reviews, name)(caller, SCOPE, case.id, *arguments)
     except REFUSED as refusal:
         told = str(refusal)
     assert told == expected

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from relevo.agents.webhook_sender import WebhookCourier
+from relevo.agents.webhook_sender import WebhookSender
 from relevo.contract.webhooks import Delivery, NewSecret
 from relevo.errors import BadWebhookUrl, InvalidInput, NotFound, WrongState
 from relevo.work.audit.entries import AuditFilter
@@ -28,17 +28,17 @@ pytestmark = pytest.mark.parametrize("store", STORES)
 
 
 async def hooked(desk: Desk, url: str, *events: Any) -> NewSecret:
-    return await desk.office.webhooks.create(desk.caller, SCOPE, url, events)
+    return await desk.work_queues.webhooks.create(desk.caller, SCOPE, url, events)
 
 
 async def told(desk: Desk) -> int:
     """Relays, and lets the courier send what is due."""
     await relay(desk)
-    return (await WebhookCourier(desk.office).work()).items
+    return (await WebhookSender(desk.work_queues).work()).items
 
 
 async def log_of(desk: Desk, webhook_id: str, **wanted: Any) -> list[Delivery]:
-    return (await desk.office.webhook_deliveries.list(desk.caller, SCOPE, webhook_id, **wanted)).items
+    return (await desk.work_queues.webhook_deliveries.list(desk.caller, SCOPE, webhook_id, **wanted)).items
 
 
 async def test_an_event_arrives_signed_with_the_secret_that_was_shown(desk: Desk, receiver: Receiver) -> None:
@@ -61,12 +61,12 @@ async def test_an_event_arrives_signed_with_the_secret_that_was_shown(desk: Desk
 
 async def test_a_relay_that_comes_twice_makes_no_second_delivery(desk: Desk, receiver: Receiver) -> None:
     made = await hooked(desk, receiver.url())
-    queue = await desk.office.queues.lookup(desk.caller, SCOPE, "jobs")
+    queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "jobs")
     event = WorkEvent("published", queue.id, "01J9ZZZZZZZZZZZZZZZZZZZZZZ", 1, "m", "c")
     for _ in range(2):
         await transact(
-            desk.office,
-            lambda each: desk.office.webhook_deliveries.make(each, [(7, [event, event])], {queue.id: queue}),
+            desk.work_queues,
+            lambda each: desk.work_queues.webhook_deliveries.make(each, [(7, [event, event])], {queue.id: queue}),
         )
     assert len(await log_of(desk, made.webhook.id)) == 2
 
@@ -75,9 +75,9 @@ async def test_two_who_send_the_same_delivery_send_it_once(desk: Desk, receiver:
     await hooked(desk, receiver.url())
     await desk.publish()
     await relay(desk)
-    (due,) = await desk.office.webhook_deliveries.overdue(by_ms=0, limit=10)
-    assert await desk.office.webhook_deliveries.attempt(due) is not None
-    assert await desk.office.webhook_deliveries.attempt(due) is None
+    (due,) = await desk.work_queues.webhook_deliveries.overdue(by_ms=0, limit=10)
+    assert await desk.work_queues.webhook_deliveries.attempt(due) is not None
+    assert await desk.work_queues.webhook_deliveries.attempt(due) is None
     assert len(receiver.got) == 1
 
 
@@ -85,9 +85,9 @@ async def test_what_a_sender_that_died_had_taken_is_due_again_a_minute_later(des
     await hooked(desk, receiver.url())
     await desk.publish()
     await relay(desk)
-    (due,) = await desk.office.webhook_deliveries.overdue(by_ms=0, limit=10)
-    await desk.office.webhook_deliveries._take(due)  # pyright: ignore[reportPrivateUsage]
-    assert await desk.office.webhook_deliveries.overdue(by_ms=0, limit=10) == []
+    (due,) = await desk.work_queues.webhook_deliveries.overdue(by_ms=0, limit=10)
+    await desk.work_queues.webhook_deliveries._take(due)  # pyright: ignore[reportPrivateUsage]
+    assert await desk.work_queues.webhook_deliveries.overdue(by_ms=0, limit=10) == []
     desk.clock.turn(s=61)
     assert await told(desk) == 1
     assert len(receiver.got) == 1
@@ -102,8 +102,8 @@ async def test_only_the_events_that_were_asked_for_are_told(desk: Desk, receiver
 
 
 async def test_another_scope_hears_nothing(desk: Desk, receiver: Receiver) -> None:
-    await desk.office.scopes.create(desk.caller, "other")
-    await desk.office.webhooks.create(desk.caller, "other", receiver.url())
+    await desk.work_queues.scopes.create(desk.caller, "other")
+    await desk.work_queues.webhooks.create(desk.caller, "other", receiver.url())
     await desk.publish()
     assert await told(desk) == 0
 
@@ -135,15 +135,15 @@ async def test_fifty_failures_in_a_row_disable_a_webhook_and_say_why(desk: Desk,
     receiver.answer("/hook", 410, b"moved out")
     await desk.publish(MOST_FAILURES + 5)
     await relay(desk)
-    courier = WebhookCourier(desk.office, batch=8)
+    courier = WebhookSender(desk.work_queues, batch=8)
     while (await courier.work()).items:
         pass
-    hook = await desk.office.webhooks.get(desk.caller, SCOPE, made.webhook.id)
+    hook = await desk.work_queues.webhooks.get(desk.caller, SCOPE, made.webhook.id)
     assert hook.state == "disabled"
     assert hook.disabled_reason is not None
     assert "it answered 410: moved out" in hook.disabled_reason
     assert {line.state for line in await log_of(desk, made.webhook.id)} == {"failed"}
-    audit = await desk.office.audit.list(desk.caller, AuditFilter(action="webhook.disable"))
+    audit = await desk.work_queues.audit.list(desk.caller, AuditFilter(action="webhook.disable"))
     assert [entry.target for entry in audit.items] == [made.webhook.id]
     before = len(receiver.got)
     await desk.publish()
@@ -156,11 +156,11 @@ async def test_a_success_forgets_the_failures_before_it(desk: Desk, receiver: Re
     receiver.answer("/hook", 500)
     await desk.publish(3)
     await told(desk)
-    assert (await desk.office.webhooks.get(desk.caller, SCOPE, made.webhook.id)).failures_in_a_row == 3
+    assert (await desk.work_queues.webhooks.get(desk.caller, SCOPE, made.webhook.id)).failures_in_a_row == 3
     receiver.answers.clear()
     await desk.publish()
     await told(desk)
-    assert (await desk.office.webhooks.get(desk.caller, SCOPE, made.webhook.id)).failures_in_a_row == 0
+    assert (await desk.work_queues.webhooks.get(desk.caller, SCOPE, made.webhook.id)).failures_in_a_row == 0
 
 
 async def test_a_disabled_webhook_is_switched_on_again_and_what_failed_is_sent_by_hand(
@@ -169,13 +169,13 @@ async def test_a_disabled_webhook_is_switched_on_again_and_what_failed_is_sent_b
     made = await hooked(desk, receiver.url())
     await desk.publish()
     await relay(desk)
-    await desk.office.webhooks.change(desk.caller, SCOPE, made.webhook.id, state="disabled")
+    await desk.work_queues.webhooks.change(desk.caller, SCOPE, made.webhook.id, state="disabled")
     (line,) = await log_of(desk, made.webhook.id)
     assert line.state == "failed"
     with pytest.raises(WrongState):
-        await desk.office.webhook_deliveries.redeliver(desk.caller, SCOPE, made.webhook.id, line.id)
-    await desk.office.webhooks.change(desk.caller, SCOPE, made.webhook.id, state="active")
-    again = await desk.office.webhook_deliveries.redeliver(desk.caller, SCOPE, made.webhook.id, line.id)
+        await desk.work_queues.webhook_deliveries.redeliver(desk.caller, SCOPE, made.webhook.id, line.id)
+    await desk.work_queues.webhooks.change(desk.caller, SCOPE, made.webhook.id, state="active")
+    again = await desk.work_queues.webhook_deliveries.redeliver(desk.caller, SCOPE, made.webhook.id, line.id)
     assert (again.state, again.attempts) == ("waiting", 0)
     await told(desk)
     assert [got.headers["relevo-delivery"] for got in receiver.got] == [line.id]
@@ -185,7 +185,7 @@ async def test_during_a_rotation_both_secrets_fit_and_afterwards_only_the_new_on
     desk: Desk, receiver: Receiver
 ) -> None:
     old = await hooked(desk, receiver.url())
-    new = await desk.office.webhooks.rotate(desk.caller, SCOPE, old.webhook.id, overlap_s=3_600)
+    new = await desk.work_queues.webhooks.rotate(desk.caller, SCOPE, old.webhook.id, overlap_s=3_600)
     assert new.webhook.secrets == 2
     await desk.publish()
     await told(desk)
@@ -203,12 +203,12 @@ async def test_secrets_and_addresses_are_nowhere_but_in_their_own_row(
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="relevo")
     made = await hooked(desk, receiver.url("/hook?token=hush"))
-    turned = await desk.office.webhooks.rotate(desk.caller, SCOPE, made.webhook.id)
+    turned = await desk.work_queues.webhooks.rotate(desk.caller, SCOPE, made.webhook.id)
     receiver.answer("/hook?token=hush", 500, b"no")
     await desk.publish()
     await told(desk)
-    listed = msgspec.json.encode((await desk.office.webhooks.list(desk.caller, SCOPE)).items).decode()
-    audit = await desk.office.audit.list(desk.caller, AuditFilter())
+    listed = msgspec.json.encode((await desk.work_queues.webhooks.list(desk.caller, SCOPE)).items).decode()
+    audit = await desk.work_queues.audit.list(desk.caller, AuditFilter())
     told_to_people = listed + msgspec.json.encode(audit.items).decode() + caplog.text
     told_to_people += msgspec.json.encode(await log_of(desk, made.webhook.id)).decode()
     for secret in (made.secret, turned.secret):
@@ -227,8 +227,8 @@ async def test_the_log_is_filtered_and_paged(desk: Desk, receiver: Receiver) -> 
     assert {line.event for line in await log_of(desk, made.webhook.id, message_id=ids[0])} == {
         *("published", "claimed", "completed"),
     }
-    first = await desk.office.webhook_deliveries.list(desk.caller, SCOPE, made.webhook.id, limit=2)
-    rest = await desk.office.webhook_deliveries.list(
+    first = await desk.work_queues.webhook_deliveries.list(desk.caller, SCOPE, made.webhook.id, limit=2)
+    rest = await desk.work_queues.webhook_deliveries.list(
         desk.caller, SCOPE, made.webhook.id, limit=10, cursor=first.next_cursor
     )
     assert len({line.id for line in first.items + rest.items}) == 5
@@ -240,7 +240,7 @@ async def test_deliveries_of_a_month_ago_are_forgotten(desk: Desk, receiver: Rec
     await desk.publish()
     await told(desk)
     desk.clock.turn(minutes=60 * 24 * 31)
-    await WebhookCourier(desk.office).work()
+    await WebhookSender(desk.work_queues).work()
     assert await log_of(desk, made.webhook.id) == []
 
 
@@ -248,12 +248,12 @@ async def test_a_deleted_webhook_takes_its_log_with_it(desk: Desk, receiver: Rec
     made = await hooked(desk, receiver.url())
     await desk.publish()
     await relay(desk)
-    await desk.office.webhooks.delete(desk.caller, SCOPE, made.webhook.id)
-    async with desk.office.database.connect() as connection:
+    await desk.work_queues.webhooks.delete(desk.caller, SCOPE, made.webhook.id)
+    async with desk.work_queues.database.connect() as connection:
         assert (await connection.execute(select(webhook_deliveries))).all() == []
         assert (await connection.execute(select(webhooks))).all() == []
     with pytest.raises(NotFound):
-        await desk.office.webhooks.get(desk.caller, SCOPE, made.webhook.id)
+        await desk.work_queues.webhooks.get(desk.caller, SCOPE, made.webhook.id)
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ async def test_a_key_of_some_queues_cannot_have_events_sent(desk: Desk, receiver
         queues=frozenset({"jobs"}),
     )  # fmt: skip
     with pytest.raises(NotFound):
-        await desk.office.webhooks.create(limited, SCOPE, receiver.url())
+        await desk.work_queues.webhooks.create(limited, SCOPE, receiver.url())
 
 
 async def test_a_delivery_that_is_gone_is_not_sent(desk: Desk) -> None:
-    assert await desk.office.webhook_deliveries.attempt(Due("01J9ZZZZZZZZZZZZZZZZZZZZZZ", "x", 0, 0)) is None
+    assert await desk.work_queues.webhook_deliveries.attempt(Due("01J9ZZZZZZZZZZZZZZZZZZZZZZ", "x", 0, 0)) is None

@@ -44,7 +44,7 @@ async def test_an_event_of_a_message_reaches_the_receiver(telling: Room, receive
 
 async def test_a_delivery_is_sent_again_by_hand(telling: Room, receiver: Receiver) -> None:
     made = await telling.do("POST", HOOKS, {"url": receiver.url(), "events": ["published"]})
-    attempted = telling.office.webhook_deliveries.attempted
+    attempted = telling.work_queues.webhook_deliveries.attempted
     first = asyncio.ensure_future(attempted.wait_for(timeout=limit(40)))
     await turn()
     await telling.publish()
@@ -62,13 +62,13 @@ async def test_a_delivery_is_sent_again_by_hand(telling: Room, receiver: Receive
 async def test_with_redis_a_failed_attempt_waits_in_the_stream_queue(telling: Room, receiver: Receiver) -> None:
     receiver.answer("/hook", 503)
     await telling.do("POST", HOOKS, {"url": receiver.url(), "events": ["published"]})
-    failed = asyncio.ensure_future(telling.office.webhook_deliveries.attempted.wait_for(timeout=limit(40)))
+    failed = asyncio.ensure_future(telling.work_queues.webhook_deliveries.attempted.wait_for(timeout=limit(40)))
     await turn()
     await telling.publish()
     assert (await failed).again is not None
-    redis_url = telling.office.settings.redis_url
+    redis_url = telling.work_queues.settings.redis_url
     assert redis_url is not None
-    async with Queue(webhooks_queue(telling.office.installation), redis_url=redis_url) as queue:
+    async with Queue(webhooks_queue(telling.work_queues.installation), redis_url=redis_url) as queue:
 
         async def waits_there() -> bool:
             return await queue.get_delayed_count() == 1
@@ -116,7 +116,7 @@ async def test_parts_are_sent_and_read_over_http(room: Room) -> None:
     path = f"/v1/scopes/billing/messages/{claimed['id']}/chunks"
     token = {"claim_token": claimed["claim_token"]}
     assert (await room.do("POST", path, {**token, "body": "Hel"}))["number"] == 1
-    begins = asyncio.ensure_future(room.office.wakeups.begun.wait_for(timeout=limit(30)))
+    begins = asyncio.ensure_future(room.work_queues.long_poll.begun.wait_for(timeout=limit(30)))
     waiting = asyncio.ensure_future(room.do("GET", path, params={"after": 1, "wait_s": 30}))
     await begins
     await room.do("POST", path, {**token, "body": "lo", "final": True})

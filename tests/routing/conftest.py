@@ -18,7 +18,7 @@ from relevo.work.routing.rule import Action, Rule
 from relevo.work.routing.rules import StoredRule
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.store.tables import labels
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import SCOPE, a_desk, emptied
 from tests.agents.conftest import Desk as PlainDesk
 from tests.clock import Clock
@@ -35,12 +35,12 @@ class Desk(PlainDesk):
         self, *actions: Action, on: Trigger = "message_published", when: str = "true", name: str = "r", **more: Any
     ) -> StoredRule:
         rule = Rule(name=name, trigger=on, condition=when, actions=list(actions), **more)
-        return await self.office.rules.create(self.caller, SCOPE, rule)
+        return await self.work_queues.rules.create(self.caller, SCOPE, rule)
 
     async def put(self, body: Any = None, queue: str = "jobs", **fields: Any) -> Published | Refusal:
         """Publishes one message."""
         new = NewMessage(body=msgspec.Raw(msgspec.json.encode(body)), **fields)
-        (outcome,) = await self.office.messages.publish(self.caller, SCOPE, queue, [new])
+        (outcome,) = await self.work_queues.messages.publish(self.caller, SCOPE, queue, [new])
         return outcome
 
     async def id_of(self, body: Any = None, queue: str = "jobs", **fields: Any) -> str:
@@ -50,25 +50,25 @@ class Desk(PlainDesk):
 
     async def route(self) -> int:
         """Lets the events out, and the rules look at them; at how many they looked."""
-        relay = OutboxRelay(self.office)
+        relay = OutboxRelay(self.work_queues)
         await relay.work()
         await relay.close()
-        return (await MessageRouter(self.office).work()).items
+        return (await MessageRouter(self.work_queues).work()).items
 
     async def all(self, **wanted: Any) -> list[Message]:
         """The messages of the scope, oldest first."""
-        page = await self.office.search.list(self.caller, SCOPE, MessageFilter(**wanted), limit=500)
+        page = await self.work_queues.search.list(self.caller, SCOPE, MessageFilter(**wanted), limit=500)
         return list(reversed(page.items))
 
     async def bodies(self, queue: str) -> list[Any]:
         return [msgspec.json.decode(each.body) for each in await self.all(queue=queue)]
 
     async def depth(self, queue: str = "jobs", scope: str = SCOPE) -> Depth:
-        record = await self.office.queues.lookup(self.caller, scope, queue)
-        return (await depths_of(self.office.database, [record.id]))[record.id]
+        record = await self.work_queues.queues.lookup(self.caller, scope, queue)
+        return (await depths_of(self.work_queues.database, [record.id]))[record.id]
 
     async def labels(self, message_id: str) -> dict[str, str]:
-        async with self.office.database.connect() as connection:
+        async with self.work_queues.database.connect() as connection:
             rows = await connection.execute(select(labels).where(labels.c.message_id == message_id))
             return {row.name: row.value for row in rows}
 
@@ -76,21 +76,21 @@ class Desk(PlainDesk):
         return await self.bodies("_integrity")
 
     async def audits(self, **wanted: Any) -> list[AuditEntry]:
-        return (await self.office.audit.list(self.caller, AuditFilter(**wanted), limit=500)).items
+        return (await self.work_queues.audit.list(self.caller, AuditFilter(**wanted), limit=500)).items
 
 
-async def a_routing_desk(office: Office, clock: Clock) -> Desk:
-    plain = await a_desk(office, clock)
-    return Desk(office, plain.caller, clock)
+async def a_routing_desk(work_queues: WorkQueues, clock: Clock) -> Desk:
+    plain = await a_desk(work_queues, clock)
+    return Desk(work_queues, plain.caller, clock)
 
 
 @pytest.fixture
 async def desk(database_url: str, clock: Clock) -> AsyncGenerator[Desk]:
     """On each database in turn, without Redis, with the queue `jobs`."""
     await emptied(database_url)
-    settings = OfficeSettings(database_url=database_url, stream_queues=STREAMS)
-    async with await Office.open(settings, now_ms=clock) as office:
-        made = await a_routing_desk(office, clock)
+    settings = WorkSettings(database_url=database_url, stream_queues=STREAMS)
+    async with await WorkQueues.open(settings, now_ms=clock) as work_queues:
+        made = await a_routing_desk(work_queues, clock)
         await made.queue()
         yield made
 
@@ -100,8 +100,8 @@ async def bridge_desk(database_url: str, clock: Clock, valkey: Server, key_leaks
     """On each database in turn, beside a Redis, with the queue `jobs`."""
     key_leaks.allow("rw:*")
     await emptied(database_url)
-    settings = OfficeSettings(database_url=database_url, redis_url=valkey.url, stream_queues=("q-*",))
-    async with await Office.open(settings, now_ms=clock) as office:
-        made = await a_routing_desk(office, clock)
+    settings = WorkSettings(database_url=database_url, redis_url=valkey.url, stream_queues=("q-*",))
+    async with await WorkQueues.open(settings, now_ms=clock) as work_queues:
+        made = await a_routing_desk(work_queues, clock)
         await made.queue(backoff_initial_ms=0, backoff_jitter_ms=0, max_retries=2)
         yield made

@@ -73,7 +73,7 @@ async def test_a_message_becomes_a_job_and_its_result_comes_back(desk: Desk, que
         seen.append(job)
         return {"sent": 1}
 
-    bridge = StreamBridge(desk.office)
+    bridge = StreamBridge(desk.work_queues)
 
     async def completed() -> bool:
         return await state_after(desk, bridge, outcome.id) == "completed"
@@ -90,7 +90,7 @@ async def test_a_message_becomes_a_job_and_its_result_comes_back(desk: Desk, que
 
 async def test_a_failed_job_is_tried_again_and_then_a_dead_letter(desk: Desk, queue_name: str, crew: Crew) -> None:
     await desk.rule(Route(stream_queue=queue_name))
-    message_id, bridge = await desk.id_of(1), StreamBridge(desk.office)
+    message_id, bridge = await desk.id_of(1), StreamBridge(desk.work_queues)
     seen: list[str] = []
 
     async def fail(job: Job) -> None:
@@ -113,7 +113,7 @@ async def test_a_failed_job_is_tried_again_and_then_a_dead_letter(desk: Desk, qu
     assert (await desk.history(message_id))[-2:] == ["failed", "dead_lettered"]
     depth = await desk.depth()
     assert (depth.claimed, (await desk.depth("_dead_letter")).dead) == (0, 1)
-    assert await desk.office.streams.get(queue_name).dead_letters.count() == 0, "one thing has one dead letter"
+    assert await desk.work_queues.streams.get(queue_name).dead_letters.count() == 0, "one thing has one dead letter"
 
 
 @pytest.mark.parametrize("point", ["bridge.added", "bridge.heard", "bridge.settled"])
@@ -134,14 +134,14 @@ async def test_a_kill_of_the_bridge_loses_and_doubles_nothing(
     async def completed() -> bool:
         nonlocal killed
         try:
-            await StreamBridge(desk.office).work()
+            await StreamBridge(desk.work_queues).work()
         except Killed:
             killed += 1
             disarm()
         return killed == 1 and (await desk.row(message_id))["state"] == "completed"
 
     await crew.run(work, completed)
-    await StreamBridge(desk.office).work()
+    await StreamBridge(desk.work_queues).work()
     assert seen == [message_id]
     assert (await desk.history(message_id)).count("completed") == 1
     assert (await desk.depth()).claimed == 0
@@ -151,9 +151,9 @@ async def test_a_job_whose_redis_was_emptied_is_added_again(
     desk: Desk, queue_name: str, crew: Crew, clock: Clock
 ) -> None:
     await desk.rule(Route(stream_queue=queue_name))
-    message_id, bridge = await desk.id_of(1), StreamBridge(desk.office)
+    message_id, bridge = await desk.id_of(1), StreamBridge(desk.work_queues)
     await bridge.work()
-    queue = Queue(queue_name, redis_url=desk.office.settings.redis_url or "")
+    queue = Queue(queue_name, redis_url=desk.work_queues.settings.redis_url or "")
     await queue.obliterate(force=True)
     await queue.close()
     clock.turn(s=31)
@@ -172,9 +172,9 @@ async def test_an_outcome_whose_events_are_gone_is_asked_for(
     desk: Desk, queue_name: str, crew: Crew, clock: Clock, valkey: Server
 ) -> None:
     await desk.rule(Route(stream_queue=queue_name))
-    message_id, bridge = await desk.id_of(1), StreamBridge(desk.office)
+    message_id, bridge = await desk.id_of(1), StreamBridge(desk.work_queues)
     await bridge.work()
-    queue = desk.office.streams.get(queue_name)
+    queue = desk.work_queues.streams.get(queue_name)
 
     async def work(job: Job) -> int:
         return 7
@@ -192,7 +192,7 @@ async def test_an_outcome_whose_events_are_gone_is_asked_for(
 
 async def test_a_copy_becomes_a_job_while_the_message_waits(desk: Desk, queue_name: str, crew: Crew) -> None:
     await desk.rule(Route(stream_queue=queue_name, copy=True))
-    message_id, bridge = await desk.id_of(1), StreamBridge(desk.office)
+    message_id, bridge = await desk.id_of(1), StreamBridge(desk.work_queues)
     (copy,) = [each for each in await desk.all() if each.parent_id == message_id]
 
     async def work(job: Job) -> int:
@@ -207,9 +207,9 @@ async def test_a_copy_becomes_a_job_while_the_message_waits(desk: Desk, queue_na
 
 async def test_a_stream_queue_that_is_not_open_cannot_be_used(desk: Desk) -> None:
     with pytest.raises(StreamQueueClosed):
-        desk.office.targets.require_open_stream("acme", "other")
+        desk.work_queues.targets.require_open_stream("acme", "other")
     with pytest.raises(StreamQueueClosed):
-        await desk.office.stream_letters.review(desk.caller, SCOPE, "other", "1-0")
+        await desk.work_queues.stream_letters.review(desk.caller, SCOPE, "other", "1-0")
 
 
 # --- dead letters of stream queues -----------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ async def test_a_stream_queue_that_is_not_open_cannot_be_used(desk: Desk) -> Non
 
 async def dead_job(desk: Desk, crew: Crew, queue_name: str, data: Any) -> str:
     """Makes a dead letter of a job that is no message; its entry's id."""
-    queue = desk.office.streams.get(queue_name)
+    queue = desk.work_queues.streams.get(queue_name)
     before = await queue.dead_letters.count()
     await queue.add("send", data)
 
@@ -230,12 +230,12 @@ async def dead_job(desk: Desk, crew: Crew, queue_name: str, data: Any) -> str:
 
 async def test_a_dead_letter_of_a_stream_queue_goes_back_corrected(desk: Desk, queue_name: str, crew: Crew) -> None:
     entry = await dead_job(desk, crew, queue_name, {"to": "adda", "correlation_id": "c7"})
-    letters = desk.office.stream_letters
+    letters = desk.work_queues.stream_letters
     review = await letters.review(desk.caller, SCOPE, queue_name, entry)
     assert (await letters.review(desk.caller, SCOPE, queue_name, entry)).id == review.id, "asked twice, opened once"
     assert (review.source, review.correlation_id) == ("stream_dead_letter", "c7")
     assert "the address is wrong" in review.spec.context[0].content
-    await desk.office.reviews.decide(
+    await desk.work_queues.reviews.decide(
         desk.caller, SCOPE, review.id, "ada", {"decision": "approve"}, corrected_body={"to": "ada"}
     )
     seen: list[Any] = []
@@ -248,31 +248,31 @@ async def test_a_dead_letter_of_a_stream_queue_goes_back_corrected(desk: Desk, q
 
     disarm = arm("bridge.replayed", die)
     with pytest.raises(Killed):
-        await StreamBridge(desk.office).work()
+        await StreamBridge(desk.work_queues).work()
     disarm()
-    await StreamBridge(desk.office).work()
+    await StreamBridge(desk.work_queues).work()
     await crew.run(work, worked)
     assert seen == [{"to": "ada"}]
-    queue = desk.office.streams.get(queue_name)
+    queue = desk.work_queues.streams.get(queue_name)
     assert (await queue.dead_letters.count(), await queue.count()) == (0, 0)
-    assert (await StreamBridge(desk.office).work()).items == 0
+    assert (await StreamBridge(desk.work_queues).work()).items == 0
 
 
 async def test_a_rejected_one_is_deleted(desk: Desk, queue_name: str, crew: Crew) -> None:
     entry = await dead_job(desk, crew, queue_name, {"to": "adda"})
-    review = await desk.office.stream_letters.review(desk.caller, SCOPE, queue_name, entry)
-    await desk.office.reviews.decide(desk.caller, SCOPE, review.id, "ada", {"decision": "reject"})
-    await StreamBridge(desk.office).work()
-    assert await desk.office.streams.get(queue_name).dead_letters.count() == 0
+    review = await desk.work_queues.stream_letters.review(desk.caller, SCOPE, queue_name, entry)
+    await desk.work_queues.reviews.decide(desk.caller, SCOPE, review.id, "ada", {"decision": "reject"})
+    await StreamBridge(desk.work_queues).work()
+    assert await desk.work_queues.streams.get(queue_name).dead_letters.count() == 0
 
 
 async def test_after_three_replays_it_is_refused(desk: Desk, queue_name: str, crew: Crew) -> None:
     entry = await dead_job(desk, crew, queue_name, {"to": "adda"})
-    queue = desk.office.streams.get(queue_name)
+    queue = desk.work_queues.streams.get(queue_name)
     for _ in range(3):
-        review = await desk.office.stream_letters.review(desk.caller, SCOPE, queue_name, entry)
-        await desk.office.reviews.decide(desk.caller, SCOPE, review.id, "ada", {"decision": "approve"})
-        await StreamBridge(desk.office).work()
+        review = await desk.work_queues.stream_letters.review(desk.caller, SCOPE, queue_name, entry)
+        await desk.work_queues.reviews.decide(desk.caller, SCOPE, review.id, "ada", {"decision": "approve"})
+        await StreamBridge(desk.work_queues).work()
 
         async def died() -> bool:
             return await queue.dead_letters.count() == 1
@@ -280,15 +280,15 @@ async def test_after_three_replays_it_is_refused(desk: Desk, queue_name: str, cr
         await crew.run(refuse, died)
         entry = (await queue.dead_letters.peek(1))[0].dlq_id
     with pytest.raises(ReplayLoop):
-        await desk.office.stream_letters.review(desk.caller, SCOPE, queue_name, entry)
+        await desk.work_queues.stream_letters.review(desk.caller, SCOPE, queue_name, entry)
 
 
 async def test_a_watched_stream_queue_sends_its_dead_letters_by_itself(desk: Desk, queue_name: str, crew: Crew) -> None:
-    await desk.office.stream_letters.watch(desk.caller, SCOPE, queue_name, b'{"title":"Look","may_correct":true}')
+    await desk.work_queues.stream_letters.watch(desk.caller, SCOPE, queue_name, b'{"title":"Look","may_correct":true}')
     entry = await dead_job(desk, crew, queue_name, 1)
     for _ in range(2):
-        await StreamBridge(desk.office).work()
-    (review,) = (await desk.office.reviews.inbox(desk.caller, SCOPE)).items
+        await StreamBridge(desk.work_queues).work()
+    (review,) = (await desk.work_queues.reviews.inbox(desk.caller, SCOPE)).items
     assert review.title == "Look"
     (audited,) = await desk.audits(action="stream_dead_letter.review")
     assert msgspec.json.decode(audited.after)["entry_id"] == entry
@@ -302,7 +302,7 @@ async def test_the_story_of_one_message_under_one_correlation_id(desk: Desk, que
     await desk.rule(Route(stream_queue=queue_name), name="to-stream", when="body.kind == 'mail'")
     await desk.rule(Escalate(review={"title": "What now?", "may_correct": True}), on="message_dead", name="to-people")
     message_id = await desk.id_of({"kind": "mail", "to": "adda"}, correlation_id="order-7")
-    bridge, reviews = StreamBridge(desk.office), desk.office.reviews
+    bridge, reviews = StreamBridge(desk.work_queues), desk.work_queues.reviews
 
     async def send(job: Job) -> str:
         if job.data["body"]["to"] != "ada":

@@ -35,12 +35,12 @@ def crew(queue_name: str, valkey: Server) -> Crew:
 async def routed(desk: Desk, queue_name: str) -> str:
     await desk.rule(Route(stream_queue=queue_name))
     message_id = await desk.id_of({"says": WORD}, labels={"subject": "ada"})
-    await StreamBridge(desk.office).work()
+    await StreamBridge(desk.work_queues).work()
     return message_id
 
 
 async def erase(desk: Desk) -> Erasure:
-    return await desk.office.erasures.start(desk.caller, SCOPE, "ada")
+    return await desk.work_queues.erasures.start(desk.caller, SCOPE, "ada")
 
 
 async def in_redis(raw: Client) -> list[bytes]:
@@ -63,7 +63,7 @@ async def test_a_job_that_waits_is_gone(desk: Desk, queue_name: str, raw: Client
     assert await in_redis(raw) != []
     done = await erase(desk)
     assert (done.state, await in_redis(raw)) == ("done", [])
-    await StreamBridge(desk.office).work()
+    await StreamBridge(desk.work_queues).work()
     assert await in_redis(raw) == []
     assert (await desk.row(message_id))["state"] == "cancelled"
 
@@ -71,7 +71,7 @@ async def test_a_job_that_waits_is_gone(desk: Desk, queue_name: str, raw: Client
 async def test_reasons_in_the_events_are_gone(
     desk: Desk, queue_name: str, crew: Crew, raw: Client, valkey: Server
 ) -> None:
-    message_id, bridge = await routed(desk, queue_name), StreamBridge(desk.office)
+    message_id, bridge = await routed(desk, queue_name), StreamBridge(desk.work_queues)
 
     async def refuse(job: Job) -> None:
         raise UnrecoverableError(f"cannot read {WORD}")
@@ -81,7 +81,7 @@ async def test_reasons_in_the_events_are_gone(
         return (await desk.row(message_id))["state"] == "dead"
 
     await crew.run(refuse, dead)
-    relay = OutboxRelay(desk.office)
+    relay = OutboxRelay(desk.work_queues)
     await relay.work()
     await relay.close()
     assert await in_redis(raw) != []
@@ -105,8 +105,8 @@ async def test_an_erasure_is_not_over_while_a_worker_has_the_job(
         await begun.wait()
         if not found:
             found.append(await erase(desk))
-        await desk.office.erasures.advance(found[0].id)
-        return (await desk.office.erasures.get(desk.caller, SCOPE, found[0].id)).state == "done"
+        await desk.work_queues.erasures.advance(found[0].id)
+        return (await desk.work_queues.erasures.get(desk.caller, SCOPE, found[0].id)).state == "done"
 
     await crew.run(work, over)
     assert found[0].state == "running"

@@ -31,7 +31,7 @@ async def test_a_publish_with_a_rule_killed_at_this_point_is_in_one_place(desk: 
     await desk.queue("target")
     await desk.queue("log")
     await desk.rule(Route(queue="log", copy=True), Route(queue="target"))
-    await killed(desk.office, desk.caller.tenant_id, "publish", point, key="k1")
+    await killed(desk.work_queues, desk.caller.tenant_id, "publish", point, key="k1")
 
     async def published() -> bool:  # whoever had no answer publishes again, under the same key
         await desk.put(1, idempotency_key="k1")
@@ -49,7 +49,7 @@ async def test_a_router_killed_at_this_point_copies_once(desk: Desk, point: str)
     await desk.id_of(1)
     await desk.settle("complete", await desk.claim())
     await relay(desk)
-    await killed(desk.office, desk.caller.tenant_id, "route", point)
+    await killed(desk.work_queues, desk.caller.tenant_id, "route", point)
 
     async def copied() -> bool:  # agents pass over rows that the dead one's transaction still holds
         await desk.route()
@@ -64,7 +64,7 @@ async def test_a_router_killed_at_this_point_copies_once(desk: Desk, point: str)
 async def relay(desk: Desk) -> None:
     from relevo.agents.outbox_relay import OutboxRelay
 
-    agent = OutboxRelay(desk.office)
+    agent = OutboxRelay(desk.work_queues)
     await agent.work()
     await agent.close()
 
@@ -82,17 +82,17 @@ async def test_a_bridge_killed_at_this_point_makes_one_job_and_brings_one_outcom
         seen.append(job.id)
         return 7
 
-    dying = asyncio.create_task(killed(desk.office, desk.caller.tenant_id, "bridge", point))
+    dying = asyncio.create_task(killed(desk.work_queues, desk.caller.tenant_id, "bridge", point))
 
     async def completed() -> bool:
         if not dying.done():
             return False
-        await StreamBridge(desk.office).work()
+        await StreamBridge(desk.work_queues).work()
         return (await desk.row(message_id))["state"] == "completed"
 
     await crew.run(work, completed)
     await dying
-    await StreamBridge(desk.office).work()
+    await StreamBridge(desk.work_queues).work()
     assert seen == [message_id]
     assert (await desk.history(message_id)).count("completed") == 1
     assert (await desk.depth()).claimed == 0
@@ -103,19 +103,19 @@ async def test_a_bridge_killed_after_it_sent_a_letter_back_sends_it_once(
 ) -> None:
     desk = bridge_desk
     entry = await dead_job(desk, crew, queue_name, {"to": "adda"})
-    review = await desk.office.stream_letters.review(desk.caller, SCOPE, queue_name, entry)
+    review = await desk.work_queues.stream_letters.review(desk.caller, SCOPE, queue_name, entry)
     answer = {"decision": "approve"}
-    await desk.office.reviews.decide(desk.caller, SCOPE, review.id, "ada", answer, corrected_body={"to": "ada"})
-    await killed(desk.office, desk.caller.tenant_id, "bridge", "bridge.replayed")
+    await desk.work_queues.reviews.decide(desk.caller, SCOPE, review.id, "ada", answer, corrected_body={"to": "ada"})
+    await killed(desk.work_queues, desk.caller.tenant_id, "bridge", "bridge.replayed")
     seen: list[Any] = []
 
     async def work(job: Job) -> None:
         seen.append(job.data)
 
     async def done() -> bool:
-        return (await StreamBridge(desk.office).work()).items == 0 and bool(seen)
+        return (await StreamBridge(desk.work_queues).work()).items == 0 and bool(seen)
 
     await crew.run(work, done)
     assert seen == [{"to": "ada"}]
-    queue = desk.office.streams.get(queue_name)
+    queue = desk.work_queues.streams.get(queue_name)
     assert (await queue.dead_letters.count(), await queue.count()) == (0, 0)

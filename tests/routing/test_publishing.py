@@ -65,7 +65,7 @@ async def test_an_escalation_to_a_person_keeps_it_from_workers(desk: Desk) -> No
     assert isinstance(outcome, Published)
     assert outcome.state == "in_review"
     assert await desk.claim() == []
-    (review,) = (await desk.office.reviews.inbox(desk.caller, "main")).items
+    (review,) = (await desk.work_queues.reviews.inbox(desk.caller, "main")).items
     assert (review.title, review.message_id, review.source) == ("Refund 250?", outcome.id, "message")
     assert (await desk.depth()).in_review == 1
 
@@ -120,7 +120,7 @@ async def test_a_full_target_refuses_and_makes_no_copies(desk: Desk) -> None:
 
 async def test_a_message_may_move_into_a_broadcast_queue(desk: Desk) -> None:
     await desk.queue("news", consumer_mode="broadcast")
-    await desk.office.subscriptions.create(desk.caller, "main", "news", "mail")
+    await desk.work_queues.subscriptions.create(desk.caller, "main", "news", "mail")
     await desk.rule(Route(queue="news"), queue="jobs")
     message_id = await desk.id_of(1)
     (claimed,) = await desk.claim(1, "news", subscription="mail")

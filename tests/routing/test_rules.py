@@ -13,7 +13,7 @@ from tests.routing.conftest import Desk
 
 
 async def test_a_rule_is_kept_listed_changed_and_deleted(desk: Desk) -> None:
-    rules = desk.office.rules
+    rules = desk.work_queues.rules
     await desk.rule(Drop(), name="second", position=20)
     await desk.rule(Drop(), name="first", position=10)
     assert [each.rule.name for each in (await rules.list(desk.caller, SCOPE)).items] == ["first", "second"]
@@ -57,7 +57,7 @@ async def test_a_rule_that_cannot_work_is_refused(
 async def test_matches_are_counted(desk: Desk) -> None:
     await desk.rule(Drop(), when="body.n > 0")
     await desk.publish(5)
-    (stored,) = (await desk.office.rules.list(desk.caller, SCOPE)).items
+    (stored,) = (await desk.work_queues.rules.list(desk.caller, SCOPE)).items
     assert stored.matched == 4
 
 
@@ -66,20 +66,20 @@ async def test_a_rule_that_fails_is_skipped_and_the_next_one_asked(desk: Desk) -
     await desk.rule(Drop(reason="by the second"), name="whole", position=2)
     message_id = await desk.id_of({"n": 1})
     assert (await desk.row(message_id))["failure_reason"] == "by the second"
-    broken, _ = (await desk.office.rules.list(desk.caller, SCOPE)).items
+    broken, _ = (await desk.work_queues.rules.list(desk.caller, SCOPE)).items
     assert (broken.failed, "missing" in (broken.breaker.last_error or "")) == (1, True)
 
 
 async def test_a_rule_that_fails_too_often_is_set_aside_and_told(desk: Desk) -> None:
     await desk.rule(Drop(), name="broken", when="body.missing == 1")
     await desk.publish(25)
-    (stored,) = (await desk.office.rules.list(desk.caller, SCOPE)).items
+    (stored,) = (await desk.work_queues.rules.list(desk.caller, SCOPE)).items
     assert stored.breaker_state == "open"
     (finding,) = await desk.findings()
     assert (finding["kind"], finding["rule"]) == ("rule_set_aside", "broken")
     before = stored.failed
     await desk.publish(5)
-    (stored,) = (await desk.office.rules.list(desk.caller, SCOPE)).items
+    (stored,) = (await desk.work_queues.rules.list(desk.caller, SCOPE)).items
     assert stored.failed == before, "nobody asks it while it is set aside"
     assert (await desk.depth()).pending == 30
 
@@ -92,7 +92,7 @@ async def test_a_rule_gets_another_chance_after_its_rest(desk: Desk) -> None:
     outcome = await desk.put({"ok": True})
     assert isinstance(outcome, Published)
     assert outcome.state == "cancelled"
-    (stored,) = (await desk.office.rules.list(desk.caller, SCOPE)).items
+    (stored,) = (await desk.work_queues.rules.list(desk.caller, SCOPE)).items
     assert stored.breaker_state == "closed"
 
 
@@ -100,7 +100,7 @@ async def test_a_breaker_is_closed_by_hand(desk: Desk) -> None:
     await desk.rule(Drop(), when="body.ok")
     for _ in range(10):
         await desk.put({})
-    await desk.office.rules.reset(desk.caller, SCOPE, "r")
+    await desk.work_queues.rules.reset(desk.caller, SCOPE, "r")
     assert (await desk.row(await desk.id_of({"ok": True})))["state"] == "cancelled"
 
 
@@ -112,7 +112,7 @@ async def test_a_loop_ends_at_the_hop_limit_and_is_told(desk: Desk) -> None:
     assert (await desk.history(message_id)).count("routed") == MAX_HOPS
     assert (await desk.row(message_id))["state"] == "pending"
     assert [each["kind"] for each in await desk.findings()] == ["routing_loop"]
-    assert sum(each.failed for each in (await desk.office.rules.list(desk.caller, SCOPE)).items) == 1
+    assert sum(each.failed for each in (await desk.work_queues.rules.list(desk.caller, SCOPE)).items) == 1
 
 
 async def test_hops_are_counted_over_triggers(desk: Desk) -> None:
@@ -140,22 +140,22 @@ async def test_copies_of_copies_are_limited(desk: Desk) -> None:
 
 
 async def test_a_rule_of_another_scope_needs_its_trust(desk: Desk) -> None:
-    office = desk.office
-    await office.scopes.create(desk.caller, "vault")
-    await office.queues.create(desk.caller, "vault", "safe")
+    work_queues = desk.work_queues
+    await work_queues.scopes.create(desk.caller, "vault")
+    await work_queues.queues.create(desk.caller, "vault", "safe")
     with pytest.raises(BadRule, match="vault"):
         await desk.rule(Route(queue="safe", scope="vault"))
-    await office.trusts.grant(desk.caller, "vault", SCOPE)
-    assert [each.trusted for each in (await office.trusts.list(desk.caller, "vault")).items] == [SCOPE]
+    await work_queues.trusts.grant(desk.caller, "vault", SCOPE)
+    assert [each.trusted for each in (await work_queues.trusts.list(desk.caller, "vault")).items] == [SCOPE]
     await desk.rule(Route(queue="safe", scope="vault"))
     message_id = await desk.id_of(1, labels={"subject": "42"})
     assert (await desk.row(message_id))["scope_id"] == (
-        await office.queues.lookup(desk.caller, "vault", "safe")
+        await work_queues.queues.lookup(desk.caller, "vault", "safe")
     ).scope_id
-    await office.trusts.revoke(desk.caller, "vault", SCOPE)
+    await work_queues.trusts.revoke(desk.caller, "vault", SCOPE)
     stayed = await desk.id_of(2)
     assert [each.id for each in await desk.claim()] == [stayed]
-    (stored,) = (await office.rules.list(desk.caller, SCOPE)).items
+    (stored,) = (await work_queues.rules.list(desk.caller, SCOPE)).items
     assert "does not accept messages" in (stored.breaker.last_error or "")
 
 
@@ -165,19 +165,19 @@ async def test_a_dry_run_on_a_sample_tells_what_would_be_done(desk: Desk) -> Non
         name="r", trigger="message_published", condition="body.n > 1", enabled=False,
         actions=[Transform(body="{'n': body.n * 2}"), Route(queue="big")],
     )  # fmt: skip
-    (told,) = await desk.office.dry_runs.sample(desk.caller, SCOPE, rule, queue="jobs", body=b'{"n":5}')
+    (told,) = await desk.work_queues.dry_runs.sample(desk.caller, SCOPE, rule, queue="jobs", body=b'{"n":5}')
     assert (told.matches, told.ending, told.to, told.error) == (True, "moves", "big", None)
     assert bytes(told.body or b"") == b'{"n":10}'
-    (told,) = await desk.office.dry_runs.sample(desk.caller, SCOPE, rule, queue="jobs", body=b'{"n":1}')
+    (told,) = await desk.work_queues.dry_runs.sample(desk.caller, SCOPE, rule, queue="jobs", body=b'{"n":1}')
     assert told.matches is False
-    (told,) = await desk.office.dry_runs.sample(desk.caller, SCOPE, rule, queue="jobs", body=b"{}")
+    (told,) = await desk.work_queues.dry_runs.sample(desk.caller, SCOPE, rule, queue="jobs", body=b"{}")
     assert "no field" in (told.error or "")
 
 
 async def test_a_dry_run_on_the_last_messages_changes_nothing(desk: Desk) -> None:
     await desk.publish(5)
     rule = Rule(name="r", trigger="message_published", condition="body.n >= 2", actions=[Drop()])
-    told = await desk.office.dry_runs.last(desk.caller, SCOPE, rule, queue="jobs", limit=4)
+    told = await desk.work_queues.dry_runs.last(desk.caller, SCOPE, rule, queue="jobs", limit=4)
     assert [each.matches for each in told] == [True, True, True, False]
     assert (await desk.depth()).pending == 5
-    assert (await desk.office.rules.list(desk.caller, SCOPE)).items == []
+    assert (await desk.work_queues.rules.list(desk.caller, SCOPE)).items == []

@@ -77,7 +77,7 @@ async def test_a_rule_sees_the_type_and_the_message_of_the_error(desk: Desk) -> 
     row = await desk.row(moves)
     assert (row["failure_reason"], row["error"]) == (None, None), "what is sent on begins anew"
     assert [(await desk.row(each))["state"] for each in (stays, silent)] == ["delayed", "delayed"]
-    for stored in (await desk.office.rules.list(desk.caller, SCOPE)).items:
+    for stored in (await desk.work_queues.rules.list(desk.caller, SCOPE)).items:
         assert stored.failed == 0, "a message without an error is no fault of the rule"
 
 
@@ -97,7 +97,7 @@ async def test_an_expired_message_moves_and_lives_again(desk: Desk) -> None:
     await desk.rule(Route(queue="late"), on="message_expired")
     message_id = await desk.id_of(1, ttl_seconds=10)
     desk.clock.turn(s=11)
-    await ExpiryEnforcer(desk.office).work()
+    await ExpiryEnforcer(desk.work_queues).work()
     await desk.route()
     row = await desk.row(message_id)
     assert (row["state"], row["expires_at"] > desk.clock()) == ("pending", True)
@@ -109,7 +109,7 @@ async def test_a_dead_message_is_dropped(desk: Desk) -> None:
     (message_id,) = await desk.die()
     await desk.route()
     assert (await desk.row(message_id))["state"] == "cancelled"
-    assert (await desk.office.dead_letters.list(desk.caller, SCOPE)).items == []
+    assert (await desk.work_queues.dead_letters.list(desk.caller, SCOPE)).items == []
     assert (await desk.depth("_dead_letter")).dead == 0
 
 
@@ -117,11 +117,11 @@ async def test_a_dead_message_goes_to_review(desk: Desk) -> None:
     await desk.rule(Escalate(review={"title": "Dead", "may_correct": True}), on="message_dead")
     (message_id,) = await desk.die()
     await desk.route()
-    (review,) = (await desk.office.reviews.inbox(desk.caller, SCOPE)).items
+    (review,) = (await desk.work_queues.reviews.inbox(desk.caller, SCOPE)).items
     assert (review.message_id, review.source) == (message_id, "dead_letter")
     depth = await desk.depth("_dead_letter")
     assert (depth.dead, depth.in_review) == (0, 1)
-    await desk.office.reviews.decide(
+    await desk.work_queues.reviews.decide(
         desk.caller, SCOPE, review.id, "ada", {"decision": "approve"}, corrected_body={"n": 7}
     )
     (claimed,) = await desk.claim()
@@ -150,8 +150,8 @@ async def test_what_people_decided_is_routed_on(desk: Desk) -> None:
     await desk.rule(Route(queue="paid", copy=True), on="review_decided", when="message.result.decision == 'approve'")
     for decision in ("approve", "reject"):
         await desk.id_of({"for": decision}, hitl_spec=msgspec.Raw(b'{"title":"Pay?"}'))
-        (review,) = (await desk.office.reviews.inbox(desk.caller, SCOPE)).items
-        await desk.office.reviews.decide(desk.caller, SCOPE, review.id, "ada", {"decision": decision})
+        (review,) = (await desk.work_queues.reviews.inbox(desk.caller, SCOPE)).items
+        await desk.work_queues.reviews.decide(desk.caller, SCOPE, review.id, "ada", {"decision": decision})
     await desk.route()
     assert await desk.bodies("paid") == [{"for": "approve"}]
 
@@ -171,7 +171,7 @@ async def test_a_message_in_somebodys_hands_is_not_taken_away(desk: Desk) -> Non
     desk.clock.turn(s=60)
     from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 
-    await VisibilityTimeoutEnforcer(desk.office).work()
+    await VisibilityTimeoutEnforcer(desk.work_queues).work()
     await desk.claim()
     await desk.route()
     assert (await desk.row(message_id))["state"] == "claimed"
@@ -183,14 +183,14 @@ async def test_a_kill_neither_loses_nor_doubles_a_copy(desk: Desk, point: str) -
     await desk.rule(Route(queue="log", copy=True), on="message_completed", queue="jobs")
     await desk.id_of(1)
     await desk.settle("complete", await desk.claim())
-    await OutboxRelay(desk.office).work()
+    await OutboxRelay(desk.work_queues).work()
     disarm = arm(point, die)
     with pytest.raises(Killed):
-        await MessageRouter(desk.office).work()
+        await MessageRouter(desk.work_queues).work()
     disarm()
     assert await desk.bodies("log") == []
-    assert (await MessageRouter(desk.office).work()).items == 1
-    assert (await MessageRouter(desk.office).work()).items == 0
+    assert (await MessageRouter(desk.work_queues).work()).items == 1
+    assert (await MessageRouter(desk.work_queues).work()).items == 0
     assert await desk.bodies("log") == [1]
     assert (await desk.depth("log")).pending == 1
 
@@ -203,6 +203,6 @@ async def test_two_routers_at_once_make_one_copy(desk: Desk) -> None:
     for n in range(5):
         await desk.id_of(n)
     await desk.settle("complete", await desk.claim(5))
-    await OutboxRelay(desk.office).work()
-    await asyncio.gather(MessageRouter(desk.office).work(), MessageRouter(desk.office).work())
+    await OutboxRelay(desk.work_queues).work()
+    await asyncio.gather(MessageRouter(desk.work_queues).work(), MessageRouter(desk.work_queues).work())
     assert sorted(await desk.bodies("log")) == [0, 1, 2, 3, 4]

@@ -14,7 +14,7 @@ import msgspec
 from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import Caller
 from relevo.work.consume.settlement import SettleItem
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.pace import limit
 from tests.work.desk import JOBS, SCOPE
 
@@ -22,7 +22,7 @@ from tests.work.desk import JOBS, SCOPE
 class Orders(NamedTuple):
     """What it is to do, and where it is to die."""
 
-    settings: OfficeSettings
+    settings: WorkSettings
     tenant_id: int
     messages: int
     tasks: int
@@ -30,8 +30,8 @@ class Orders(NamedTuple):
 
 
 class _Process:
-    def __init__(self, office: Office, caller: Caller, pipe: "Connection[bytes, bytes]") -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, caller: Caller, pipe: "Connection[bytes, bytes]") -> None:
+        self._work_queues = work_queues
         self._caller = caller
         self._pipe = pipe
 
@@ -41,12 +41,12 @@ class _Process:
     async def publish(self, keys: list[str]) -> None:
         for key in keys:
             message = NewMessage(body=msgspec.Raw(b'"%s"' % key.encode()), idempotency_key=key)
-            (outcome,) = await self._office.messages.publish(self._caller, SCOPE, JOBS, [message])
+            (outcome,) = await self._work_queues.messages.publish(self._caller, SCOPE, JOBS, [message])
             assert isinstance(outcome, Published)
             self.say("published", key, outcome.id)
 
     async def work(self) -> None:
-        claims, settling = self._office.claims, self._office.settling
+        claims, settling = self._work_queues.claims, self._work_queues.settlements
         while claimed := await claims.claim(self._caller, SCOPE, JOBS, batch_size=3, wait_s=0.5):
             for each in claimed:
                 self.say("claimed", each.id)
@@ -59,13 +59,13 @@ class _Process:
 async def _live(orders: Orders, pipe: "Connection[bytes, bytes]") -> None:
     caller = Caller.system("casualty", orders.tenant_id)
     keys = [f"k{n}" for n in range(orders.messages)]
-    async with await Office.open(orders.settings) as office:
-        process = _Process(office, caller, pipe)
+    async with await WorkQueues.open(orders.settings) as work_queues:
+        process = _Process(work_queues, caller, pipe)
         first, rest = keys[:2], keys[2:]
         await process.publish(first)
         if orders.settings.claim_path == "index":
-            office.order.want((await office.queues.lookup(caller, SCOPE, JOBS)).id)
-            await office.order.builder.built.wait_for(timeout=limit(60))
+            work_queues.ready_index.want((await work_queues.queues.lookup(caller, SCOPE, JOBS)).id)
+            await work_queues.ready_index.builder.built.wait_for(timeout=limit(60))
         publishers = [process.publish(rest[at :: orders.tasks]) for at in range(orders.tasks)]
         await asyncio.gather(*publishers, *(process.work() for _ in range(orders.tasks)))
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import pytest
 
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.clock import Clock
 from tests.servers.server import Server
 from tests.servers.stores import STORES, store_url, with_tables
@@ -20,7 +20,7 @@ INDEXED = (*(f"{store}-index" for store in STORES), "sqlite-cluster")
 
 
 class Lane(NamedTuple):
-    """Where an office works."""
+    """Where an installation works."""
 
     database_url: str
     redis: Server | None
@@ -28,9 +28,9 @@ class Lane(NamedTuple):
 
 
 class OpenOffice(Protocol):
-    """`await open_office()`: one more office on the test's database, closed at the end of the test."""
+    """`await open_office()`: one more work_queues on the test's database, closed at the end of the test."""
 
-    async def __call__(self, **settings: Any) -> Office: ...
+    async def __call__(self, **settings: Any) -> WorkQueues: ...
 
 
 @pytest.fixture(params=LANES)
@@ -44,30 +44,30 @@ def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Lane:
 
 @pytest.fixture
 async def open_office(lane: Lane, clock: Clock) -> AsyncGenerator[OpenOffice]:
-    opened: list[Office] = []
+    opened: list[WorkQueues] = []
 
-    async def open_one(**settings: Any) -> Office:
+    async def open_one(**settings: Any) -> WorkQueues:
         redis_url = None if lane.redis is None else lane.redis.url
         chosen: dict[str, Any] = {"claim_path": lane.path, "redis_url": redis_url, "poll_s": 0.1} | settings
         await with_tables(lane.database_url)
-        office = await Office.open(OfficeSettings(database_url=lane.database_url, **chosen), now_ms=clock)
-        opened.append(office)
-        return office
+        work_queues = await WorkQueues.open(WorkSettings(database_url=lane.database_url, **chosen), now_ms=clock)
+        opened.append(work_queues)
+        return work_queues
 
     yield open_one
-    for office in opened:
-        await office.close()
+    for work_queues in opened:
+        await work_queues.close()
 
 
 @pytest.fixture
-async def office(open_office: OpenOffice) -> Office:
+async def work_queues(open_office: OpenOffice) -> WorkQueues:
     return await open_office()
 
 
 @pytest.fixture
-async def desk(office: Office) -> Desk:
+async def desk(work_queues: WorkQueues) -> Desk:
     """A tenant of the test's own, with the scope `main`."""
-    tenant = await office.tenants.create(f"t{uuid.uuid4().hex[:12]}")
-    caller = office.tenants.caller(tenant)
-    await office.scopes.create(caller, SCOPE)
-    return Desk(office, caller)
+    tenant = await work_queues.tenants.create(f"t{uuid.uuid4().hex[:12]}")
+    caller = work_queues.tenants.caller(tenant)
+    await work_queues.scopes.create(caller, SCOPE)
+    return Desk(work_queues, caller)

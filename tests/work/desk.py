@@ -1,4 +1,4 @@
-"""A desk in an office: one tenant, one scope, and short ways to publish, claim and settle."""
+"""A desk in an installation: one tenant, one scope, and short ways to publish, claim and settle."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from relevo.work.message.history import steps
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.store.tables import messages
 from relevo.work.tenancy.queues import QueueRecord, QueueSettings
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 SCOPE = "main"
 JOBS = "jobs"
@@ -29,20 +29,20 @@ def number(message: Claimed) -> int:
 
 
 class Desk:
-    """Work in one scope of one office; `at` the same scope in another office on the same database."""
+    """Work in one scope; `at` the same scope, by other work queues on the same database."""
 
-    def __init__(self, office: Office, caller: Caller) -> None:
-        self.office = office
+    def __init__(self, work_queues: WorkQueues, caller: Caller) -> None:
+        self.work_queues = work_queues
         self.caller = caller
 
-    def at(self, office: Office) -> "Desk":
-        return Desk(office, self.caller)
+    def at(self, work_queues: WorkQueues) -> "Desk":
+        return Desk(work_queues, self.caller)
 
     async def queue(self, slug: str = JOBS, **settings: Any) -> QueueRecord:
-        return await self.office.queues.create(self.caller, SCOPE, slug, QueueSettings(**settings))
+        return await self.work_queues.queues.create(self.caller, SCOPE, slug, QueueSettings(**settings))
 
     async def publish(self, *given: NewMessage, queue: str = JOBS) -> list[Published | Refusal]:
-        return await self.office.messages.publish(self.caller, SCOPE, queue, given)
+        return await self.work_queues.messages.publish(self.caller, SCOPE, queue, given)
 
     async def ids(self, *given: NewMessage, queue: str = JOBS) -> list[str]:
         """Publishes what must not be refused, and returns the ids."""
@@ -51,16 +51,16 @@ class Desk:
         return [each.id for each in outcomes if isinstance(each, Published)]
 
     async def claim(self, count: int = 1, queue: str = JOBS, **how: Any) -> list[Claimed]:
-        return await self.office.claims.claim(self.caller, SCOPE, queue, batch_size=count, **how)
+        return await self.work_queues.claims.claim(self.caller, SCOPE, queue, batch_size=count, **how)
 
     async def settle(
         self, verdict: Verdict, *claimed: Claimed, queue: str | None = JOBS, **fields: Any
     ) -> list[Settled]:
         items = [SettleItem(id=each.id, claim_token=each.claim_token, **fields) for each in claimed]
-        return await self.office.settling.settle(self.caller, SCOPE, verdict, items, queue=queue)
+        return await self.work_queues.settlements.settle(self.caller, SCOPE, verdict, items, queue=queue)
 
     async def row(self, message_id: str) -> dict[str, Any]:
-        async with self.office.database.connect() as connection:
+        async with self.work_queues.database.connect() as connection:
             query = select(messages).where(messages.c.id == message_id)
             return dict((await connection.execute(query)).mappings().one())
 
@@ -68,13 +68,13 @@ class Desk:
         return [step.event for step in steps((await self.row(message_id))["trail"])]
 
     async def depth(self, queue: str = JOBS) -> Depth:
-        record = await self.office.queues.lookup(self.caller, SCOPE, queue)
-        return (await depths_of(self.office.database, [record.id]))[record.id]
+        record = await self.work_queues.queues.lookup(self.caller, SCOPE, queue)
+        return (await depths_of(self.work_queues.database, [record.id]))[record.id]
 
     async def states(self, queue: str = JOBS) -> dict[str, int]:
         """How many rows of a queue are in each state: what the depths must agree with."""
-        record = await self.office.queues.lookup(self.caller, SCOPE, queue)
-        async with self.office.database.connect() as connection:
+        record = await self.work_queues.queues.lookup(self.caller, SCOPE, queue)
+        async with self.work_queues.database.connect() as connection:
             query = select(messages.c.state, func.count()).where(messages.c.queue_id == record.id)
             return {row[0]: row[1] for row in await connection.execute(query.group_by(messages.c.state))}
 

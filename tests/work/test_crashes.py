@@ -20,7 +20,7 @@ from relevo.work.faults import POINTS
 from relevo.work.message.history import steps
 from relevo.work.store.counters import Depth
 from relevo.work.store.tables import messages, tallies
-from relevo.work.work_queues import OfficeSettings
+from relevo.work.work_queues import WorkSettings
 from tests.clock import Clock
 from tests.patience import until
 from tests.servers.stores import STORES
@@ -39,7 +39,7 @@ class Casualty:
 
     def __init__(self, desk: Desk, lane: Lane, *, count: int, tasks: int, fault: str = "") -> None:
         redis_url = None if lane.redis is None else lane.redis.url
-        settings = OfficeSettings(database_url=lane.database_url, redis_url=redis_url, claim_path=lane.path, poll_s=0.1)
+        settings = WorkSettings(database_url=lane.database_url, redis_url=redis_url, claim_path=lane.path, poll_s=0.1)
         self._orders = Orders(settings, desk.caller.tenant_id, count, tasks, fault)
         self.said: list[list[str]] = []
 
@@ -66,7 +66,7 @@ async def clear_up(desk: Desk, clock: Clock, count: int) -> None:
     """What the living do: publishers repeat what they had no answer to, claims run out, workers work on."""
     clock.turn(3600)
     await desk.ids(*(new_keyed(n) for n in range(count)))
-    enforcer = VisibilityTimeoutEnforcer(desk.office)
+    enforcer = VisibilityTimeoutEnforcer(desk.work_queues)
 
     async def nothing_is_held() -> bool:
         while (await enforcer.work()).more:
@@ -85,8 +85,8 @@ def new_keyed(n: int) -> NewMessage:
 
 
 async def assert_all_done_once(desk: Desk, casualty: Casualty, count: int) -> None:
-    queue = await desk.office.queues.lookup(desk.caller, SCOPE, JOBS)
-    async with desk.office.database.connect() as connection:
+    queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, JOBS)
+    async with desk.work_queues.database.connect() as connection:
         rows = (await connection.execute(select(messages).where(messages.c.queue_id == queue.id))).mappings().all()
         done = select(func.sum(tallies.c.completed), func.sum(tallies.c.published)).where(
             tallies.c.queue_id == queue.id

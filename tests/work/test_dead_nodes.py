@@ -11,7 +11,7 @@ from relevo.errors import StoreUnavailable
 from relevo.work.store import session_timeouts
 from relevo.work.store.tables import queues
 from relevo.work.store.unit_of_work import Transaction
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 from tests.pace import limit
 from tests.work.conftest import OpenOffice
 from tests.work.desk import Desk, new
@@ -33,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(desk: Desk, open_office: OpenOffice) -> None:
     queue = await desk.queue(max_depth=10)
-    node: Office = await open_office()
+    node: WorkQueues = await open_office()
     async with node.database.engine.connect() as dead:
         await dead.execute(select(queues).where(queues.c.id == queue.id).with_for_update())
         async with asyncio.timeout(
@@ -45,7 +45,7 @@ async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(desk: D
         await dead.invalidate()
 
 
-async def test_a_transaction_that_stood_still_runs_once_more(desk: Desk, office: Office) -> None:
+async def test_a_transaction_that_stood_still_runs_once_more(desk: Desk, work_queues: WorkQueues) -> None:
     """A busy machine kept a claim from going on for ten seconds, and the caller was told that the database was away."""
     queue = await desk.queue(max_depth=10)
     runs, holding, ended = list[int](), asyncio.Event(), asyncio.Event()
@@ -57,7 +57,7 @@ async def test_a_transaction_that_stood_still_runs_once_more(desk: Desk, office:
         await ended.wait()
         await transaction.session.lock_queues([queue.id])
 
-    standing = asyncio.ensure_future(office.transact(stand_still_once))
+    standing = asyncio.ensure_future(work_queues.transact(stand_still_once))
     await holding.wait()
     async with asyncio.timeout(limit(15)):
         assert isinstance(
@@ -68,7 +68,7 @@ async def test_a_transaction_that_stood_still_runs_once_more(desk: Desk, office:
     assert runs == [0, 1]
 
 
-async def test_a_transaction_that_always_stands_still_is_ended_and_says_so(desk: Desk, office: Office) -> None:
+async def test_a_transaction_that_always_stands_still_is_ended_and_says_so(desk: Desk, work_queues: WorkQueues) -> None:
     queue = await desk.queue(max_depth=10)
     holding: asyncio.Queue[asyncio.Event] = asyncio.Queue()
 
@@ -79,7 +79,7 @@ async def test_a_transaction_that_always_stands_still_is_ended_and_says_so(desk:
         await go_on.wait()
         await transaction.session.lock_queues([queue.id])
 
-    standing = asyncio.ensure_future(office.transact(stand_still))
+    standing = asyncio.ensure_future(work_queues.transact(stand_still))
     for _ in range(2):
         go_on = await holding.get()
         async with asyncio.timeout(limit(15)):
@@ -89,9 +89,9 @@ async def test_a_transaction_that_always_stands_still_is_ended_and_says_so(desk:
         await standing
 
 
-async def test_who_waits_is_more_patient_than_the_idle_limit(office: Office) -> None:
-    async with office.database.connect() as connection:
-        idle, lock = (await connection.execute(text(PROBE[office.database.dialect]))).one()
+async def test_who_waits_is_more_patient_than_the_idle_limit(work_queues: WorkQueues) -> None:
+    async with work_queues.database.connect() as connection:
+        idle, lock = (await connection.execute(text(PROBE[work_queues.database.dialect]))).one()
     seconds = [int(str(each).rstrip("s")) for each in (idle, lock)]
     assert seconds == [1, session_timeouts.LOCK_S]
     assert session_timeouts.LOCK_S > 10

@@ -13,7 +13,7 @@ from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.work.dead_letters.listing import DeadLetterFilter
 from relevo.work.reading.search import MessageFilter
 from relevo.work.store.statements import labelled, statement
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 from tests.work.desk import JOBS, SCOPE, Desk, new
 
 TWO = ("sqlite-alone", "postgres-alone")
@@ -21,20 +21,20 @@ ORDER, CLAIMS, CORRELATION = (f"ix_relevo_messages_{name}" for name in ("order",
 
 
 class Asked:
-    """The statements of an office's cold paths, with their values, as they went to the database."""
+    """The statements of an installation's cold paths, with their values, as they went to the database."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, work_queues: WorkQueues) -> None:
         self.all: list[tuple[str, Any]] = []
-        event.listen(office.database.engine.sync_engine, "before_cursor_execute", self._note)
+        event.listen(work_queues.database.engine.sync_engine, "before_cursor_execute", self._note)
 
     def _note(self, _: Any, __: Any, sql: str, values: Any, *___: Any) -> None:
         if "FROM relevo_messages" in sql and sql.startswith("SELECT"):
             self.all.append((sql, values))
 
 
-async def plan(office: Office, sql: str, values: Any = ()) -> str:
-    how = "EXPLAIN QUERY PLAN" if office.dialect == "sqlite" else "EXPLAIN"
-    async with office.database.connect() as connection:
+async def plan(work_queues: WorkQueues, sql: str, values: Any = ()) -> str:
+    how = "EXPLAIN QUERY PLAN" if work_queues.dialect == "sqlite" else "EXPLAIN"
+    async with work_queues.database.connect() as connection:
         return str((await connection.exec_driver_sql(f"{how} {sql}", values)).all())
 
 
@@ -47,53 +47,53 @@ async def crowded(desk: Desk) -> None:
         await desk.settle("complete", *claimed)
     await desk.ids(*(new(n, correlation_id="order-17" if n == 3 else None) for n in range(20)))
     await desk.claim(2)
-    if desk.office.dialect == "postgresql":
-        async with desk.office.database.begin() as connection:
+    if desk.work_queues.dialect == "postgresql":
+        async with desk.work_queues.database.begin() as connection:
             await connection.execute(text("ANALYZE relevo_messages"))
 
 
 @pytest.mark.parametrize("lane", TWO, indirect=True)
 async def test_claims_are_found_in_order(desk: Desk) -> None:
     await crowded(desk)
-    record = await desk.office.queues.lookup(desk.caller, SCOPE, JOBS)
-    if desk.office.dialect == "sqlite":
+    record = await desk.work_queues.queues.lookup(desk.caller, SCOPE, JOBS)
+    if desk.work_queues.dialect == "sqlite":
         for sql, values in (
             (labelled("sqlite", 0), (record.id, 5)),
             (statement("sqlite", "pending_page"), (record.id, 0, "", 5)),
             (statement("sqlite", "oldest_waiting"), (record.id, 5)),
         ):
-            assert ORDER in await plan(desk.office, sql, values)
+            assert ORDER in await plan(desk.work_queues, sql, values)
     else:
         waiting = statement("postgresql", "pending_page")
         for place, value in (("$1", str(record.id)), ("$2", "0"), ("$3", "''"), ("$4", "5")):
             waiting = waiting.replace(place, value)
-        assert ORDER in await plan(desk.office, waiting)
+        assert ORDER in await plan(desk.work_queues, waiting)
 
 
 @pytest.mark.parametrize("lane", TWO, indirect=True)
 @pytest.mark.parametrize("who", ["auditor", "aging", "timeouts", "dead letters", "correlated", "trace"])
 async def test_who_looks_through_many_messages_uses_an_index(desk: Desk, who: str) -> None:
     await crowded(desk)
-    office, caller = desk.office, desk.caller
-    asked = Asked(office)
+    work_queues, caller = desk.work_queues, desk.caller
+    asked = Asked(work_queues)
     wanted = {ORDER, CLAIMS} if who == "auditor" else {ORDER}
     if who == "auditor":
-        await IndexAuditor(office).work()
+        await IndexAuditor(work_queues).work()
     elif who == "aging":
-        await PriorityAgingWorker(office).work()
+        await PriorityAgingWorker(work_queues).work()
     elif who == "timeouts":
         wanted = {CLAIMS}
-        await VisibilityTimeoutEnforcer(office).work()
+        await VisibilityTimeoutEnforcer(work_queues).work()
     elif who == "dead letters":
-        await office.dead_letters.list(caller, SCOPE, DeadLetterFilter())
+        await work_queues.dead_letters.list(caller, SCOPE, DeadLetterFilter())
     elif who == "correlated":
         wanted = {CORRELATION}
-        found = await office.search.list(caller, SCOPE, MessageFilter(correlation_id="order-17"))
+        found = await work_queues.search.list(caller, SCOPE, MessageFilter(correlation_id="order-17"))
         assert len(found.items) == 1
     else:
         wanted = {CORRELATION}
-        assert (await office.traces.of(caller, "order-17")).steps
-    plans = await asyncio.gather(*(plan(office, sql, values) for sql, values in asked.all))
+        assert (await work_queues.traces.of(caller, "order-17")).steps
+    plans = await asyncio.gather(*(plan(work_queues, sql, values) for sql, values in asked.all))
     for name in wanted:
         assert any(name in each for each in plans), (name, asked.all, plans)
     assert not any("Seq Scan on relevo_messages" in each or "SCAN relevo_messages'" in each for each in plans), plans

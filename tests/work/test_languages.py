@@ -32,7 +32,7 @@ async def test_all_messages_are_listed_page_by_page(desk: Desk) -> None:
     found: list[str] = []
     cursor: str | None = None
     for _ in range(3):
-        page = await desk.office.search.list(desk.caller, SCOPE, MessageFilter(), limit=2, cursor=cursor)
+        page = await desk.work_queues.search.list(desk.caller, SCOPE, MessageFilter(), limit=2, cursor=cursor)
         found += [each.id for each in page.items]
         cursor = page.next_cursor
     assert found == ids[::-1]

@@ -132,7 +132,7 @@ async def test_labels_choose_what_is_claimed(desk: Desk) -> None:
 )
 async def test_a_queue_that_is_not_active_takes_nothing_in(desk: Desk, state: str, error: type[Exception]) -> None:
     await desk.queue()
-    await desk.office.queues.change(desk.caller, SCOPE, JOBS, {"state": state})
+    await desk.work_queues.queues.change(desk.caller, SCOPE, JOBS, {"state": state})
     with pytest.raises(error):
         await desk.publish(new())
 
@@ -140,7 +140,7 @@ async def test_a_queue_that_is_not_active_takes_nothing_in(desk: Desk, state: st
 async def test_a_draining_queue_gives_out_what_it_has(desk: Desk) -> None:
     await desk.queue()
     await desk.ids(new())
-    await desk.office.queues.change(desk.caller, SCOPE, JOBS, {"state": "draining"})
+    await desk.work_queues.queues.change(desk.caller, SCOPE, JOBS, {"state": "draining"})
     assert len(await desk.claim()) == 1
 
 
@@ -148,7 +148,7 @@ async def test_a_paused_queue_gives_nothing_out_and_takes_settles(desk: Desk) ->
     await desk.queue()
     await desk.ids(new(), new())
     (claimed,) = await desk.claim()
-    await desk.office.queues.change(desk.caller, SCOPE, JOBS, {"state": "paused"})
+    await desk.work_queues.queues.change(desk.caller, SCOPE, JOBS, {"state": "paused"})
     with pytest.raises(QueuePaused):
         await desk.claim()
     (settled,) = await desk.settle("complete", claimed)
@@ -157,7 +157,7 @@ async def test_a_paused_queue_gives_nothing_out_and_takes_settles(desk: Desk) ->
 
 async def test_a_paused_scope_closes_its_queues(desk: Desk) -> None:
     await desk.queue()
-    await desk.office.scopes.change(desk.caller, SCOPE, {"state": "paused"})
+    await desk.work_queues.scopes.change(desk.caller, SCOPE, {"state": "paused"})
     with pytest.raises(ScopePaused):
         await desk.publish(new())
     with pytest.raises(ScopePaused):
@@ -176,7 +176,7 @@ async def test_a_claim_that_cannot_be_is_refused(desk: Desk, how: dict[str, obje
 async def test_a_cancelled_message_is_never_claimed(desk: Desk) -> None:
     await desk.queue()
     first, second = await desk.ids(new(1), new(2))
-    assert await desk.office.messages.cancel(desk.caller, SCOPE, first, reason="not wanted") == "cancelled"
+    assert await desk.work_queues.messages.cancel(desk.caller, SCOPE, first, reason="not wanted") == "cancelled"
     assert [each.id for each in await desk.claim(5)] == [second]
     assert (await desk.row(first))["failure_reason"] == "not wanted"
     assert await desk.depth() == Depth(claimed=1)

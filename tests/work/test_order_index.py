@@ -9,7 +9,7 @@ import pytest
 
 from relevo.contract.claims import Claimed
 from relevo.work import faults
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 from tests.conftest import Launch
 from tests.patience import turn, until
 from tests.servers.server import Redis86, Server
@@ -23,7 +23,7 @@ KEYS = ("order", "building", "taken", "builder")
 
 async def built(desk: Desk, queue_id: int) -> None:
     """Has the index made and waits for it."""
-    order = desk.office.order
+    order = desk.work_queues.ready_index
     while await order.size(queue_id) is None or queue_id in order.doubted:
         order.want(queue_id)
         with contextlib.suppress(TimeoutError):
@@ -36,19 +36,19 @@ def redis_of(lane: Lane) -> Server:
 
 
 def key(desk: Desk, queue_id: int, name: str) -> bytes:
-    return getattr(desk.office.order.keys(queue_id), name)
+    return getattr(desk.work_queues.ready_index.keys(queue_id), name)
 
 
 async def test_the_first_claim_has_the_index_made(desk: Desk) -> None:
     queue = await desk.queue()
     await desk.ids(*(new(n) for n in range(5)))
-    assert await desk.office.order.size(queue.id) is None
-    built_now = asyncio.create_task(desk.office.order.builder.built.wait_for(lambda done: done == queue.id))
+    assert await desk.work_queues.ready_index.size(queue.id) is None
+    built_now = asyncio.create_task(desk.work_queues.ready_index.builder.built.wait_for(lambda done: done == queue.id))
     await turn()
     assert len(await desk.claim(2)) == 2
     await built_now
     assert len(await desk.drain()) == 3
-    assert await desk.office.order.size(queue.id) == 0
+    assert await desk.work_queues.ready_index.size(queue.id) == 0
 
 
 async def test_what_is_published_later_joins_the_index(desk: Desk, lane: Lane) -> None:
@@ -67,7 +67,7 @@ async def test_what_comes_back_joins_the_index(desk: Desk) -> None:
     first, second = await desk.claim(2)
     await desk.settle("release", first)
     await desk.settle("fail", second)
-    assert await desk.office.order.size(queue.id) == 2
+    assert await desk.work_queues.ready_index.size(queue.id) == 2
 
 
 async def test_claims_follow_the_index(desk: Desk, lane: Lane) -> None:
@@ -86,7 +86,7 @@ async def test_a_member_whose_row_is_claimed_is_dropped(desk: Desk, lane: Lane) 
     await desk.claim()
     redis_of(lane).call_at(key(desk, queue.id, "order"), "ZADD", 1, message_id)
     assert await desk.claim(5) == []
-    assert await desk.office.order.size(queue.id) == 0
+    assert await desk.work_queues.ready_index.size(queue.id) == 0
 
 
 async def test_a_member_that_got_lost_is_still_claimed(desk: Desk, lane: Lane) -> None:
@@ -101,7 +101,7 @@ async def test_what_a_dead_process_took_goes_back(desk: Desk, lane: Lane) -> Non
     queue = await desk.queue()
     first, *_ = await desk.ids(*(new(n) for n in range(3)))
     await built(desk, queue.id)
-    taken = await desk.office.order.take(queue.id, 1)  # and never heard of again
+    taken = await desk.work_queues.ready_index.take(queue.id, 1)  # and never heard of again
     assert taken is not None
     assert taken.ids == [first]
     redis_of(lane).call_at(key(desk, queue.id, "taken"), "ZADD", "XX", 1, taken.members[0])  # long ago
@@ -117,8 +117,8 @@ async def test_an_index_of_an_earlier_run_of_the_server_is_not_trusted(desk: Des
     assert [number(each) for each in await desk.claim(2)] == [0, 1]
     await built(desk, queue.id)
     # It may have been built while those two were being claimed; built after that, it knows nothing of them either.
-    await until(lambda: desk.office.order.rebuild(queue.id))
-    assert await desk.office.order.size(queue.id) == 0
+    await until(lambda: desk.work_queues.ready_index.rebuild(queue.id))
+    assert await desk.work_queues.ready_index.size(queue.id) == 0
 
 
 class Steps:
@@ -207,8 +207,8 @@ async def test_rebuilding_all_the_time_loses_and_doubles_nothing(desk: Desk, ope
     other = await open_office()
 
     async def meddle(_: Steps) -> None:
-        queue = await desk.office.queues.lookup(desk.caller, "main", "jobs")
-        await asyncio.gather(desk.office.order.rebuild(queue.id), other.order.rebuild(queue.id))
+        queue = await desk.work_queues.queues.lookup(desk.caller, "main", "jobs")
+        await asyncio.gather(desk.work_queues.ready_index.rebuild(queue.id), other.ready_index.rebuild(queue.id))
         await turn()
 
     await work_off(desk, meddle)
@@ -220,25 +220,25 @@ async def test_a_publish_during_a_rebuild_is_in_the_new_index(desk: Desk) -> Non
     paged: list[asyncio.Task[list[str]]] = []
     disarm = faults.arm("rebuild.scanned", lambda: paged.append(asyncio.create_task(desk.ids(new(1)))))
     try:
-        building = asyncio.create_task(desk.office.order.rebuild(queue.id))
+        building = asyncio.create_task(desk.work_queues.ready_index.rebuild(queue.id))
         assert await building
     finally:
         disarm()
     await asyncio.gather(*paged)
-    assert await desk.office.order.size(queue.id) == 2
+    assert await desk.work_queues.ready_index.size(queue.id) == 2
 
 
 async def test_a_rebuild_that_died_is_begun_again_by_another(desk: Desk, lane: Lane, open_office: OpenOffice) -> None:
     queue = await desk.queue()
     await desk.ids(new(0))
-    keys = desk.office.order.keys(queue.id)
+    keys = desk.work_queues.ready_index.keys(queue.id)
     redis_of(lane).call_at(keys.builder, "SET", "the dead", "PX", 60_000)
     other = await open_office()
-    assert not await other.order.rebuild(queue.id)
+    assert not await other.ready_index.rebuild(queue.id)
     redis_of(lane).call_at(keys.builder, "PEXPIRE", 50)  # nobody is left to make it longer
-    other.order.want(queue.id)
-    await other.order.builder.built.wait_for(lambda done: done == queue.id)
-    assert await desk.office.order.size(queue.id) == 1
+    other.ready_index.want(queue.id)
+    await other.ready_index.builder.built.wait_for(lambda done: done == queue.id)
+    assert await desk.work_queues.ready_index.size(queue.id) == 1
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ def own_redis(launch: Launch) -> Server:
     return launch(Redis86)
 
 
-async def office_with(open_office: OpenOffice, redis: Server) -> Office:
+async def office_with(open_office: OpenOffice, redis: Server) -> WorkQueues:
     return await open_office(redis_url=redis.url)
 
 
@@ -264,7 +264,7 @@ async def test_claims_go_on_in_order_while_redis_is_away_and_the_index_comes_bac
     assert [number(each) for each in await at.claim(2)] == [9, 2]
     own_redis.restart()
     await built(at, queue.id)
-    assert await at.office.order.size(queue.id) == 2
+    assert await at.work_queues.ready_index.size(queue.id) == 2
     await at.ids(new(8, priority_score=800))
     assert [number(each) for each in await at.drain(2)] == [8, 1, 0]
 

@@ -56,7 +56,7 @@ async def test_deadline_is_the_earliest_first_and_none_last(desk: Desk, clock: C
 async def test_a_new_priority_is_a_new_place(desk: Desk) -> None:
     await desk.queue(ordering="priority")
     _, second, _ = await desk.ids(new(0), new(1), new(2))
-    await desk.office.messages.reprioritise(desk.caller, SCOPE, second, tier="high", score=3)
+    await desk.work_queues.messages.reprioritise(desk.caller, SCOPE, second, tier="high", score=3)
     claimed = await desk.drain(1)
     assert [number(each) for each in claimed] == [1, 0, 2]
     assert (claimed[0].priority_tier, claimed[0].priority_score) == ("high", 3)

@@ -38,10 +38,10 @@ async def twelve_pending(desk: Desk) -> None:
     """The planner still believes that there is one: then it looks for the rows to take once for every row of the table."""
     queue = await desk.queue()
     await desk.ids(new(0))
-    async with desk.office.database.begin() as connection:
+    async with desk.work_queues.database.begin() as connection:
         await connection.execute(text("ANALYZE relevo_messages"))
     await desk.ids(*(new(n) for n in range(1, 12)))
-    await desk.office.order.rebuild(queue.id)
+    await desk.work_queues.ready_index.rebuild(queue.id)
 
 
 async def test_one_claim_takes_no_more_than_was_asked(desk: Desk) -> None:

@@ -12,7 +12,7 @@ from tests.work.desk import Desk, new
 
 async def promote(desk: Desk, message_id: str) -> None:
     """What the enforcer does when a delay is over, for one message."""
-    async with desk.office.database.begin() as connection:
+    async with desk.work_queues.database.begin() as connection:
         row = update(messages).where(messages.c.id == message_id)
         await connection.execute(row.values(state="pending", visible_at=None))
 

@@ -121,11 +121,11 @@ async def test_a_key_for_other_queues_does_not_see_the_message(desk: Desk) -> No
     await desk.queue("others")
     await desk.ids(new())
     (claimed,) = await desk.claim()
-    stranger = Desk(desk.office, msgspec.structs.replace(desk.caller, queues=frozenset({"others"})))
+    stranger = Desk(desk.work_queues, msgspec.structs.replace(desk.caller, queues=frozenset({"others"})))
     for verdict in VERDICTS:
         (settled,) = await stranger.settle(verdict, claimed, queue=None)
         assert code(settled) == "NOT_FOUND"
-    owner = Desk(desk.office, msgspec.structs.replace(desk.caller, queues=frozenset({JOBS})))
+    owner = Desk(desk.work_queues, msgspec.structs.replace(desk.caller, queues=frozenset({JOBS})))
     (settled,) = await owner.settle("complete", claimed, queue=None)
     assert settled.state == "completed"
 
@@ -134,9 +134,9 @@ async def test_another_tenant_finds_nothing(desk: Desk) -> None:
     await desk.queue()
     await desk.ids(new())
     (claimed,) = await desk.claim()
-    tenant = await desk.office.tenants.create(f"x{claimed.id[-12:].lower()}")
-    thief = Desk(desk.office, desk.office.tenants.caller(tenant))
-    await desk.office.scopes.create(thief.caller, SCOPE)
+    tenant = await desk.work_queues.tenants.create(f"x{claimed.id[-12:].lower()}")
+    thief = Desk(desk.work_queues, desk.work_queues.tenants.caller(tenant))
+    await desk.work_queues.scopes.create(thief.caller, SCOPE)
     for verdict in VERDICTS:
         (settled,) = await thief.settle(verdict, claimed, queue=None)
         assert code(settled) == "NOT_FOUND"
@@ -144,11 +144,13 @@ async def test_another_tenant_finds_nothing(desk: Desk) -> None:
 
 async def test_consuming_needs_its_permission(desk: Desk) -> None:
     await desk.queue()
-    reader = Desk(desk.office, msgspec.structs.replace(desk.caller, permissions=frozenset({"view", "publish"})))
+    reader = Desk(desk.work_queues, msgspec.structs.replace(desk.caller, permissions=frozenset({"view", "publish"})))
     with pytest.raises(PermissionDenied):
         await reader.claim()
     with pytest.raises(PermissionDenied):
-        await reader.office.settling.settle(reader.caller, SCOPE, "complete", [SettleItem(id="x", claim_token="y")])
+        await reader.work_queues.settlements.settle(
+            reader.caller, SCOPE, "complete", [SettleItem(id="x", claim_token="y")]
+        )
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 43_201.0])

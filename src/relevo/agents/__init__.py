@@ -1,1 +1,1 @@
-"""The system agents: what happens to messages while nobody asks. One agent a file; `roster` runs them."""
+"""The system agents: what happens to messages while nobody asks. One agent a file; `agents.py` runs them."""

@@ -18,7 +18,7 @@ LEASE_S = 10.0
 _LONGEST_BREATH_S = 0.25
 
 
-class Ran(NamedTuple):
+class RunResult(NamedTuple):
     """A run that ended here."""
 
     agent: str
@@ -26,11 +26,11 @@ class Ran(NamedTuple):
     error: str | None
 
 
-class Shift:
+class AgentRunner:
     """Runs agents in this process, each at most once at a time."""
 
     def __init__(self, runs: Runs) -> None:
-        self.ran: Signal[Ran] = Signal()
+        self.ran: Signal[RunResult] = Signal()
         """Emitted after each run, also one that found nothing to do."""
         self._runs = runs
         self._busy: set[str] = set()
@@ -41,7 +41,7 @@ class Shift:
     def is_busy(self, name: str) -> bool:
         return name in self._busy
 
-    async def run(self, agent: Agent, *, not_since: int | None = None) -> Ran | None:
+    async def run(self, agent: Agent, *, not_since: int | None = None) -> RunResult | None:
         """Runs `agent` until it finds no more work. None when somebody else is at it, or was after `not_since`."""
         if self._stopping or agent.name in self._busy:
             return None
@@ -63,7 +63,7 @@ class Shift:
         self._stopping = True
         await self._idle.wait()
 
-    async def _work(self, agent: Agent) -> Ran:
+    async def _work(self, agent: Agent) -> RunResult:
         items, error = 0, None
         renewed = time.monotonic()
         try:
@@ -84,4 +84,4 @@ class Shift:
             error = f"{type(failure).__name__}: {failure}"
             log.exception("the agent %s failed after %d items; it comes again at its next beat", agent.name, items)
         await self._runs.end(agent.name, items=items, error=error)
-        return Ran(agent.name, items, error)
+        return RunResult(agent.name, items, error)

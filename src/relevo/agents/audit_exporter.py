@@ -27,7 +27,7 @@ from relevo.work.publish.system_messages import post
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import audit, idempotency, messages, queues, scopes, settings
 from relevo.work.tenancy.queues import AUDIT
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 _NAME = "audit_export"
 """In the settings: JSON, the cursor of each scope that is exported."""
@@ -53,8 +53,8 @@ class AuditExporter:
     every_s = 5.0
     about = "copies audit entries to `_audit` where the scope asks for it"
 
-    def __init__(self, office: Office, *, batch: int = 500) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, batch: int = 500) -> None:
+        self._work_queues = work_queues
         self._batch = batch
         self._caller = Caller.system(self.name)
         self._reached: dict[int, int] = {}
@@ -63,18 +63,18 @@ class AuditExporter:
     async def work(self) -> Batch:
         wanted = select(func.count()).select_from(scopes).where(scopes.c.audit_to_queue == 1)
         known = select(settings.c.value).where(settings.c.name == _NAME)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             asked = (await connection.execute(wanted)).scalar_one()
             cursors = (await connection.execute(known)).scalar_one_or_none()
         if not asked and cursors in (None, "{}"):
             return Batch(0)
         if cursors is None:
             with contextlib.suppress(IntegrityError):  # another process was faster
-                async with self._office.database.begin() as connection:
+                async with self._work_queues.database.begin() as connection:
                     await connection.execute(insert(settings).values(name=_NAME, value="{}"))
         reached = dict(self._reached)
         self._reached = {}  # a run that fails begins at the cursors again
-        copied, full = await transact(self._office, lambda each: self._export(each, reached))
+        copied, full = await transact(self._work_queues, lambda each: self._export(each, reached))
         self._reached = full
         return Batch(copied, more=bool(full))
 
@@ -138,8 +138,8 @@ class AuditExporter:
         new = [_as_message(row) for row in rows if row.id not in own and _key(row.id) not in known]
         if not new:
             return 0
-        home = await self._office.queues.by_id(asked.home_id)
-        return await post(transaction, self._office, self._caller, home, new)
+        home = await self._work_queues.queues.by_id(asked.home_id)
+        return await post(transaction, self._work_queues, self._caller, home, new)
 
     async def _known(self, transaction: ColdTransaction, asked: _Asked, keys: list[str]) -> set[str]:
         i = idempotency.c

@@ -17,7 +17,7 @@ from relevo.work.caller import Caller
 from relevo.work.publish.system_messages import post
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import audit, idempotency, queues
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.work.integrity")
 
@@ -32,14 +32,14 @@ class AuditWatch:
     every_s = 86_400.0
     about = "verifies the hash chains of the audit"
 
-    def __init__(self, office: Office, *, pages: int = 5) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, pages: int = 5) -> None:
+        self._work_queues = work_queues
         self._pages = pages
         self._caller = Caller.system(self.name)
         self._walk: AuditWalk | None = None
 
     async def work(self) -> Batch:
-        walk = self._walk or await self._office.audit_integrity.walk()
+        walk = self._walk or await self._work_queues.audit_integrity.walk()
         self._walk = None  # what fails in the middle begins anew
         for _ in range(self._pages):
             if not await walk.step():
@@ -54,7 +54,7 @@ class AuditWatch:
                 len(found),
                 extra={"event": "audit_broken", "findings": len(found)},
             )
-            await transact(self._office, lambda each: self._tell(each, found[:_TOLD]))
+            await transact(self._work_queues, lambda each: self._tell(each, found[:_TOLD]))
         return Batch(len(found))
 
     async def _tell(self, transaction: ColdTransaction, found: Sequence[Finding]) -> None:
@@ -75,7 +75,9 @@ class AuditWatch:
             known = select(keys.idempotency_key).where(keys.queue_id == queue_id, keys.idempotency_key.in_(own))
             before = set((await transaction.connection.execute(known)).scalars())
             new = [_message(key, each, self._caller.actor) for key, each in own.items() if key not in before]
-            await post(transaction, self._office, self._caller, await self._office.queues.by_id(queue_id), new)
+            await post(
+                transaction, self._work_queues, self._caller, await self._work_queues.queues.by_id(queue_id), new
+            )
 
 
 def _message(key: str, finding: Finding, actor: str) -> NewMessage:

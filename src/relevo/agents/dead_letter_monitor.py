@@ -14,7 +14,7 @@ from relevo.agents.agent import Batch
 from relevo.engine.service.signals import Signal
 from relevo.work.store.counters import depths_of
 from relevo.work.store.tables import messages
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.work.dead_letters")
 
@@ -40,24 +40,24 @@ class DeadLetterMonitor:
     every_s = 60.0
     about = "warns when dead letters grow"
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, work_queues: WorkQueues) -> None:
         self.grew: Signal[Growth] = Signal()
-        self._office = office
+        self._work_queues = work_queues
 
     async def work(self) -> Batch:
-        m, now = messages.c, self._office.now_ms()
+        m, now = messages.c, self._work_queues.now_ms()
         since = now - int(self.every_s * 1000)
         query = (
             select(m.queue_id, m.origin_queue_id, func.count().label("grown"), func.max(m.id).label("example"))
             .where(m.finished_at > since, m.finished_at <= now, m.state == "dead")
             .group_by(m.queue_id, m.origin_queue_id)
         )
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             rows = (await connection.execute(query)).all()
-        totals = await depths_of(self._office.database, sorted({row.queue_id for row in rows}))
+        totals = await depths_of(self._work_queues.database, sorted({row.queue_id for row in rows}))
         for row in rows:
-            home = await self._office.queues.by_id(row.queue_id)
-            origin = home if row.origin_queue_id is None else await self._office.queues.by_id(row.origin_queue_id)
+            home = await self._work_queues.queues.by_id(row.queue_id)
+            origin = home if row.origin_queue_id is None else await self._work_queues.queues.by_id(row.origin_queue_id)
             growth = Growth(
                 tenant=home.tenant,
                 scope=home.scope,

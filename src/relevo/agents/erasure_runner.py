@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relevo.agents.agent import Batch
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 
 class ErasureRunner:
@@ -13,12 +13,12 @@ class ErasureRunner:
     every_s = 1.0
     about = "carries erasures on"
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def work(self) -> Batch:
-        running = await self._office.erasures.running()
+        running = await self._work_queues.erasures.running()
         done = 0
         for erasure_id in running:
-            done += await self._office.erasures.advance(erasure_id)
+            done += await self._work_queues.erasures.advance(erasure_id)
         return Batch(done, more=done > 0)

@@ -18,12 +18,12 @@ from relevo.agents.window import Window
 from relevo.work.caller import Caller
 from relevo.work.dead_letters.listing import bury
 from relevo.work.message.failure import Failure
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import deliveries, messages
 from relevo.work.tenancy.queues import QueueRecord
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 _WAITING = ("pending", "delayed")
 _WHOLE_EVERY_MS = 600_000
@@ -40,8 +40,8 @@ class ExpiryEnforcer:
     every_s = 60.0
     about = "expires messages past their ttl or deadline"
 
-    def __init__(self, office: Office, *, batch: int = 500) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, batch: int = 500) -> None:
+        self._work_queues = work_queues
         self._batch = batch
         self._caller = Caller.system(self.name)
         self._looks: list[tuple[Column[int], str, Window]] = [
@@ -53,11 +53,11 @@ class ExpiryEnforcer:
         counts: list[int] = []
         for column, reason, window in self._looks:
             count = 0
-            now = self._office.now_ms()
+            now = self._work_queues.now_ms()
             since = window.since(now)
             if await self._any(column, since, now):
                 count = await transact(
-                    self._office, lambda each, a=column, b=reason, c=since: self._expire(each, a, b, c)
+                    self._work_queues, lambda each, a=column, b=reason, c=since: self._expire(each, a, b, c)
                 )
             if count < self._batch:
                 window.seen(now)
@@ -66,7 +66,7 @@ class ExpiryEnforcer:
 
     async def _any(self, column: Column[int], since: int, now: int) -> bool:
         query = select(messages.c.id).where(column > since, column <= now, messages.c.state.in_(_WAITING)).limit(1)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return (await connection.execute(query)).first() is not None
 
     async def _expire(self, transaction: ColdTransaction, column: Column[int], reason: str, since: int) -> int:
@@ -82,8 +82,8 @@ class ExpiryEnforcer:
         for row in rows:
             grouped[row.queue_id, row.state].append(row)
         for (queue_id, state), own in sorted(grouped.items()):
-            queue = await self._office.queues.by_id(queue_id)
-            transaction.differences.add(queue.id, "expired", len(own))
+            queue = await self._work_queues.queues.by_id(queue_id)
+            transaction.counters.add(queue.id, "expired", len(own))
             if queue.consumer_mode == "broadcast":
                 await self._close_deliveries(transaction, own)
             if queue.dead_letter_expired and not queue.system:
@@ -116,10 +116,10 @@ class ExpiryEnforcer:
                 finished_at=now,
                 updated_at=now,
                 error=_EXPIRED[reason].encoded(),
-                trail=m.trail + trail_line(now, "expired", self._caller.actor, reason),
+                trail=m.trail + history_line(now, "expired", self._caller.actor, reason),
             )
         )
-        transaction.differences.moved(queue.id, before, None, len(rows))
+        transaction.counters.moved(queue.id, before, None, len(rows))
 
     async def _close_deliveries(self, transaction: ColdTransaction, rows: Sequence[Any]) -> None:
         """Subscriptions that have not begun with them will not; those that have may finish."""

@@ -15,7 +15,7 @@ from relevo.work.publish.system_messages import post
 from relevo.work.store.cold_transaction import ColdTransaction
 from relevo.work.store.tables import queues
 from relevo.work.tenancy.queues import QueueRecord
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.work.integrity")
 
@@ -46,7 +46,7 @@ def finding(
 
 
 async def report(
-    transaction: ColdTransaction, office: Office, caller: Caller, queue: QueueRecord, found: Sequence[Finding]
+    transaction: ColdTransaction, work_queues: WorkQueues, caller: Caller, queue: QueueRecord, found: Sequence[Finding]
 ) -> None:
     """Puts findings into `_integrity`, and those that were repaired into `_corrections` too."""
     if not found:
@@ -63,7 +63,7 @@ async def report(
     repaired = [each for each in found if each.after]
     for slug, own, verb in (("_integrity", list(found), "found"), ("_corrections", repaired, "corrected")):
         if own:
-            home = await _system_queue(transaction, office, queue.scope_id, slug)
+            home = await _system_queue(transaction, work_queues, queue.scope_id, slug)
             new = [
                 NewMessage(
                     body=msgspec.Raw(msgspec.json.encode(each)),
@@ -73,9 +73,9 @@ async def report(
                 )
                 for each in own
             ]
-            await post(transaction, office, caller, home, new)
+            await post(transaction, work_queues, caller, home, new)
 
 
-async def _system_queue(transaction: ColdTransaction, office: Office, scope_id: int, slug: str) -> QueueRecord:
+async def _system_queue(transaction: ColdTransaction, work_queues: WorkQueues, scope_id: int, slug: str) -> QueueRecord:
     wanted = select(queues.c.id).where(queues.c.scope_id == scope_id, queues.c.slug == slug)
-    return await office.queues.by_id((await transaction.connection.execute(wanted)).scalar_one())
+    return await work_queues.queues.by_id((await transaction.connection.execute(wanted)).scalar_one())

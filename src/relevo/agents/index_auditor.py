@@ -1,6 +1,6 @@
 """Every minute: do the rows and what was derived from them agree? What does not is repaired, and told.
 
-- **Order index**: each pending row has to be in its queue's index, in its place. The head of every queue is looked at,
+- **ReadyIndex index**: each pending row has to be in its queue's index, in its place. The head of every queue is looked at,
   the whole queue when the index and the count differ in size. A missing member delays a message (SQL finds it when the index is
   empty) and never loses it. A member too many is dropped by the claim that takes it.
 - **Depths**: the tallies have to be the sums of the rows; looked at every ten minutes, because it counts rows.
@@ -25,7 +25,7 @@ from relevo.work.store.counters import COUNTED_STATES, depths_of
 from relevo.work.store.tables import CLAIMED, STANDING, messages, queues, tallies
 from relevo.work.store.unit_of_work import Ready
 from relevo.work.tenancy.queues import QueueRecord
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 _SETTLED_MS = 5_000
 """Rows younger than this may still be on their way into the index."""
@@ -44,8 +44,8 @@ class IndexAuditor:
     every_s = 60.0
     about = "compares rows with the order index and the depths, and repairs"
 
-    def __init__(self, office: Office, *, page: int = 1_000) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, page: int = 1_000) -> None:
+        self._work_queues = work_queues
         self._page = page
         self._caller = Caller.system(self.name)
         self._walk: list[tuple[int, Place]] = []
@@ -54,13 +54,13 @@ class IndexAuditor:
     async def work(self) -> Batch:
         if not self._walk:
             query = select(queues.c.id).where(queues.c.state != "archived").order_by(queues.c.id)
-            async with self._office.database.connect() as connection:
+            async with self._work_queues.database.connect() as connection:
                 self._walk = [(queue_id, _FRONT) for queue_id in (await connection.execute(query)).scalars()]
             if not self._walk:
                 return Batch(0)
         queue_id, place = self._walk.pop(0)
         try:
-            queue = await self._office.queues.by_id(queue_id)
+            queue = await self._work_queues.queues.by_id(queue_id)
             found: list[Finding] = []
             if place == _FRONT:
                 found += await self._depths(queue)
@@ -68,7 +68,9 @@ class IndexAuditor:
             missing, reached = await self._order(queue, place)
             found += missing
             if found:
-                await transact(self._office, lambda each: report(each, self._office, self._caller, queue, found))
+                await transact(
+                    self._work_queues, lambda each: report(each, self._work_queues, self._caller, queue, found)
+                )
         except Exception:
             self._walk.clear()
             raise
@@ -80,13 +82,13 @@ class IndexAuditor:
 
     async def _order(self, queue: QueueRecord, place: Place) -> tuple[list[Finding], Place | None]:
         """Compares one page of pending rows behind `place` with the index. Returns where to go on; None to stop here."""
-        order = self._office.order
+        order = self._work_queues.ready_index
         if queue.consumer_mode != "competing":
             return [], None
         size = await order.size(queue.id)
         if size is None:
             return [], None  # no index: claims go by SQL and have it rebuilt
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         rows = await self._pending(queue, place, now)
         placed = await order.places(queue.id, [row.id for row in rows])
         if placed is None or not rows:
@@ -107,7 +109,7 @@ class IndexAuditor:
                     await order.add([Ready(queue.id, row.sort_key, row.id) for row in own])
                     ids = [row.id for row in own]
                     found.append(finding(kind, queue, ids, at=now, before={"size": size}, after={"added": len(ids)}))
-        whole = place != _FRONT or size != (await depths_of(self._office.database, [queue.id]))[queue.id].pending
+        whole = place != _FRONT or size != (await depths_of(self._work_queues.database, [queue.id]))[queue.id].pending
         end = (rows[-1].sort_key, rows[-1].id) if len(rows) == self._page else None
         return found, end if whole or found else None
 
@@ -122,19 +124,19 @@ class IndexAuditor:
             .order_by(m.sort_key, m.id)
             .limit(self._page)
         )
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return (await connection.execute(query)).all()
 
     async def _still_pending(self, rows: Sequence[Any]) -> Sequence[Any]:
         m = messages.c
         query = select(m.id, m.sort_key).where(m.id.in_([row.id for row in rows]), m.state == "pending")
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return (await connection.execute(query)).all()
 
     # --- depths and claims -----------------------------------------------------------------------------------------------
 
     async def _depths(self, queue: QueueRecord) -> list[Finding]:
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         if now - self._counted_at.get(queue.id, 0) < _COUNT_EVERY_MS:
             return []
         self._counted_at[queue.id] = now
@@ -144,10 +146,10 @@ class IndexAuditor:
 
         async def correct(transaction: ColdTransaction) -> None:
             for state, by in drift.items():
-                transaction.differences.add(queue.id, state, by)
+                transaction.counters.add(queue.id, state, by)
 
         # What others add meanwhile does not matter: the drift was measured in one snapshot, and stays what it is.
-        await transact(self._office, correct)
+        await transact(self._work_queues, correct)
         changed = {state: by for state, by in drift.items() if by}
         return [finding("depth_drift", queue, [], at=now, before=changed, after={"corrected": True})]
 
@@ -163,15 +165,15 @@ class IndexAuditor:
             )
             sums = select(func.coalesce(func.sum(t[state]), 0)).where(t.queue_id == queue.id)
             sides.append((rows.scalar_subquery() - sums.scalar_subquery()).label(state))
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             row = (await connection.execute(select(*sides))).mappings().one()
         return {state: int(row[state]) for state in COUNTED_STATES}
 
     async def _claims(self, queue: QueueRecord) -> list[Finding]:
-        m, now = messages.c, self._office.now_ms()
+        m, now = messages.c, self._work_queues.now_ms()
         late = or_(m.claim_until.is_(None), m.claim_until <= now - _STUCK_MS)
         query = select(m.id).where(m.queue_id == queue.id, CLAIMED, late).order_by(m.id).limit(self._page)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             ids = list((await connection.execute(query)).scalars())
         if not ids:
             return []

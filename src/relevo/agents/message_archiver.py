@@ -11,11 +11,11 @@ from sqlalchemy import select, update
 from relevo.agents.agent import Batch
 from relevo.agents.window import Window
 from relevo.work.caller import Caller
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.retention import archive, counter_rollup
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import STANDING, messages, queues
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 AFTER_MS = 3_600_000
 _WHOLE_EVERY_MS = 86_400_000
@@ -29,8 +29,8 @@ class MessageArchiver:
     every_s = 300.0
     about = "moves messages that finished over an hour ago to the archive, and adds up past days"
 
-    def __init__(self, office: Office, *, after_ms: int = AFTER_MS, batch: int = 500) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, after_ms: int = AFTER_MS, batch: int = 500) -> None:
+        self._work_queues = work_queues
         self._after_ms = after_ms
         self._batch = batch
         self._caller = Caller.system(self.name)
@@ -39,9 +39,9 @@ class MessageArchiver:
 
     async def work(self) -> Batch:
         closed = await self._close_unheard()
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         since, until = self._window.since(now), now - self._after_ms
-        moved = await transact(self._office, lambda each: self._move(each, since, until))
+        moved = await transact(self._work_queues, lambda each: self._move(each, since, until))
         if moved < self._batch:
             self._window.seen(now)
         folded, more_days = await self._fold(now)
@@ -52,7 +52,7 @@ class MessageArchiver:
         today = (now - _LATE_MS) // counter_rollup.DAY_MS
         if today <= self._folded_until:
             return 0, False
-        folded, more = await counter_rollup.fold(self._office, before=today)
+        folded, more = await counter_rollup.fold(self._work_queues, before=today)
         if not more:
             self._folded_until = today
         return folded, more
@@ -71,7 +71,7 @@ class MessageArchiver:
 
     async def _close_unheard(self) -> int:
         """A broadcast message that was published to nobody waits an hour for a subscription, and is then done."""
-        m, before = messages.c, self._office.now_ms() - self._after_ms
+        m, before = messages.c, self._work_queues.now_ms() - self._after_ms
         unheard = (
             select(m.id, m.queue_id)
             .join_from(queues, messages, m.queue_id == queues.c.id)
@@ -83,7 +83,7 @@ class MessageArchiver:
             )
             .limit(self._batch)
         )
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             found = (await connection.execute(unheard)).all()
         if not found:
             return 0
@@ -101,12 +101,12 @@ class MessageArchiver:
                     state="completed",
                     finished_at=now,
                     updated_at=now,
-                    trail=m.trail + trail_line(now, "completed", self._caller.actor, "nobody had subscribed"),
+                    trail=m.trail + history_line(now, "completed", self._caller.actor, "nobody had subscribed"),
                 )
             )
             for row in rows:
-                transaction.differences.moved(row.queue_id, "pending", None)
-                transaction.differences.add(row.queue_id, "completed", 1)
+                transaction.counters.moved(row.queue_id, "pending", None)
+                transaction.counters.add(row.queue_id, "completed", 1)
             return len(rows)
 
-        return await transact(self._office, close)
+        return await transact(self._work_queues, close)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from relevo.agents.agent import Batch
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 
 class MessageRouter:
@@ -14,10 +14,10 @@ class MessageRouter:
     every_s = 1.0
     about = "asks the rules about what happened to messages"
 
-    def __init__(self, office: Office, *, batch: int = 100) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, batch: int = 100) -> None:
+        self._work_queues = work_queues
         self._batch = batch
 
     async def work(self) -> Batch:
-        count = await self._office.router.advance(self._batch)
+        count = await self._work_queues.router.advance(self._batch)
         return Batch(count, more=count == self._batch)

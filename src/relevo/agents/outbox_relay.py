@@ -30,7 +30,7 @@ from relevo.work.store.outbox import WorkEvent, decode
 from relevo.work.store.tables import outbox
 from relevo.work.tenancy.queues import QueueRecord
 from relevo.work.webhooks.deliveries import Due
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.agents")
 
@@ -55,11 +55,11 @@ class OutboxRelay:
     every_s = 1.0
     about = "sends events to their streams and to `_events`"
 
-    def __init__(self, office: Office, *, batch: int = 1_000, max_len: int = 100_000) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, batch: int = 1_000, max_len: int = 100_000) -> None:
+        self._work_queues = work_queues
         self._batch = batch
         self._caller = Caller.system(self.name)
-        url = office.settings.redis_url
+        url = work_queues.settings.redis_url
         self.streams = None if url is None else EventStreams(url, max_len=max_len)
         self._away = False
         self._copied_until = 0
@@ -84,7 +84,7 @@ class OutboxRelay:
             log.warning("events leave the outbox again")
         self._away, self._copied_until = False, 0
         fault("relay.sent")
-        await transact(self._office, lambda each: self._finish(each, rows, queues))
+        await transact(self._work_queues, lambda each: self._finish(each, rows, queues))
         self._tell_webhooks()
         # Little by little would cost a query and a commit each: what is not a whole batch yet waits for the next beat.
         return Batch(sum(len(row.events) for row in rows), more=self._more)
@@ -119,7 +119,7 @@ class OutboxRelay:
             await transaction.connection.execute(update(outbox).where(outbox.c.id.in_(ids)).values(copied=1))
             return copied
 
-        copied = await transact(self._office, copy)
+        copied = await transact(self._work_queues, copy)
         self._tell_webhooks()
         return Batch(copied, more=self._more)
 
@@ -136,9 +136,9 @@ class OutboxRelay:
         self, transaction: ColdTransaction, rows: Sequence[Row], queues: dict[int, QueueRecord]
     ) -> int:
         told = [(event, queues[event.queue_id]) for row in rows for event in row.events if event.queue_id in queues]
-        await self._office.router.note(transaction, told)  # as the messages of `_events`: exactly once
+        await self._work_queues.router.note(transaction, told)  # as the messages of `_events`: exactly once
         by_row = [(row.id, row.events) for row in rows]
-        self._due = await self._office.webhook_deliveries.make(transaction, by_row, queues)
+        self._due = await self._work_queues.webhook_deliveries.make(transaction, by_row, queues)
         wanted: dict[int, list[NewMessage]] = defaultdict(list)
         for row in rows if any(queue.events_to_queue for queue in queues.values()) else ():
             for event in row.events:
@@ -148,15 +148,15 @@ class OutboxRelay:
                     wanted[queue.events_queue_id].append(_as_message(event, queue))
         copied = 0
         for queue_id, new in sorted(wanted.items()):
-            home = await self._office.queues.by_id(queue_id)
-            copied += await post(transaction, self._office, self._caller, home, new)
+            home = await self._work_queues.queues.by_id(queue_id)
+            copied += await post(transaction, self._work_queues, self._caller, home, new)
         return copied
 
     def _tell_webhooks(self) -> None:
         """After the commit: what was just made is due."""
         due, self._due = self._due, []
         if due:
-            self._office.webhook_deliveries.due.emit(due)
+            self._work_queues.webhook_deliveries.due.emit(due)
 
     async def _rows(self, *, only_uncopied: bool) -> list[Row]:
         limit = min(self._batch, self._looked_at)
@@ -165,7 +165,7 @@ class OutboxRelay:
             # Not from the beginning, where all is copied in a long outage. Rows that are committed late are copied with the
             # streams in the end.
             query = query.where(outbox.c.copied == 0, outbox.c.id > self._copied_until - _LATE_ROWS)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             found = (await connection.execute(query)).all()
         rows: list[Row] = []
         events = 0
@@ -183,7 +183,7 @@ class OutboxRelay:
         known: dict[int, QueueRecord] = {}
         for queue_id in {event.queue_id for row in rows for event in row.events}:
             try:
-                known[queue_id] = await self._office.queues.by_id(queue_id)
+                known[queue_id] = await self._work_queues.queues.by_id(queue_id)
             except NotFound:
                 continue
         return known

@@ -14,14 +14,14 @@ from sqlalchemy import and_, bindparam, or_, select, update
 
 from relevo.agents.agent import Batch
 from relevo.work.caller import Caller
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.message.model import TIERS
 from relevo.work.ready_index.index import sort_key
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import STANDING, messages, queues
 from relevo.work.store.unit_of_work import Ready
 from relevo.work.tenancy.queues import QueueRecord
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 TOP_SCORE = 999
 _TOP_TIER = len(TIERS) - 1
@@ -38,8 +38,8 @@ class PriorityAgingWorker:
     every_s = 300.0
     about = "raises the priority of messages that have waited long"
 
-    def __init__(self, office: Office, *, step: int = 50, batch: int = 500) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, step: int = 50, batch: int = 500) -> None:
+        self._work_queues = work_queues
         self._step = step
         self._batch = batch
         self._caller = Caller.system(self.name)
@@ -48,15 +48,15 @@ class PriorityAgingWorker:
     async def work(self) -> Batch:
         if not self._walk:
             wanted = and_(queues.c.ordering == "priority", queues.c.state != "archived")
-            async with self._office.database.connect() as connection:
+            async with self._work_queues.database.connect() as connection:
                 ids = (await connection.execute(select(queues.c.id).where(wanted).order_by(queues.c.id))).scalars()
                 self._walk = [(queue_id, _FRONT) for queue_id in ids]
             if not self._walk:
                 return Batch(0)
         queue_id, place = self._walk.pop(0)
         try:
-            queue = await self._office.queues.by_id(queue_id)
-            raised, reached = await transact(self._office, lambda each: self._raise(each, queue, place))
+            queue = await self._work_queues.queues.by_id(queue_id)
+            raised, reached = await transact(self._work_queues, lambda each: self._raise(each, queue, place))
         except Exception:
             self._walk.clear()  # the next run begins anew
             raise
@@ -100,7 +100,7 @@ class PriorityAgingWorker:
             place = sort_key(
                 queue.ordering, created_at=row.created_at, tier=tier, score=score, deadline_at=row.deadline_at
             )
-            line = trail_line(now, "aged", actor, f"{TIERS[tier]} {score}")
+            line = history_line(now, "aged", actor, f"{TIERS[tier]} {score}")
             values.append({"_id": row.id, "_tier": tier, "_score": score, "_key": place, "_line": line})
             if queue.consumer_mode == "competing":
                 transaction.ready.append(Ready(queue.id, place, row.id))

@@ -15,12 +15,12 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from relevo.contract.agents import Agent as AgentRun
 from relevo.work.store.tables import agent_runs
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 ERROR_LENGTH = 2_000
 
 
-class Standing(NamedTuple):
+class RunState(NamedTuple):
     """What tells whether an agent is overdue; 0 for never."""
 
     started_at: int
@@ -30,9 +30,9 @@ class Standing(NamedTuple):
 class Runs:
     """The rows of `agent_runs`, as one process (`node`) uses them."""
 
-    def __init__(self, office: Office, node: str) -> None:
-        self._office = office
-        self._database = office.database
+    def __init__(self, work_queues: WorkQueues, node: str) -> None:
+        self._work_queues = work_queues
+        self._database = work_queues.database
         self.node = node
 
     async def enrol(self, names: list[str]) -> None:
@@ -48,7 +48,7 @@ class Runs:
     async def begin(self, name: str, *, lease_s: float, not_since: int | None = None) -> bool:
         """Takes the lease of an agent and notes the start. False while another holds it, or when it was started after
         `not_since`: somebody was faster with this beat."""
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         row = agent_runs.c
         free: list[ColumnElement[bool]] = [
             row.agent == name,
@@ -69,7 +69,7 @@ class Runs:
     async def renew(self, name: str, *, lease_s: float) -> bool:
         """Keeps the lease; False when it is not ours any more."""
         row = agent_runs.c
-        until = self._office.now_ms() + int(lease_s * 1000)
+        until = self._work_queues.now_ms() + int(lease_s * 1000)
         mine = update(agent_runs).where(row.agent == name, row.lease_holder == self.node).values(lease_until=until)
         async with self._database.begin() as connection:
             return (await connection.execute(mine)).rowcount == 1
@@ -78,7 +78,7 @@ class Runs:
         """Notes how a run ended, and gives the lease up."""
         row = agent_runs.c
         values: dict[str, Any] = {
-            "last_finished_at": self._office.now_ms(),
+            "last_finished_at": self._work_queues.now_ms(),
             "last_items": items,
             "last_error": None if error is None else error[:ERROR_LENGTH],
             "runs": row.runs + 1,
@@ -91,15 +91,15 @@ class Runs:
         async with self._database.begin() as connection:
             await connection.execute(ours)
 
-    async def standings(self) -> dict[str, Standing]:
+    async def run_states(self) -> dict[str, RunState]:
         """How each agent stands, by whomever it was run."""
         row = agent_runs.c
         async with self._database.connect() as connection:
             found = await connection.execute(select(row.agent, row.last_started_at, row.lease_until))
-            return {each.agent: Standing(each.last_started_at or 0, each.lease_until or 0) for each in found}
+            return {each.agent: RunState(each.last_started_at or 0, each.lease_until or 0) for each in found}
 
     async def read(self, name: str, every_s: float, about: str) -> AgentRun:
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         async with self._database.connect() as connection:
             found = (await connection.execute(select(agent_runs).where(agent_runs.c.agent == name))).mappings().first()
         row: dict[str, Any] = {} if found is None else dict(found)

@@ -34,7 +34,7 @@ from relevo.work.routing.stream_outcomes import StreamOutcomes
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import queues, reviews, settings, stream_watches
 from relevo.work.tenancy.queues import DEAD_LETTER
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.agents")
 
@@ -53,15 +53,15 @@ class StreamBridge:
     every_s = 1.0
     about = "makes messages jobs of stream queues and brings their outcomes back"
 
-    def __init__(self, office: Office, *, batch: int = 200, silent_s: float = 30.0) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, batch: int = 200, silent_s: float = 30.0) -> None:
+        self._work_queues = work_queues
         self._batch = batch
         self._silent_ms = int(silent_s * 1000)
         self._caller = Caller.system(self.name)
-        self._outcomes = StreamOutcomes(office, self._caller)
+        self._outcomes = StreamOutcomes(work_queues, self._caller)
 
     async def work(self) -> Batch:
-        if not self._office.streams.there:
+        if not self._work_queues.streams.there:
             return Batch(0)
         counts = [await self._send()]
         counts += [await self._hear(name) for name in await self._outcomes.open_queues()]
@@ -78,7 +78,7 @@ class StreamBridge:
             if row["m_state"] != "claimed" or row["m_claimed_by"] != claimant(row["stream_queue"]):
                 await self._outcomes.sent([row["job_id"]])  # cancelled or erased meanwhile; the next look ends it
                 continue
-            queue = self._office.streams.get(row["stream_queue"])
+            queue = self._work_queues.streams.get(row["stream_queue"])
             await self._place(queue)  # before the first job: an outcome cannot be older than the place we read from
             try:
                 await queue.add(row["job_name"], await self._data(row), job_id=row["job_id"])
@@ -90,7 +90,7 @@ class StreamBridge:
         return len(rows)
 
     async def _data(self, row: Any) -> dict[str, Any]:
-        home = await self._office.queues.by_id(row["m_queue_id"])
+        home = await self._work_queues.queues.by_id(row["m_queue_id"])
         return {
             "message_id": row["message_id"],
             "body": msgspec.json.decode(row["m_body"] or "null"),
@@ -109,9 +109,9 @@ class StreamBridge:
 
     async def _hear(self, name: str) -> int:
         """Reads on in the events of a stream queue; how many there were."""
-        queue = self._office.streams.get(name)
+        queue = self._work_queues.streams.get(name)
         place = await self._place(queue)
-        heard = await self._office.streams.events(name, place, _PAGE)
+        heard = await self._work_queues.streams.events(name, place, _PAGE)
         if not heard:
             return 0
         ours = await self._outcomes.known([event.job_id for event in heard if event.name in _ENDS and event.job_id])
@@ -157,9 +157,9 @@ class StreamBridge:
 
     async def _ask(self) -> int:
         """Looks for jobs that are silent."""
-        rows = await self._outcomes.silent(self._office.now_ms() - self._silent_ms, self._batch)
+        rows = await self._outcomes.silent(self._work_queues.now_ms() - self._silent_ms, self._batch)
         for row in rows:
-            queue, job_id = self._office.streams.get(row["stream_queue"]), row["job_id"]
+            queue, job_id = self._work_queues.streams.get(row["stream_queue"]), row["job_id"]
             found = await queue.jobs.find(job_id)
             if found.state == "completed":
                 await self._outcomes.completed(job_id, await queue.get_job_result(job_id))
@@ -179,11 +179,11 @@ class StreamBridge:
     # --- dead letters of stream queues -------------------------------------------------------------------------------------
 
     async def _watch(self) -> int:
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             watches = (await connection.execute(select(stream_watches))).mappings().all()
         count = 0
         for watch in watches:
-            queue = self._office.streams.get(watch["stream_queue"])
+            queue = self._work_queues.streams.get(watch["stream_queue"])
             letters = await queue.dead_letters.after(watch["reached"], self._batch)
             ours = await self._outcomes.known([each.envelope.id for each in letters if each.envelope is not None])
             for letter in letters:
@@ -191,7 +191,7 @@ class StreamBridge:
                 if letter.envelope is None or letter.envelope.id not in ours:
                     row = await self._review_row(watch, letter)
                 if not await transact(
-                    self._office, lambda each, a=watch, b=letter, c=row: self._open(each, a, b.dlq_id, c)
+                    self._work_queues, lambda each, a=watch, b=letter, c=row: self._open(each, a, b.dlq_id, c)
                 ):
                     break
                 watch = dict(watch) | {"reached": letter.dlq_id}
@@ -200,20 +200,22 @@ class StreamBridge:
 
     async def _review_row(self, watch: Any, letter: Any) -> dict[str, Any] | None:
         wanted = select(queues.c.id).where(queues.c.scope_id == watch["scope_id"], queues.c.slug == DEAD_LETTER)
-        async with self._office.database.connect() as connection:
-            home = await self._office.queues.by_id((await connection.execute(wanted)).scalar_one())
+        async with self._work_queues.database.connect() as connection:
+            home = await self._work_queues.queues.by_id((await connection.execute(wanted)).scalar_one())
         try:
-            return await self._office.stream_letters.row(home, watch["stream_queue"], letter, watch["review"].encode())
+            return await self._work_queues.stream_letters.row(
+                home, watch["stream_queue"], letter, watch["review"].encode()
+            )
         except ReplayLoop as error:
             log.warning("stream queue %s: %s", watch["stream_queue"], error)
             return None
 
     async def _open(self, transaction: ColdTransaction, watch: Any, dlq_id: str, row: dict[str, Any] | None) -> bool:
         """Opens the review and moves the watch on, in one: a letter is reviewed once."""
-        if not await self._office.stream_letters.reached(transaction, watch, dlq_id):
+        if not await self._work_queues.stream_letters.reached(transaction, watch, dlq_id):
             return False
         if row is not None:
-            await self._office.reviews.open(transaction, row)
+            await self._work_queues.reviews.open(transaction, row)
             transaction.audit(
                 self._caller,
                 "stream_dead_letter.review",
@@ -231,17 +233,19 @@ class StreamBridge:
         decided = (
             select(reviews)
             .where(
-                r.next_tick_at <= self._office.now_ms(), r.source == "stream_dead_letter", r.finished_at.is_not(None)
+                r.next_tick_at <= self._work_queues.now_ms(),
+                r.source == "stream_dead_letter",
+                r.finished_at.is_not(None),
             )
             .order_by(r.next_tick_at)
             .limit(self._batch)
         )
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             rows = (await connection.execute(decided)).mappings().all()
         for row in rows:
             done = await self._carry_out(row)
             fault("bridge.replayed")
-            await transact(self._office, lambda each, a=row, b=done: self._close(each, a, b))
+            await transact(self._work_queues, lambda each, a=row, b=done: self._close(each, a, b))
         return len(rows)
 
     async def _carry_out(self, row: Any) -> str:
@@ -249,7 +253,7 @@ class StreamBridge:
         case = msgspec.json.decode(row["document"], type=Case)
         assert origin.stream_queue is not None
         assert origin.entry_id is not None
-        letters = self._office.streams.get(origin.stream_queue).dead_letters
+        letters = self._work_queues.streams.get(origin.stream_queue).dead_letters
         if approved(case):
             letter = await letters.get(origin.entry_id)
             if letter is None:
@@ -279,17 +283,17 @@ class StreamBridge:
     async def _place(self, queue: Queue) -> str:
         """Where to read on; at first, the end there is now."""
         name = _place_name(queue.name)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             known = (await connection.execute(select(settings.c.value).where(settings.c.name == name))).scalar()
         if known is not None:
             return known
-        place = await self._office.streams.last_event_id(queue.name)
+        place = await self._work_queues.streams.last_event_id(queue.name)
         await self._keep_place(queue, place)
         return place
 
     async def _keep_place(self, queue: Queue, place: str) -> None:
         name = _place_name(queue.name)
-        async with self._office.database.begin() as connection:
+        async with self._work_queues.database.begin() as connection:
             await connection.execute(delete(settings).where(settings.c.name == name))
             await connection.execute(insert(settings).values(name=name, value=place))
 

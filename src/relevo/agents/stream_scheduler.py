@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from relevo.agents.agent import Agent
-from relevo.agents.agent_runner import Shift
+from relevo.agents.agent_runner import AgentRunner
 from relevo.engine.job.job import Job
 from relevo.engine.queue import Queue
 from relevo.engine.schedules.patterns import MissedFiresPolicy
@@ -32,12 +32,12 @@ def agents_queue(installation: str) -> str:
     return f"work-agents-{installation}"
 
 
-class EngineBeat:
+class StreamScheduler:
     """Makes the schedules, and works for them in this process."""
 
-    def __init__(self, queue_name: str, agents: Mapping[str, Agent], shift: Shift, *, redis_url: str) -> None:
+    def __init__(self, queue_name: str, agents: Mapping[str, Agent], runner: AgentRunner, *, redis_url: str) -> None:
         self._agents = agents
-        self._shift = shift
+        self._runner = runner
         self._queue = Queue(queue_name, redis_url=redis_url, wait_s=2.0)
         # One attempt: the next slot is the retry. Short idle time: a dead process's run is over after seconds.
         self.worker = Worker(
@@ -87,6 +87,6 @@ class EngineBeat:
         agent = self._agents.get(job.name)
         if agent is None:
             return  # of another version of the program, which has an agent that we have not
-        ran = await self._shift.run(agent)
+        ran = await self._runner.run(agent)
         if ran is not None and ran.error is not None:
             raise AgentFailed(agent=agent.name, reason=ran.error)

@@ -18,13 +18,13 @@ from relevo.work.broadcast.timeouts import WORKER_LOST, promote_deliveries, recl
 from relevo.work.caller import Caller
 from relevo.work.dead_letters.listing import bury
 from relevo.work.message.failure import CLAIM_TIMED_OUT
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import CLAIMED, deliveries, messages
 from relevo.work.store.unit_of_work import Ready
 from relevo.work.tenancy.queues import QueueRecord
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 
 class VisibilityTimeoutEnforcer:
@@ -35,35 +35,37 @@ class VisibilityTimeoutEnforcer:
     every_s = 1.0
     about = "returns timed-out claims, makes delayed messages visible"
 
-    def __init__(self, office: Office, *, batch: int = 500) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, *, batch: int = 500) -> None:
+        self._work_queues = work_queues
         self._batch = batch
         self._caller = Caller.system(self.name)
 
     async def work(self) -> Batch:
-        office, limit = self._office, self._batch
+        work_queues, limit = self._work_queues, self._batch
         claims, visible, delivery_claims, visible_deliveries = await self._due()
         counts = [0]
         if claims:
-            counts.append(await transact(office, self._reclaim))
+            counts.append(await transact(work_queues, self._reclaim))
         if visible:
-            counts.append(await transact(office, self._promote))
+            counts.append(await transact(work_queues, self._promote))
         if delivery_claims:
-            counts.append(await transact(office, lambda each: reclaim_deliveries(each, office, limit, self._caller)))
+            counts.append(
+                await transact(work_queues, lambda each: reclaim_deliveries(each, work_queues, limit, self._caller))
+            )
         if visible_deliveries:
-            counts.append(await transact(office, lambda each: promote_deliveries(each, limit)))
+            counts.append(await transact(work_queues, lambda each: promote_deliveries(each, limit)))
         return Batch(sum(counts), more=max(counts) >= limit)
 
     async def _due(self) -> list[bool]:
         """Whether there is anything to do, without a transaction that writes: mostly there is not."""
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         questions = [
             select(messages.c.id).where(messages.c.claim_until <= now, CLAIMED),
             select(messages.c.id).where(messages.c.visible_at <= now, messages.c.state == "delayed"),
             select(deliveries.c.message_id).where(deliveries.c.claim_until <= now, deliveries.c.state == "claimed"),
             select(deliveries.c.message_id).where(deliveries.c.visible_at <= now, deliveries.c.state == "delayed"),
         ]
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return [(await connection.execute(each.limit(1))).first() is not None for each in questions]
 
     async def _reclaim(self, transaction: ColdTransaction) -> int:
@@ -104,7 +106,7 @@ class VisibilityTimeoutEnforcer:
         if not rows:
             return
         now, m = transaction.now, messages.c
-        line = trail_line(now, "reclaimed", self._caller.actor, CLAIM_TIMED_OUT.text)
+        line = history_line(now, "reclaimed", self._caller.actor, CLAIM_TIMED_OUT.text)
         await transaction.connection.execute(
             update(messages)
             .where(m.id.in_([row.id for row in rows]))
@@ -121,8 +123,8 @@ class VisibilityTimeoutEnforcer:
                 error=CLAIM_TIMED_OUT.encoded(),
             )
         )
-        transaction.differences.moved(queue.id, "claimed", "pending", len(rows))
-        transaction.differences.add(queue.id, "reclaimed", len(rows))
+        transaction.counters.moved(queue.id, "claimed", "pending", len(rows))
+        transaction.counters.add(queue.id, "reclaimed", len(rows))
         transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
         transaction.events += [
             WorkEvent(
@@ -153,7 +155,7 @@ class VisibilityTimeoutEnforcer:
                 .values(state="pending", visible_at=None, updated_at=transaction.now)
             )
         for queue, own in await self._by_queue(rows):
-            transaction.differences.moved(queue.id, "delayed", "pending", len(own))
+            transaction.counters.moved(queue.id, "delayed", "pending", len(own))
             if queue.consumer_mode == "competing":  # of a broadcast queue the deliveries are claimed, not the messages
                 transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in own]
         return len(rows)
@@ -162,7 +164,7 @@ class VisibilityTimeoutEnforcer:
         grouped: dict[int, list[Any]] = defaultdict(list)
         for row in rows:
             grouped[row.queue_id].append(row)
-        return [(await self._office.queues.by_id(queue_id), own) for queue_id, own in sorted(grouped.items())]
+        return [(await self._work_queues.queues.by_id(queue_id), own) for queue_id, own in sorted(grouped.items())]
 
 
 def _ids(**groups: Sequence[Any]) -> str:

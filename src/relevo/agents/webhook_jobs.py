@@ -15,7 +15,7 @@ from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
 from relevo.errors import RelevoError
 from relevo.work.webhooks.deliveries import Due
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.agents")
 
@@ -29,12 +29,12 @@ def webhooks_queue(installation: str) -> str:
     return f"work-webhooks-{installation}"
 
 
-class WebhookPost:
+class WebhookJobs:
     """Adds what is due to the queue, and works for it in this process."""
 
-    def __init__(self, office: Office, *, redis_url: str) -> None:
-        self._office = office
-        name = webhooks_queue(office.installation)
+    def __init__(self, work_queues: WorkQueues, *, redis_url: str) -> None:
+        self._work_queues = work_queues
+        name = webhooks_queue(work_queues.installation)
         self._queue = Queue(name, redis_url=redis_url, wait_s=2.0)
         # The retries are ours, because their waits are no power of anything: a job is one attempt.
         self.worker = Worker(
@@ -51,7 +51,7 @@ class WebhookPost:
         self._deaf: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        self._deaf = self._office.webhook_deliveries.due.listen(self._add_soon)
+        self._deaf = self._work_queues.webhook_deliveries.due.listen(self._add_soon)
         self._working = asyncio.create_task(self.worker.run(handle_signals=False), name="relevo-webhooks")
 
     async def stop(self) -> None:
@@ -79,12 +79,12 @@ class WebhookPost:
                     list(each),
                     lane=each.webhook_id,
                     job_id=f"{each.id}-{each.at}",
-                    delay_ms=max(0, each.at - self._office.now_ms()) or None,
+                    delay_ms=max(0, each.at - self._work_queues.now_ms()) or None,
                 )
         except (RelevoError, OSError) as error:
             log.debug("deliveries wait in their rows until Redis is back: %s", error)
 
     async def _attempt(self, job: Job) -> None:
-        done = await self._office.webhook_deliveries.attempt(Due(*job.data))
+        done = await self._work_queues.webhook_deliveries.attempt(Due(*job.data))
         if done is not None and done.again is not None:
             await self._add([done.again])

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from relevo.agents.maintenance import Roster
+from relevo.agents.agents import Agents
 from relevo.api.auth import Authenticated, ThisOffice
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit
@@ -25,22 +25,22 @@ router = APIRouter(prefix="/v1/agents", tags=["agents"])
 @router.get("", summary="Every agent with its last run", **describe("list_agents", list[Agent], paged=True))
 async def list_agents(request: Request, caller: Authenticated, limit: Limit = 100, cursor: Cursor = None) -> Response:
     caller.require_unlimited("operate")
-    roster: Roster = request.app.state.roster
-    return page_answer(await roster.list(limit=limit, cursor=cursor), caller.request_id)
+    running_agents: Agents = request.app.state.running_agents
+    return page_answer(await running_agents.list(limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.post("/{agent}/run", summary="Run an agent now", **describe("run_agent", Agent))
 async def run_agent(
     request: Request,
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     agent: Annotated[str, Path(max_length=40, description="name of the agent")],
 ) -> Response:
     caller.require_unlimited("operate")
-    roster: Roster = request.app.state.roster
-    await roster.get(agent)
-    await transact(office, lambda each: _note(each, caller, agent))
-    return answer(await roster.run_now(agent), caller.request_id)
+    running_agents: Agents = request.app.state.running_agents
+    await running_agents.get(agent)
+    await transact(work_queues, lambda each: _note(each, caller, agent))
+    return answer(await running_agents.run_now(agent), caller.request_id)
 
 
 async def _note(transaction: ColdTransaction, caller: Caller, agent: str) -> None:

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from relevo.agents.maintenance import Roster
+from relevo.agents.agents import Agents
 from relevo.api import (
     agents,
     chunks,
@@ -43,7 +43,7 @@ from relevo.api.problems import known, nowhere, problem, problem_of, problem_res
 from relevo.api.request_body import ClientGone, Receive
 from relevo.api.settings import ApiSettings
 from relevo.errors import InvalidInput, MethodNotAllowed, WorkError
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 ABOUT = """Durable messages in queues: published once, claimed in order, settled by the one who holds them.
 
@@ -52,8 +52,8 @@ Times are milliseconds since 1970; requests may also write them as RFC 3339."""
 
 
 def make_app(
-    office: Office,
-    roster: Roster,
+    work_queues: WorkQueues,
+    running_agents: Agents,
     settings: ApiSettings | None = None,
     *,
     version: str = "0",
@@ -70,7 +70,7 @@ def make_app(
         openapi_url="/openapi.json",
         openapi_tags=TAGS,
     )
-    app.state.office, app.state.roster, app.state.limits = office, roster, settings
+    app.state.work_queues, app.state.running_agents, app.state.limits = work_queues, running_agents, settings
     app.state.metrics = metrics = ApiMetrics()
     app.state.feeds = set()
     app.state.has_console, app.state.reference_page = console is not None, None
@@ -87,7 +87,7 @@ def make_app(
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(WorkError, _told)
     app.add_exception_handler(Exception, _told)
-    fast = FastRoutes(_Guarded(app, metrics), office, settings, metrics)
+    fast = FastRoutes(_Guarded(app, metrics), work_queues, settings, metrics)
     app.state.stopping = fast.stopping
     return fast
 

@@ -1,4 +1,4 @@
-"""Who asks, and whom: the API key of a request, as a `Caller`, and the office that is served.
+"""Who asks, and whom: the API key of a request, as a `Caller`, and the work queues that are served.
 
 A key that was good is not looked up again for a second.
 A key without grants and limits, the usual one, pays one look into a dict for there being such things.
@@ -16,9 +16,9 @@ from msgspec import structs
 from relevo.contract.keys import Permission
 from relevo.errors import BodyTooLarge, Unauthenticated
 from relevo.wire.ids import IdMint
-from relevo.work.access.grants import Standing, narrowed
+from relevo.work.access.grants import KeyPolicy, narrowed
 from relevo.work.caller import Caller
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,40}")
 
@@ -44,28 +44,30 @@ def key_in(authorization: bytes | None) -> bytes:
 
 
 async def caller_of(
-    office: Office, authorization: bytes | None, request_id: str, method: str, parts: Sequence[str]
+    work_queues: WorkQueues, authorization: bytes | None, request_id: str, method: str, parts: Sequence[str]
 ) -> Caller:
     """The caller behind a header, as far as their key and its grants reach at this address (split at its slashes).
     `Unauthenticated` or `KeyExpired` when there is none, `TooManyRequests` when they ask too often."""
     key = key_in(authorization)
-    caller = office.keys.remembered(key, request_id) or await office.keys.recognise(key, request_id)
-    standing = office.keys.standing(key)
-    return caller if standing is None else await _special(office, caller, standing, method, parts)
+    caller = work_queues.keys.remembered(key, request_id) or await work_queues.keys.recognise(key, request_id)
+    policy = work_queues.keys.policy(key)
+    return caller if policy is None else await _special(work_queues, caller, policy, method, parts)
 
 
-async def _special(office: Office, caller: Caller, standing: Standing, method: str, parts: Sequence[str]) -> Caller:
-    limits = standing.limits
+async def _special(
+    work_queues: WorkQueues, caller: Caller, policy: KeyPolicy, method: str, parts: Sequence[str]
+) -> Caller:
+    limits = policy.limits
     if limits.requests_per_s is not None:
         burst = limits.burst or limits.requests_per_s
-        await office.rate_limits.take(caller.actor.removeprefix("key:"), limits.requests_per_s, burst)
+        await work_queues.rate_limits.take(caller.actor.removeprefix("key:"), limits.requests_per_s, burst)
     if limits.max_body_bytes is not None or limits.acts_for_people:
         caller = structs.replace(caller, max_body_bytes=limits.max_body_bytes, acts_for_people=limits.acts_for_people)
-    if not standing.grants or len(parts) < 3 or parts[2] != "scopes":
+    if not policy.grants or len(parts) < 3 or parts[2] != "scopes":
         return caller
     scope = parts[3] if len(parts) > 3 else None
     queue = parts[5] if len(parts) > 5 and parts[4] == "queues" else None
-    return narrowed(caller, standing.grants, scope, queue, needed(method, parts))
+    return narrowed(caller, policy.grants, scope, queue, needed(method, parts))
 
 
 def needed(method: str, parts: Sequence[str]) -> Permission:
@@ -95,19 +97,19 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
     return None
 
 
-async def _office(request: Request) -> Office:
-    return request.app.state.office
+async def _work_queues(request: Request) -> WorkQueues:
+    return request.app.state.work_queues
 
 
-ThisOffice = Annotated[Office, Depends(_office)]
-"""The office that is served here, for a route that needs it."""
+ThisOffice = Annotated[WorkQueues, Depends(_work_queues)]
+"""The work queues that are served here, for a route that needs it."""
 
 
-async def _caller(request: Request, office: ThisOffice) -> Caller:
+async def _caller(request: Request, work_queues: ThisOffice) -> Caller:
     headers = request.scope["headers"]
     authorization = header(headers, b"authorization")
     parts = request.scope["path"].split("/")
-    caller = await caller_of(office, authorization, request.state.request_id, request.method, parts)
+    caller = await caller_of(work_queues, authorization, request.state.request_id, request.method, parts)
     if caller.max_body_bytes is not None:
         declared = header(headers, b"content-length") or b"0"
         if declared.isdigit() and int(declared) > caller.max_body_bytes:

@@ -16,7 +16,7 @@ from relevo.api.responses import answer
 from relevo.contract.chunks import MOST_PARTS, Chunk, ChunkIn, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, WrongConsumerMode
 from relevo.work.consume.chunks import MOST_IN_A_PAGE
-from relevo.work.consume.long_poll import Patience
+from relevo.work.consume.long_poll import CancelToken
 
 router = APIRouter(prefix="/v1/scopes/{scope}/messages/{message_id}/chunks", tags=["chunks"])
 
@@ -36,10 +36,10 @@ _NEW = msgspec.json.Decoder(ChunkIn)
     ),
 )
 async def append_chunk(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _NEW)
-    added = await office.chunk_streams.append(
+    added = await work_queues.chunk_streams.append(
         caller, scope, require_id(message_id), body.claim_token, body.body, number=body.number, final=body.final
     )
     return answer(added, caller.request_id, 201)
@@ -49,7 +49,7 @@ async def append_chunk(
 async def read_chunks(
     request: Request,
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     message_id: MessageKey,
     after: Annotated[int, Query(ge=0, le=MOST_PARTS, description="the last number you have")] = 0,
@@ -59,14 +59,14 @@ async def read_chunks(
     wait_s: Annotated[float, Query(ge=0, le=60, description="how long to wait for the next part")] = 0.0,
     limit: Annotated[int, Query(ge=1, le=MOST_IN_A_PAGE)] = MOST_IN_A_PAGE,
 ) -> Response:
-    patience = Patience()
+    patience = CancelToken()
     shutdown: asyncio.Event = request.app.state.stopping
     stopping = asyncio.ensure_future(shutdown.wait())
     stopping.add_done_callback(lambda done: None if done.cancelled() else patience.end())
     gone = asyncio.ensure_future(_hung_up(request))
     gone.add_done_callback(lambda done: None if done.cancelled() else patience.end())
     try:
-        found = await office.chunk_streams.read(
+        found = await work_queues.chunk_streams.read(
             caller,
             scope,
             require_id(message_id),

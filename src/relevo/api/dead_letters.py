@@ -40,7 +40,7 @@ _REPLAY = msgspec.json.Decoder(ReplayIn)
 )
 async def list_dead_letters(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     queue: QueueFilter = None,
     reason: TextFilter = None,
@@ -63,7 +63,7 @@ async def list_dead_letters(
         until=moment_ms(until, "until"),
         text=text,
     )
-    page = await office.dead_letters.list(caller, scope, wanted, limit=limit, cursor=cursor)
+    page = await work_queues.dead_letters.list(caller, scope, wanted, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
@@ -72,7 +72,7 @@ async def list_dead_letters(
     summary="Send dead letters back to their queues: filtered, throttled, in the background",
     **describe("start_replay", Replay, body=ReplayIn, body_optional=True, status=201),
 )
-async def start_replay(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def start_replay(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _REPLAY, optional=True)
     asked = body.filter
     wanted = ReplayFilter(
@@ -87,24 +87,28 @@ async def start_replay(request: Request, caller: Authenticated, office: ThisOffi
         ids=asked.ids,
         max_replays=body.max_replays,
     )
-    replay = await office.replays.start(caller, scope, wanted, rate_per_s=body.rate_per_s, dry_run=body.dry_run)
+    replay = await work_queues.replays.start(caller, scope, wanted, rate_per_s=body.rate_per_s, dry_run=body.dry_run)
     return answer(replay, caller.request_id, 201)
 
 
 @router.get("/replays", summary="List replays, newest first", **describe("list_replays", list[Replay], paged=True))
 async def list_replays(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    return page_answer(await office.replays.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await work_queues.replays.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.get("/replays/{replay_id}", summary="How far a replay is", **describe("get_replay", Replay))
-async def get_replay(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, replay_id: MessageKey) -> Response:
-    return answer(await office.replays.get(caller, scope, require_id(replay_id, "replay")), caller.request_id)
+async def get_replay(
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, replay_id: MessageKey
+) -> Response:
+    return answer(await work_queues.replays.get(caller, scope, require_id(replay_id, "replay")), caller.request_id)
 
 
 @router.post(
     "/replays/{replay_id}/cancel", summary="Stop a replay", **describe("cancel_replay", Replay, problems=[WrongState])
 )
-async def cancel_replay(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, replay_id: MessageKey) -> Response:
-    return answer(await office.replays.cancel(caller, scope, require_id(replay_id, "replay")), caller.request_id)
+async def cancel_replay(
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, replay_id: MessageKey
+) -> Response:
+    return answer(await work_queues.replays.cancel(caller, scope, require_id(replay_id, "replay")), caller.request_id)

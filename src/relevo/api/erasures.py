@@ -25,9 +25,9 @@ _NEW = msgspec.json.Decoder(ErasureIn)
     summary="Erase what messages labelled `subject=…` say; large ones go on in the background",
     **describe("start_erasure", Erasure, body=ErasureIn, status=202),
 )
-async def start_erasure(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def start_erasure(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
-    return answer(await office.erasures.start(caller, scope, body.subject), caller.request_id, 202)
+    return answer(await work_queues.erasures.start(caller, scope, body.subject), caller.request_id, 202)
 
 
 @router.get(
@@ -36,16 +36,16 @@ async def start_erasure(request: Request, caller: Authenticated, office: ThisOff
     **describe("list_erasures", list[Erasure], paged=True),
 )
 async def list_erasures(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    return page_answer(await office.erasures.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await work_queues.erasures.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.get("/{erasure_id}", summary="How far an erasure is", **describe("get_erasure", Erasure))
 async def get_erasure(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     erasure_id: Annotated[str, Path(description="id of the erasure", max_length=100)],
 ) -> Response:
-    return answer(await office.erasures.get(caller, scope, require_id(erasure_id, "erasure")), caller.request_id)
+    return answer(await work_queues.erasures.get(caller, scope, require_id(erasure_id, "erasure")), caller.request_id)

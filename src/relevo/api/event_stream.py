@@ -34,7 +34,7 @@ _about["responses"][200] = {"description": "events, until one side ends it", "co
 async def follow_events(
     request: Request,
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     queue: Annotated[
         list[Annotated[str, Query(pattern=_SLUG, max_length=63)]] | None,
@@ -48,7 +48,7 @@ async def follow_events(
     readers: set[EventFeed] = request.app.state.feeds
     if len(readers) >= MOST_READERS:
         raise EventsUnavailable(reason=f"{MOST_READERS} readers follow them here already")
-    feed = EventFeed(office, caller, scope, queues=queue or (), events=event or (), after=last_event_id)
+    feed = EventFeed(work_queues, caller, scope, queues=queue or (), events=event or (), after=last_event_id)
     await feed.open()
     readers.add(feed)
     return _Following(request, feed)
@@ -115,7 +115,7 @@ async def _still_welcome(request: Request) -> None:
     """A key that ended, or a grant that was taken back, ends the reading too."""
     authorization = header(request.scope["headers"], b"authorization")
     parts = request.scope["path"].split("/")
-    caller = await caller_of(request.app.state.office, authorization, request.state.request_id, "GET", parts)
+    caller = await caller_of(request.app.state.work_queues, authorization, request.state.request_id, "GET", parts)
     caller.require("view")
     caller.require_sight(parts[3])
 

@@ -30,10 +30,10 @@ from relevo.contract.messages import Published, Refusal
 from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
 from relevo.work.caller import Caller
-from relevo.work.consume.long_poll import Patience
+from relevo.work.consume.long_poll import CancelToken
 from relevo.work.consume.settlement import SettleItem, Verdict
 from relevo.work.message.failure import Failure
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 Send = Callable[[Any], Awaitable[None]]
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
@@ -58,13 +58,13 @@ Answered = tuple[int, bytes, list[tuple[bytes, bytes]]]
 class FastRoutes:
     """An ASGI application in front of another: answers what it knows, hands on everything else."""
 
-    def __init__(self, app: Asgi, office: Office, settings: ApiSettings, metrics: ApiMetrics) -> None:
+    def __init__(self, app: Asgi, work_queues: WorkQueues, settings: ApiSettings, metrics: ApiMetrics) -> None:
         self._app = app
-        self._office = office
+        self._work_queues = work_queues
         self._settings = settings
         self._metrics = metrics
         self.stopping = asyncio.Event()
-        self._waiting: set[Patience] = set()
+        self._waiting: set[CancelToken] = set()
         self._batch: Work = PUBLISH_BATCH.path, self._publish_batch
         self._of_queue: dict[str, Work] = {
             "messages": (PUBLISH.path, self._publish),
@@ -111,7 +111,7 @@ class FastRoutes:
         try:
             if not (path.isascii() and path.isprintable()):
                 raise nowhere(path)
-            caller = await caller_of(self._office, authorization, request_id, "POST", parts)
+            caller = await caller_of(self._work_queues, authorization, request_id, "POST", parts)
             status, body = await work(Asked(caller, declared, content_type, receive), parts)
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
             if status >= 400:
@@ -140,7 +140,7 @@ class FastRoutes:
     async def _publish(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.max_message_bytes, "message", "max_message_bytes")
         message = decoded(PUBLISH.decoder, raw).in_numbers()
-        (outcome,) = await self._office.messages.publish(asked.caller, parts[3], parts[5], [message])
+        (outcome,) = await self._work_queues.messages.publish(asked.caller, parts[3], parts[5], [message])
         request_id = asked.caller.request_id
         if isinstance(outcome, Refusal):
             return self._refusal(outcome, request_id)
@@ -157,7 +157,7 @@ class FastRoutes:
             if len(message.body) > limit:
                 reason = f"it is over the limit of {limit} bytes; store it elsewhere and send a reference"
                 raise InvalidInput(where=f"$.messages[{place}].body", reason=reason)
-        outcomes = await self._office.messages.publish(asked.caller, parts[3], parts[5], messages)
+        outcomes = await self._work_queues.messages.publish(asked.caller, parts[3], parts[5], messages)
         self._metrics.published.inc(sum(isinstance(each, Published) and not each.duplicate for each in outcomes))
         return 200, packed(outcomes, asked.caller.request_id)
 
@@ -166,8 +166,8 @@ class FastRoutes:
     async def _claim(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.small_body_bytes, "body", "nothing: it holds no data")
         wanted = decoded(CLAIM.decoder, raw)
-        patience = Patience()
-        claim = self._office.claims.claim(
+        patience = CancelToken()
+        claim = self._work_queues.claims.claim(
             asked.caller,
             parts[3],
             parts[5],
@@ -189,7 +189,7 @@ class FastRoutes:
     async def _while_connected(
         self,
         claim: Coroutine[Any, Any, list[Claimed]],
-        patience: Patience,
+        patience: CancelToken,
         asked: Asked,
         scope: str,
         subscription: str | None,
@@ -209,7 +209,7 @@ class FastRoutes:
                         SettleItem(id=each.id, claim_token=each.claim_token, subscription=subscription)
                         for each in messages
                     ]
-                    await self._office.settling.settle(asked.caller, scope, "release", items)
+                    await self._work_queues.settlements.settle(asked.caller, scope, "release", items)
                 raise ClientGone
             return messages
         finally:
@@ -231,7 +231,7 @@ class FastRoutes:
         if minted_ms(message_id) is None:
             raise NotFound(what="message", name=message_id[:100])
         item = _item(message_id, body)
-        (outcome,) = await self._office.settling.settle(asked.caller, parts[3], verdict, [item])
+        (outcome,) = await self._work_queues.settlements.settle(asked.caller, parts[3], verdict, [item])
         request_id = asked.caller.request_id
         if outcome.refusal is not None:
             return self._refusal(outcome.refusal, request_id)
@@ -243,7 +243,7 @@ class FastRoutes:
         raw = await self._body(asked, self._settings.max_batch_bytes, "batch", "max_batch_bytes")
         body = decoded(SETTLE_MANY[verdict].decoder, raw)
         items = [_item(each.id, each) for each in body.items]
-        outcomes: list[Settled] = await self._office.settling.settle(
+        outcomes: list[Settled] = await self._work_queues.settlements.settle(
             asked.caller,
             parts[3],
             verdict,

@@ -29,13 +29,13 @@ _ROTATION = msgspec.json.Decoder(KeyRotationIn)
 @router.get("/v1/scopes/{scope}/grants", summary="List grants", **describe("list_grants", list[Grant], paged=True))
 async def list_grants(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     key_id: Annotated[str | None, Query(max_length=26, pattern=r"^[0-9A-Z]{26}$")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    page = await office.access.list(caller, scope, key_id=key_id, limit=limit, cursor=cursor)
+    page = await work_queues.access.list(caller, scope, key_id=key_id, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
@@ -44,9 +44,9 @@ async def list_grants(
     summary="Grant a key permissions here",
     **describe("create_grant", Grant, body=GrantIn, status=201),
 )
-async def create_grant(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def create_grant(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _GRANT)
-    made = await office.access.grant(caller, scope, body.key_id, body.permissions, queue=body.queue)
+    made = await work_queues.access.grant(caller, scope, body.key_id, body.permissions, queue=body.queue)
     return answer(made, caller.request_id, 201)
 
 
@@ -55,11 +55,11 @@ async def create_grant(request: Request, caller: Authenticated, office: ThisOffi
 )
 async def revoke_grant(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     grant_id: Annotated[str, Path(description="id of the grant", max_length=100)],
 ) -> Response:
-    await office.access.revoke(caller, scope, require_id(grant_id, "grant"))
+    await work_queues.access.revoke(caller, scope, require_id(grant_id, "grant"))
     return Response(status_code=204)
 
 
@@ -68,14 +68,16 @@ async def revoke_grant(
     summary="A new secret for a key; the old one works for a while longer",
     **describe("rotate_key", NewKey, body=KeyRotationIn, body_optional=True, problems=[WrongState]),
 )
-async def rotate_key(request: Request, caller: Authenticated, office: ThisOffice, key_id: KeyId) -> Response:
+async def rotate_key(request: Request, caller: Authenticated, work_queues: ThisOffice, key_id: KeyId) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
-    return answer(await office.keys.rotate(caller, require_id(key_id, "key"), grace_s=body.grace_s), caller.request_id)
+    return answer(
+        await work_queues.keys.rotate(caller, require_id(key_id, "key"), grace_s=body.grace_s), caller.request_id
+    )
 
 
 @router.get("/v1/keys/{key_id}/limits", summary="The limits of a key", **describe("get_key_limits", KeyLimits))
-async def get_limits(caller: Authenticated, office: ThisOffice, key_id: KeyId) -> Response:
-    return answer(await office.access.limits(caller, require_id(key_id, "key")), caller.request_id)
+async def get_limits(caller: Authenticated, work_queues: ThisOffice, key_id: KeyId) -> Response:
+    return answer(await work_queues.access.limits(caller, require_id(key_id, "key")), caller.request_id)
 
 
 @router.put(
@@ -83,7 +85,7 @@ async def get_limits(caller: Authenticated, office: ThisOffice, key_id: KeyId) -
     summary="Set the limits of a key",
     **describe("set_key_limits", KeyLimits, body=LimitsIn),
 )
-async def set_limits(request: Request, caller: Authenticated, office: ThisOffice, key_id: KeyId) -> Response:
+async def set_limits(request: Request, caller: Authenticated, work_queues: ThisOffice, key_id: KeyId) -> Response:
     body = await body_of(request, _LIMITS)
     wanted = KeyLimits(**msgspec.structs.asdict(body))
-    return answer(await office.access.limit(caller, require_id(key_id, "key"), wanted), caller.request_id)
+    return answer(await work_queues.access.limit(caller, require_id(key_id, "key"), wanted), caller.request_id)

@@ -15,7 +15,7 @@ from relevo.api.responses import encode
 from relevo.api.settings import ApiSettings
 from relevo.errors import Unauthenticated
 from relevo.work.store.tables import settings
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 router = APIRouter(tags=["probes"])
 
@@ -34,11 +34,11 @@ async def healthz() -> Response:
     responses={503: {"description": "not ready; `reason` says why"}},
     **_PLAIN,
 )
-async def readyz(request: Request, office: ThisOffice) -> Response:
+async def readyz(request: Request, work_queues: ThisOffice) -> Response:
     if request.app.state.stopping.is_set():
         return _not_ready("the process is ending")
     try:
-        await write_a_row(office)
+        await write_a_row(work_queues)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is why nothing can be taken
         return _not_ready(type(known(error)).__name__)
     return Response(encode({"status": "ready"}), media_type="application/json")
@@ -55,7 +55,7 @@ async def readyz(request: Request, office: ThisOffice) -> Response:
     },
     **_PLAIN,
 )
-async def metrics(request: Request, office: ThisOffice) -> Response:
+async def metrics(request: Request, work_queues: ThisOffice) -> Response:
     wanted: ApiSettings = request.app.state.limits
     if wanted.metrics_token is not None:
         given = header(request.scope["headers"], b"authorization") or b""
@@ -64,13 +64,13 @@ async def metrics(request: Request, office: ThisOffice) -> Response:
     elif not wanted.metrics_open:
         raise nowhere("/metrics")
     told: ApiMetrics = request.app.state.metrics
-    return Response(await told.text(office), headers={"content-type": CONTENT_TYPE})
+    return Response(await told.text(work_queues), headers={"content-type": CONTENT_TYPE})
 
 
-async def write_a_row(office: Office) -> None:
+async def write_a_row(work_queues: WorkQueues) -> None:
     """The honest test of a store: it takes a row, to disk."""
-    now = str(office.now_ms())
-    async with office.database.begin() as connection:
+    now = str(work_queues.now_ms())
+    async with work_queues.database.begin() as connection:
         changed = await connection.execute(update(settings).where(settings.c.name == "ready_at").values(value=now))
         if changed.rowcount == 0:
             await connection.execute(insert(settings).values(name="ready_at", value=now))

@@ -19,8 +19,10 @@ _NEW = msgspec.json.Decoder(KeyIn)
 
 
 @router.get("", summary="List keys, without their secrets", **describe("list_keys", list[ApiKey], paged=True))
-async def list_keys(caller: Authenticated, office: ThisOffice, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    return page_answer(await office.keys.list(caller, limit=limit, cursor=cursor), caller.request_id)
+async def list_keys(
+    caller: Authenticated, work_queues: ThisOffice, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    return page_answer(await work_queues.keys.list(caller, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.post(
@@ -28,9 +30,9 @@ async def list_keys(caller: Authenticated, office: ThisOffice, limit: Limit = 10
     summary="Make a key; the secret is in this answer and nowhere else",
     **describe("create_key", NewKey, body=KeyIn, status=201),
 )
-async def create_key(request: Request, caller: Authenticated, office: ThisOffice) -> Response:
+async def create_key(request: Request, caller: Authenticated, work_queues: ThisOffice) -> Response:
     body = await body_of(request, _NEW)
-    made = await office.keys.create(
+    made = await work_queues.keys.create(
         caller,
         body.name,
         permissions=body.permissions,
@@ -42,5 +44,5 @@ async def create_key(request: Request, caller: Authenticated, office: ThisOffice
 
 
 @router.delete("/{key_id}", summary="Revoke a key", **describe("revoke_key", ApiKey))
-async def revoke_key(caller: Authenticated, office: ThisOffice, key_id: MessageKey) -> Response:
-    return answer(await office.keys.revoke(caller, require_id(key_id, "key")), caller.request_id)
+async def revoke_key(caller: Authenticated, work_queues: ThisOffice, key_id: MessageKey) -> Response:
+    return answer(await work_queues.keys.revoke(caller, require_id(key_id, "key")), caller.request_id)

@@ -27,7 +27,7 @@ from relevo.api.responses import answer, page_answer
 from relevo.contract.messages import CancelIn, Message, PriorityIn, State, Step
 from relevo.errors import WrongState
 from relevo.work.reading.search import MessageFilter
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 router = APIRouter(prefix="/v1/scopes/{scope}/messages", tags=["messages"])
 
@@ -42,7 +42,7 @@ _PRIORITY = msgspec.json.Decoder(PriorityIn)
 )
 async def search_messages(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     queue: QueueFilter = None,
     state: State | None = None,
@@ -71,13 +71,15 @@ async def search_messages(
         until=moment_ms(until, "until"),
         archived=archived,
     )
-    page = await office.search.list(caller, scope, wanted, limit=limit, cursor=cursor)
+    page = await work_queues.search.list(caller, scope, wanted, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
 @router.get("/{message_id}", summary="Read a message", **describe("get_message", Message))
-async def get_message(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey) -> Response:
-    return answer(await office.search.get(caller, scope, require_id(message_id)), caller.request_id)
+async def get_message(
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+) -> Response:
+    return answer(await work_queues.search.get(caller, scope, require_id(message_id)), caller.request_id)
 
 
 @router.get(
@@ -87,13 +89,13 @@ async def get_message(caller: Authenticated, office: ThisOffice, scope: ScopeSlu
 )
 async def get_history(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     message_id: MessageKey,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    page = await office.search.history(caller, scope, require_id(message_id), limit=limit, cursor=cursor)
+    page = await work_queues.search.history(caller, scope, require_id(message_id), limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
@@ -103,11 +105,11 @@ async def get_history(
     **describe("cancel_message", Message, body=CancelIn, body_optional=True, problems=[WrongState]),
 )
 async def cancel_message(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _CANCEL, optional=True)
-    await office.messages.cancel(caller, scope, require_id(message_id), reason=body.reason)
-    return answer(await _after(office, caller, scope, message_id), caller.request_id)
+    await work_queues.messages.cancel(caller, scope, require_id(message_id), reason=body.reason)
+    return answer(await _after(work_queues, caller, scope, message_id), caller.request_id)
 
 
 @router.patch(
@@ -116,16 +118,16 @@ async def cancel_message(
     **describe("reprioritise_message", Message, body=PriorityIn, problems=[WrongState]),
 )
 async def reprioritise_message(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _PRIORITY)
-    await office.messages.reprioritise(
+    await work_queues.messages.reprioritise(
         caller, scope, require_id(message_id), tier=body.priority_tier, score=body.priority_score
     )
-    return answer(await _after(office, caller, scope, message_id), caller.request_id)
+    return answer(await _after(work_queues, caller, scope, message_id), caller.request_id)
 
 
-async def _after(office: Office, caller: Authenticated, scope: str, message_id: str) -> Message:
+async def _after(work_queues: WorkQueues, caller: Authenticated, scope: str, message_id: str) -> Message:
     """The message as the change left it; who may change it may see that much of it."""
     seeing = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"})
-    return await office.search.get(seeing, scope, message_id)
+    return await work_queues.search.get(seeing, scope, message_id)

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from relevo.work.store.counters import COUNTED_STATES
 from relevo.work.store.tables import queues, scopes, tallies, tenants
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -56,10 +56,10 @@ class ApiMetrics:
         known[0].inc()
         known[1].observe(seconds)
 
-    async def text(self, office: Office) -> bytes:
+    async def text(self, work_queues: WorkQueues) -> bytes:
         """Everything as Prometheus reads it; depths are asked of the database at this moment."""
         registry = CollectorRegistry()
-        registry.register(_Now(await _depths(office), await _index(office)))
+        registry.register(_Now(await _depths(work_queues), await _index(work_queues)))
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             shared = CollectorRegistry()
             MultiProcessCollector(shared)
@@ -77,7 +77,7 @@ class _Now:
         return list(self._families)
 
 
-async def _depths(office: Office) -> GaugeMetricFamily:
+async def _depths(work_queues: WorkQueues) -> GaugeMetricFamily:
     labels = ("tenant", "scope", "queue", "state")
     family = GaugeMetricFamily("relevo_work_depth", "Messages of a queue by state.", labels=labels)
     sums = [func.coalesce(func.sum(tallies.c[state]), 0) for state in COUNTED_STATES]
@@ -89,16 +89,16 @@ async def _depths(office: Office) -> GaugeMetricFamily:
         .outerjoin(tallies, tallies.c.queue_id == queues.c.id)
         .group_by(tenants.c.slug, scopes.c.slug, queues.c.slug)
     )
-    async with office.database.connect() as connection:
+    async with work_queues.database.connect() as connection:
         for row in (await connection.execute(query)).all():
             for state, count in zip(COUNTED_STATES, row[3:], strict=True):
                 family.add_metric((*row[:3], state), int(count))
     return family
 
 
-async def _index(office: Office) -> GaugeMetricFamily:
+async def _index(work_queues: WorkQueues) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
         "relevo_work_index", "Whether the order index is in use: 1, or 0 while claims are ordered by SQL alone."
     )
-    family.add_metric((), 1.0 if office.order.in_use else 0.0)
+    family.add_metric((), 1.0 if work_queues.ready_index.in_use else 0.0)
     return family

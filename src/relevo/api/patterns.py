@@ -37,9 +37,9 @@ _NEW, _PREVIEW = msgspec.json.Decoder(PatternIn), msgspec.json.Decoder(PreviewIn
     "", summary="The latest version of each pattern", **describe("list_review_patterns", list[Pattern], paged=True)
 )
 async def list_patterns(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    return page_answer(await office.patterns.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await work_queues.patterns.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.post(
@@ -47,16 +47,16 @@ async def list_patterns(
     summary="Make a pattern, or a new version",
     **describe("add_review_pattern", Pattern, body=PatternIn, status=201, problems=[BadReviewSpec]),
 )
-async def add_pattern(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def add_pattern(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
-    return answer(await office.patterns.add(caller, scope, body.name, body.spec), caller.request_id, 201)
+    return answer(await work_queues.patterns.add(caller, scope, body.name, body.spec), caller.request_id, 201)
 
 
 @router.get("/{name}", summary="Read a pattern", **describe("get_review_pattern", Pattern))
 async def get_pattern(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: PatternName, version: Version = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, name: PatternName, version: Version = None
 ) -> Response:
-    return answer(await office.patterns.get(caller, scope, name, version), caller.request_id)
+    return answer(await work_queues.patterns.get(caller, scope, name, version), caller.request_id)
 
 
 @router.post(
@@ -65,9 +65,9 @@ async def get_pattern(
     **describe("preview_review_pattern", ReviewSpec, body=PreviewIn, body_optional=True, problems=[BadReviewSpec]),
 )
 async def preview_pattern(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: PatternName
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, name: PatternName
 ) -> Response:
     body = await body_of(request, _PREVIEW, optional=True)
     use = PatternUse(pattern=name, version=body.version, parameters=body.parameters)
     about = msgspec.json.decode(body.body) if len(body.body) else None
-    return answer(await office.patterns.preview(caller, scope, use, about), caller.request_id)
+    return answer(await work_queues.patterns.preview(caller, scope, use, about), caller.request_id)

@@ -14,7 +14,7 @@ from relevo.api.views import changes_in, queues_out
 from relevo.contract.queues import Queue, QueueChange, QueueIn
 from relevo.errors import QueueNotEmpty, SlugTaken, SystemQueue
 from relevo.work.tenancy.queues import QueueRecord, QueueSettings
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 router = APIRouter(prefix="/v1/scopes/{scope}/queues", tags=["queues"])
 
@@ -24,26 +24,26 @@ _CHANGE = msgspec.json.Decoder(QueueChange)
 
 @router.get("", summary="List queues", **describe("list_queues", list[Queue], paged=True))
 async def list_queues(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    page = await office.queues.list(caller, scope, limit=limit, cursor=cursor)
-    return page_answer(page, caller.request_id, await queues_out(office, page.items))
+    page = await work_queues.queues.list(caller, scope, limit=limit, cursor=cursor)
+    return page_answer(page, caller.request_id, await queues_out(work_queues, page.items))
 
 
 @router.post(
     "", summary="Make a queue", **describe("create_queue", Queue, body=QueueIn, status=201, problems=[SlugTaken])
 )
-async def create_queue(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def create_queue(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
     settings = QueueSettings(**{name: getattr(body, name) for name in QueueSettings.__struct_fields__})
-    record = await office.queues.create(caller, scope, body.slug, settings)
-    return await _shown(office, record, caller.request_id, 201)
+    record = await work_queues.queues.create(caller, scope, body.slug, settings)
+    return await _shown(work_queues, record, caller.request_id, 201)
 
 
 @router.get("/{queue}", summary="Read a queue", **describe("get_queue", Queue))
-async def get_queue(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
+async def get_queue(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
     caller.require("view")
-    return await _shown(office, await office.queues.lookup(caller, scope, queue), caller.request_id)
+    return await _shown(work_queues, await work_queues.queues.lookup(caller, scope, queue), caller.request_id)
 
 
 @router.patch(
@@ -52,10 +52,10 @@ async def get_queue(caller: Authenticated, office: ThisOffice, scope: ScopeSlug,
     **describe("change_queue", Queue, body=QueueChange, problems=[SystemQueue]),
 )
 async def change_queue(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
     changes = changes_in(await body_of(request, _CHANGE))
-    return await _shown(office, await office.queues.change(caller, scope, queue, changes), caller.request_id)
+    return await _shown(work_queues, await work_queues.queues.change(caller, scope, queue, changes), caller.request_id)
 
 
 @router.delete(
@@ -63,11 +63,11 @@ async def change_queue(
     summary="Delete an empty queue",
     **describe("delete_queue", None, status=204, problems=[QueueNotEmpty, SystemQueue]),
 )
-async def delete_queue(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    await office.queues.delete(caller, scope, queue)
+async def delete_queue(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
+    await work_queues.queues.delete(caller, scope, queue)
     return Response(status_code=204)
 
 
-async def _shown(office: Office, record: QueueRecord, request_id: str, status: int = 200) -> Response:
-    (shown,) = await queues_out(office, [record])
+async def _shown(work_queues: WorkQueues, record: QueueRecord, request_id: str, status: int = 200) -> Response:
+    (shown,) = await queues_out(work_queues, [record])
     return answer(shown, request_id, status)

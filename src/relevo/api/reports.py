@@ -32,14 +32,14 @@ router = APIRouter(prefix="/v1", tags=["reports"])
 @router.get("/usage", summary="What each queue did on each day", **describe("list_usage", list[UsageRow], paged=True))
 async def usage(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     since: DayFilter = None,
     until: DayFilter = None,
     scope: ScopeFilter = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    page = await office.usage.list(caller, since=since, until=until, scope=scope, limit=limit, cursor=cursor)
+    page = await work_queues.usage.list(caller, since=since, until=until, scope=scope, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
@@ -48,7 +48,7 @@ async def usage(
 )
 async def audit(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeFilter = None,
     queue: QueueFilter = None,
     actor: TextFilter = None,
@@ -72,7 +72,7 @@ async def audit(
         since=moment_ms(since, "since"),
         until=moment_ms(until, "until"),
     )
-    page = await office.audit.list(caller, wanted, limit=limit, cursor=cursor)
+    page = await work_queues.audit.list(caller, wanted, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
@@ -84,7 +84,7 @@ _exporting["responses"][200] = {"description": "one JSON object a line", "conten
 @router.get("/audit/export", summary="The audit as JSON lines, oldest first, with its hashes", **_exporting)
 async def export_audit(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeFilter = None,
     since: MomentFilter = None,
     until: MomentFilter = None,
@@ -92,7 +92,7 @@ async def export_audit(
 ) -> Response:
     wanted = AuditFilter(scope=scope, since=moment_ms(since, "since"), until=moment_ms(until, "until"))
     caller.require("view")  # here: once the answer has begun it is too late to refuse
-    lines = _lines(office.audit.export(caller, wanted, after=after))
+    lines = _lines(work_queues.audit.export(caller, wanted, after=after))
     return StreamingResponse(lines, media_type=LINES, headers={"cache-control": "no-store"})
 
 
@@ -107,8 +107,8 @@ async def _lines(pages: AsyncGenerator[list[ExportedEntry]]) -> AsyncGenerator[b
 )
 async def trace(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     correlation_id: Annotated[str, Query(min_length=1, max_length=200, pattern=PLAIN)],
     scope: ScopeFilter = None,
 ) -> Response:
-    return answer(await office.traces.of(caller, correlation_id, scope=scope), caller.request_id)
+    return answer(await work_queues.traces.of(caller, correlation_id, scope=scope), caller.request_id)

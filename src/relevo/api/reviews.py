@@ -40,7 +40,7 @@ from relevo.errors import (
 )
 from relevo.work.caller import Caller
 from relevo.work.review.reviews import Review
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["reviews"])
 
@@ -82,7 +82,7 @@ def person_of(request: Request, caller: Caller) -> str:
 )
 async def list_reviews(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     state: CaseState | None = None,
     holder: TextFilter = None,
@@ -90,15 +90,17 @@ async def list_reviews(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    page = await office.reviews.inbox(
+    page = await work_queues.reviews.inbox(
         caller, scope, state=state, holder=holder, person=person, limit=limit, cursor=cursor
     )
     return page_answer(page, caller.request_id)
 
 
 @router.get("/reviews/{review_id}", summary="Read a review", **describe("get_review", Review))
-async def get_review(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, review_id: ReviewKey) -> Response:
-    return answer(await office.reviews.get(caller, scope, require_id(review_id, "review")), caller.request_id)
+async def get_review(
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, review_id: ReviewKey
+) -> Response:
+    return answer(await work_queues.reviews.get(caller, scope, require_id(review_id, "review")), caller.request_id)
 
 
 @router.get(
@@ -106,12 +108,12 @@ async def get_review(caller: Authenticated, office: ThisOffice, scope: ScopeSlug
 )
 async def get_result(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     review_id: ReviewKey,
     wait_s: Annotated[float, Query(ge=0, le=60)] = 0.0,
 ) -> Response:
-    found = await office.reviews.result(caller, scope, require_id(review_id, "review"), wait_s=wait_s)
+    found = await work_queues.reviews.result(caller, scope, require_id(review_id, "review"), wait_s=wait_s)
     return answer(found, caller.request_id)
 
 
@@ -120,7 +122,7 @@ class Act:
     """One review, who acts on it, and for whom: what all the routes below begin with."""
 
     request: Request
-    office: Office
+    work_queues: WorkQueues
     caller: Caller
     scope: str
     review_id: str
@@ -138,13 +140,13 @@ class Act:
 async def act(
     request: Request,
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     review_id: ReviewKey,
     _: Person = None,
 ) -> Act:
     key = require_id(review_id, "review")
-    return Act(request, office, caller, scope, key, person_of(request, caller))
+    return Act(request, work_queues, caller, scope, key, person_of(request, caller))
 
 
 Acting = Annotated[Act, Depends(act)]
@@ -156,7 +158,7 @@ Acting = Annotated[Act, Depends(act)]
     **describe("claim_review", Review, problems=_CHANGES),
 )
 async def claim_review(act: Acting) -> Response:
-    return act.answer(await act.office.reviews.claim(*act.who))
+    return act.answer(await act.work_queues.reviews.claim(*act.who))
 
 
 @router.post(
@@ -165,7 +167,7 @@ async def claim_review(act: Acting) -> Response:
     **describe("release_review", Review, problems=_CHANGES),
 )
 async def release_review(act: Acting) -> Response:
-    return act.answer(await act.office.reviews.release(*act.who))
+    return act.answer(await act.work_queues.reviews.release(*act.who))
 
 
 @router.post(
@@ -175,7 +177,7 @@ async def release_review(act: Acting) -> Response:
 )
 async def hand_over_review(act: Acting) -> Response:
     body = await body_of(act.request, _HAND_OVER)
-    return act.answer(await act.office.reviews.hand_over(*act.who, body.to))
+    return act.answer(await act.work_queues.reviews.hand_over(*act.who, body.to))
 
 
 @router.post(
@@ -185,7 +187,7 @@ async def hand_over_review(act: Acting) -> Response:
 )
 async def comment_review(act: Acting) -> Response:
     body = await body_of(act.request, _COMMENT)
-    return act.answer(await act.office.reviews.comment(*act.who, body.text))
+    return act.answer(await act.work_queues.reviews.comment(*act.who, body.text))
 
 
 @router.post(
@@ -196,7 +198,7 @@ async def comment_review(act: Acting) -> Response:
 async def decide_review(act: Acting) -> Response:
     body = await body_of(act.request, _DECISION)
     corrected = msgspec.json.decode(body.corrected_body) if len(body.corrected_body) else None
-    return act.answer(await act.office.reviews.decide(*act.who, body.answer, corrected_body=corrected))
+    return act.answer(await act.work_queues.reviews.decide(*act.who, body.answer, corrected_body=corrected))
 
 
 @router.post(
@@ -206,7 +208,7 @@ async def decide_review(act: Acting) -> Response:
 )
 async def withdraw_review(act: Acting) -> Response:
     body = await body_of(act.request, _WITHDRAW, optional=True)
-    return act.answer(await act.office.reviews.withdraw(*act.who, body.reason))
+    return act.answer(await act.work_queues.reviews.withdraw(*act.who, body.reason))
 
 
 # --- how dead letters get here ---------------------------------------------------------------------------------------------
@@ -225,10 +227,10 @@ async def withdraw_review(act: Acting) -> Response:
     ),
 )
 async def review_dead_letter(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _SEND, optional=True)
-    opened = await office.reviews.open_for_dead_letter(caller, scope, require_id(message_id), body.review)
+    opened = await work_queues.reviews.open_for_dead_letter(caller, scope, require_id(message_id), body.review)
     return answer(opened, caller.request_id, 201)
 
 
@@ -244,10 +246,10 @@ async def review_dead_letter(
     ),
 )
 async def review_stream_dead_letter(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug
 ) -> Response:
     body = await body_of(request, _STREAM_LETTER)
-    opened = await office.stream_letters.review(caller, scope, body.stream_queue, body.entry_id, body.review)
+    opened = await work_queues.stream_letters.review(caller, scope, body.stream_queue, body.entry_id, body.review)
     return answer(opened, caller.request_id, 201)
 
 
@@ -257,10 +259,10 @@ async def review_stream_dead_letter(
     **describe("list_stream_watches", list[StreamWatch], paged=True),
 )
 async def list_watches(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(
-        await office.stream_letters.watches(caller, scope, limit=limit, cursor=cursor), caller.request_id
+        await work_queues.stream_letters.watches(caller, scope, limit=limit, cursor=cursor), caller.request_id
     )
 
 
@@ -269,18 +271,18 @@ async def list_watches(
     summary="Send the dead letters of a stream queue to review from now on",
     **describe("watch_stream", StreamWatch, body=WatchIn, status=201, problems=[BadReviewSpec, StreamQueueClosed]),
 )
-async def watch_stream(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def watch_stream(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _WATCH)
-    made = await office.stream_letters.watch(caller, scope, body.stream_queue, body.review)
+    made = await work_queues.stream_letters.watch(caller, scope, body.stream_queue, body.review)
     return answer(made, caller.request_id, 201)
 
 
 @router.delete("/stream-watches/{stream_queue}", summary="No longer", **describe("unwatch_stream", None, status=204))
 async def unwatch_stream(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     stream_queue: Annotated[str, Path(max_length=200, description="name of the stream queue")],
 ) -> Response:
-    await office.stream_letters.unwatch(caller, scope, stream_queue)
+    await work_queues.stream_letters.unwatch(caller, scope, stream_queue)
     return Response(status_code=204)

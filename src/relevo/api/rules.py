@@ -55,9 +55,9 @@ _DRY_RUN = msgspec.json.Decoder(DryRunIn)
     **describe("list_rules", list[StoredRule], paged=True),
 )
 async def list_rules(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    page = await office.rules.list(caller, scope, limit=limit, cursor=cursor)
+    page = await work_queues.rules.list(caller, scope, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id, [_shown(each) for each in page.items])
 
 
@@ -66,8 +66,8 @@ async def list_rules(
     summary="Make a rule",
     **describe("create_rule", StoredRule, body=Rule, status=201, problems=[BadRule, SlugTaken]),
 )
-async def create_rule(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
-    made = await office.rules.create(caller, scope, await body_of(request, _RULE))
+async def create_rule(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+    made = await work_queues.rules.create(caller, scope, await body_of(request, _RULE))
     return answer(_shown(made), caller.request_id, 201)
 
 
@@ -76,14 +76,14 @@ async def create_rule(request: Request, caller: Authenticated, office: ThisOffic
     summary="What a rule would do, with a sample or with the last messages of a queue",
     **describe("try_rule", list[Tried], body=DryRunIn, problems=[BadRule]),
 )
-async def dry_run(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def dry_run(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _DRY_RUN)
     if (body.last is None) == (len(body.body) == 0):
         raise InvalidInput(where="body", reason="pass a `body` to try the rule on, or how many of the `last` messages")
     if body.last is not None:
-        tried = await office.dry_runs.last(caller, scope, body.rule, queue=body.queue, limit=body.last)
+        tried = await work_queues.dry_runs.last(caller, scope, body.rule, queue=body.queue, limit=body.last)
     else:
-        tried = await office.dry_runs.sample(
+        tried = await work_queues.dry_runs.sample(
             caller,
             scope,
             body.rule,
@@ -96,26 +96,26 @@ async def dry_run(request: Request, caller: Authenticated, office: ThisOffice, s
 
 
 @router.get("/{rule}", summary="Read a rule", **describe("get_rule", StoredRule))
-async def get_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
-    return answer(_shown(await office.rules.get(caller, scope, rule)), caller.request_id)
+async def get_rule(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
+    return answer(_shown(await work_queues.rules.get(caller, scope, rule)), caller.request_id)
 
 
 @router.put("/{rule}", summary="Replace a rule", **describe("replace_rule", StoredRule, body=Rule, problems=[BadRule]))
 async def change_rule(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, rule: RuleName
 ) -> Response:
-    changed = await office.rules.change(caller, scope, rule, await body_of(request, _RULE))
+    changed = await work_queues.rules.change(caller, scope, rule, await body_of(request, _RULE))
     return answer(_shown(changed), caller.request_id)
 
 
 @router.post("/{rule}/reset", summary="Close the breaker of a rule", **describe("reset_rule", StoredRule))
-async def reset_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
-    return answer(_shown(await office.rules.reset(caller, scope, rule)), caller.request_id)
+async def reset_rule(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
+    return answer(_shown(await work_queues.rules.reset(caller, scope, rule)), caller.request_id)
 
 
 @router.delete("/{rule}", summary="Delete a rule", **describe("delete_rule", None, status=204))
-async def delete_rule(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
-    await office.rules.delete(caller, scope, rule)
+async def delete_rule(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
+    await work_queues.rules.delete(caller, scope, rule)
     return Response(status_code=204)
 
 

@@ -27,9 +27,9 @@ _NEW, _BINDING = msgspec.json.Decoder(SchemaIn), msgspec.json.Decoder(BindingIn)
     "/schemas", summary="The latest version of each schema", **describe("list_schemas", list[Schema], paged=True)
 )
 async def list_schemas(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    return page_answer(await office.schemas.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await work_queues.schemas.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.post(
@@ -37,17 +37,17 @@ async def list_schemas(
     summary="Make a schema, or a new version",
     **describe("add_schema", Schema, body=SchemaIn, status=201, problems=[BadSchema]),
 )
-async def add_schema(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def add_schema(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     body = await body_of(request, _NEW)
-    made = await office.schemas.add(caller, scope, body.name, bytes(body.definition).decode())
+    made = await work_queues.schemas.add(caller, scope, body.name, bytes(body.definition).decode())
     return answer(made, caller.request_id, 201)
 
 
 @router.get("/schemas/{name}", summary="Read a schema", **describe("get_schema", Schema))
 async def get_schema(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: SchemaName, version: Version = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, name: SchemaName, version: Version = None
 ) -> Response:
-    return answer(await office.schemas.get(caller, scope, name, version), caller.request_id)
+    return answer(await work_queues.schemas.get(caller, scope, name, version), caller.request_id)
 
 
 @router.delete(
@@ -55,8 +55,8 @@ async def get_schema(
     summary="Delete all versions of a schema",
     **describe("delete_schema", None, status=204, problems=[SchemaInUse]),
 )
-async def remove_schema(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, name: SchemaName) -> Response:
-    await office.schemas.remove(caller, scope, name)
+async def remove_schema(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, name: SchemaName) -> Response:
+    await work_queues.schemas.remove(caller, scope, name)
     return Response(status_code=204)
 
 
@@ -65,8 +65,8 @@ async def remove_schema(caller: Authenticated, office: ThisOffice, scope: ScopeS
     summary="What bodies of a queue must fit; null for anything",
     **describe("get_bound_schema", Binding | None),
 )
-async def get_binding(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    return answer(await office.schemas.bound(caller, scope, queue), caller.request_id)
+async def get_binding(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
+    return answer(await work_queues.schemas.bound(caller, scope, queue), caller.request_id)
 
 
 @router.put(
@@ -75,18 +75,18 @@ async def get_binding(caller: Authenticated, office: ThisOffice, scope: ScopeSlu
     **describe("bind_schema", Binding, body=BindingIn, problems=[SchemaIncompatible]),
 )
 async def bind_schema(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
     body = await body_of(request, _BINDING)
-    bound = await office.schemas.bind(caller, scope, queue, body.name, body.version, force=body.force)
+    bound = await work_queues.schemas.bind(caller, scope, queue, body.name, body.version, force=body.force)
     return answer(bound, caller.request_id)
 
 
 @router.delete(
     "/queues/{queue}/schema", summary="Take any body from now on", **describe("unbind_schema", None, status=204)
 )
-async def unbind_schema(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
-    await office.schemas.unbind(caller, scope, queue)
+async def unbind_schema(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
+    await work_queues.schemas.unbind(caller, scope, queue)
     return Response(status_code=204)
 
 
@@ -97,10 +97,10 @@ async def unbind_schema(caller: Authenticated, office: ThisOffice, scope: ScopeS
 )
 async def get_compatibility(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     name: SchemaName,
     queue: QueueSlug,
     version: Version = None,
 ) -> Response:
-    return answer(await office.schemas.compatibility(caller, scope, queue, name, version), caller.request_id)
+    return answer(await work_queues.schemas.compatibility(caller, scope, queue, name, version), caller.request_id)

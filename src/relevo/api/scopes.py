@@ -21,8 +21,10 @@ _CHANGE = msgspec.json.Decoder(ScopeChange)
 
 
 @router.get("", summary="List scopes", **describe("list_scopes", list[Scope], paged=True))
-async def list_scopes(caller: Authenticated, office: ThisOffice, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    page = await office.scopes.list(caller, limit=limit, cursor=cursor)
+async def list_scopes(
+    caller: Authenticated, work_queues: ThisOffice, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    page = await work_queues.scopes.list(caller, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id, [scope_out(scope) for scope in page.items])
 
 
@@ -31,9 +33,9 @@ async def list_scopes(caller: Authenticated, office: ThisOffice, limit: Limit = 
     summary="Make a scope and its system queues",
     **describe("create_scope", Scope, body=ScopeIn, status=201, problems=[SlugTaken]),
 )
-async def create_scope(request: Request, caller: Authenticated, office: ThisOffice) -> Response:
+async def create_scope(request: Request, caller: Authenticated, work_queues: ThisOffice) -> Response:
     body = await body_of(request, _NEW)
-    scope = await office.scopes.create(
+    scope = await work_queues.scopes.create(
         caller,
         body.slug,
         display_name=body.display_name,
@@ -45,22 +47,22 @@ async def create_scope(request: Request, caller: Authenticated, office: ThisOffi
 
 
 @router.get("/{scope}", summary="Read a scope", **describe("get_scope", Scope))
-async def get_scope(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def get_scope(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     caller.require("view")
-    return answer(scope_out(await office.scopes.get(caller, scope)), caller.request_id)
+    return answer(scope_out(await work_queues.scopes.get(caller, scope)), caller.request_id)
 
 
 @router.patch(
     "/{scope}", summary="Change, pause or archive a scope", **describe("change_scope", Scope, body=ScopeChange)
 )
-async def change_scope(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def change_scope(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
     changes = changes_in(await body_of(request, _CHANGE))
-    return answer(scope_out(await office.scopes.change(caller, scope, changes)), caller.request_id)
+    return answer(scope_out(await work_queues.scopes.change(caller, scope, changes)), caller.request_id)
 
 
 @router.delete(
     "/{scope}", summary="Delete an empty scope", **describe("delete_scope", None, status=204, problems=[QueueNotEmpty])
 )
-async def delete_scope(caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
-    await office.scopes.delete(caller, scope)
+async def delete_scope(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+    await work_queues.scopes.delete(caller, scope)
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""One process of the work room: office, agents and HTTP, started and ended in order. `relevo serve` and `relevo up` run it."""
+"""One process of work queues: messages, agents and HTTP, started and ended in order. `relevo serve` and `relevo up` run it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from relevo.agents.maintenance import Roster
+from relevo.agents.agents import Agents
 from relevo.api.app import make_app
 from relevo.api.fast_routes import Asgi
 from relevo.api.key_uses import KeyUses
@@ -16,7 +16,7 @@ from relevo.api.server import HttpServer
 from relevo.api.settings import ApiSettings
 from relevo.work.store import schema
 from relevo.work.store.database import Database, answering
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 
 log = logging.getLogger("relevo.serve")
 
@@ -24,7 +24,7 @@ log = logging.getLogger("relevo.serve")
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What one process is made of."""
 
-    office: OfficeSettings
+    work_queues: WorkSettings
     api: ApiSettings | None = None
     host: str = "127.0.0.1"
     port: int = 6391
@@ -39,11 +39,11 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 class WorkService:
     """Between `start` and `stop` this process serves work queues."""
 
-    def __init__(self, settings: ServiceSettings, *, console: Callable[[Office], Asgi] | None = None) -> None:
+    def __init__(self, settings: ServiceSettings, *, console: Callable[[WorkQueues], Asgi] | None = None) -> None:
         self.settings = settings
         self._console = console
-        self.office: Office | None = None
-        self._roster: Roster | None = None
+        self.work_queues: WorkQueues | None = None
+        self._running_agents: Agents | None = None
         self._http: HttpServer | None = None
         self._uses: KeyUses | None = None
 
@@ -55,30 +55,30 @@ class WorkService:
 
     async def start(self) -> None:
         settings = self.settings
-        await prepare(settings.office.database_url, upgrade=settings.upgrade)
-        self.office = office = await Office.open(settings.office)
-        self._roster = roster = Roster(office)
+        await prepare(settings.work_queues.database_url, upgrade=settings.upgrade)
+        self.work_queues = work_queues = await WorkQueues.open(settings.work_queues)
+        self._running_agents = running_agents = Agents(work_queues)
         if settings.agents:
-            await roster.start()
+            await running_agents.start()
         if settings.http:
             api = settings.api or ApiSettings(metrics_open=is_loopback(settings.host))
-            pages = None if self._console is None else self._console(office)
-            app = make_app(office, roster, api, version=settings.version, console=pages)
+            pages = None if self._console is None else self._console(work_queues)
+            app = make_app(work_queues, running_agents, api, version=settings.version, console=pages)
             self._http = HttpServer(app, host=settings.host, port=settings.port, shared=settings.shared_port)
             await self._http.start()
-            self._uses = KeyUses(office.keys)
+            self._uses = KeyUses(work_queues.keys)
             self._uses.start()
 
     async def stop(self) -> None:
-        """HTTP first, so that nothing new begins; then the agents; then the office, which waits for its transactions."""
+        """HTTP first, so that nothing new begins; then the agents; then the work queues, which wait for their transactions."""
         if self._http is not None:
             await self._http.stop()
         if self._uses is not None:
             await self._uses.stop()
-        if self._roster is not None and self.settings.agents:
-            await self._roster.stop()
-        if self.office is not None:
-            await self.office.close()
+        if self._running_agents is not None and self.settings.agents:
+            await self._running_agents.stop()
+        if self.work_queues is not None:
+            await self.work_queues.close()
 
     def trouble(self) -> str | None:
         return None if self._http is None else self._http.trouble()

@@ -1,4 +1,4 @@
-"""What a `relevo serve` may be told about HTTP; where rows and order are kept is told to the office."""
+"""What a `relevo serve` may be told about HTTP; where rows and order are kept is told to the work_queues."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ _NEW = msgspec.json.Decoder(SubscriptionIn)
 )
 async def list_subscriptions(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     queue: QueueSlug,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    page = await office.subscriptions.list(caller, scope, queue, limit=limit, cursor=cursor)
+    page = await work_queues.subscriptions.list(caller, scope, queue, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id)
 
 
@@ -45,10 +45,10 @@ async def list_subscriptions(
     ),
 )
 async def create_subscription(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, queue: QueueSlug
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
     body = await body_of(request, _NEW)
-    made = await office.subscriptions.create(caller, scope, queue, body.name, after=body.after)
+    made = await work_queues.subscriptions.create(caller, scope, queue, body.name, after=body.after)
     return answer(made, caller.request_id, 201)
 
 
@@ -59,10 +59,10 @@ async def create_subscription(
 )
 async def delete_subscription(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     queue: QueueSlug,
     name: Annotated[str, Path(max_length=63, description="name of the subscription")],
 ) -> Response:
-    await office.subscriptions.delete(caller, scope, queue, name)
+    await work_queues.subscriptions.delete(caller, scope, queue, name)
     return Response(status_code=204)

@@ -19,17 +19,17 @@ Trusted = Annotated[str, Path(max_length=63, description="slug of the scope that
 
 @router.get("", summary="Whom a scope lets in", **describe("list_trusts", list[Trust], paged=True))
 async def list_trusts(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    return page_answer(await office.trusts.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await work_queues.trusts.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.put("/{trusted}", summary="Let messages of another scope in", **describe("grant_trust", Trust))
-async def grant_trust(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
-    return answer(await office.trusts.grant(caller, scope, trusted), caller.request_id)
+async def grant_trust(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
+    return answer(await work_queues.trusts.grant(caller, scope, trusted), caller.request_id)
 
 
 @router.delete("/{trusted}", summary="No longer let them in", **describe("revoke_trust", None, status=204))
-async def revoke_trust(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
-    await office.trusts.revoke(caller, scope, trusted)
+async def revoke_trust(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
+    await work_queues.trusts.revoke(caller, scope, trusted)
     return Response(status_code=204)

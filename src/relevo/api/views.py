@@ -13,7 +13,7 @@ from relevo.contract.scopes import Scope, ScopeChange
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.tenancy.queues import QueueRecord
 from relevo.work.tenancy.scopes import Scope as ScopeRecord
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 
 def scope_out(scope: ScopeRecord) -> Scope:
@@ -25,9 +25,9 @@ def changes_in(body: ScopeChange | QueueChange) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
 
 
-async def queues_out(office: Office, records: Sequence[QueueRecord]) -> list[Queue]:
+async def queues_out(work_queues: WorkQueues, records: Sequence[QueueRecord]) -> list[Queue]:
     """Queues with their depths, asked of the database in one go."""
-    depths = await depths_of(office.database, [record.id for record in records])
+    depths = await depths_of(work_queues.database, [record.id for record in records])
     return [_queue_out(record, depths.get(record.id, Depth())) for record in records]
 
 

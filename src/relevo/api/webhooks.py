@@ -38,9 +38,9 @@ _ROTATION = msgspec.json.Decoder(RotationIn)
 
 @router.get("", summary="List webhooks, without their secrets", **describe("list_webhooks", list[Webhook], paged=True))
 async def list_webhooks(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
-    return page_answer(await office.webhooks.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await work_queues.webhooks.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.post(
@@ -48,14 +48,18 @@ async def list_webhooks(
     summary="Make a webhook; its secret is in this answer and nowhere else",
     **describe("create_webhook", NewSecret, body=WebhookIn, status=201, problems=[BadWebhookUrl]),
 )
-async def create_webhook(request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug) -> Response:
+async def create_webhook(
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug
+) -> Response:
     body = await body_of(request, _NEW)
-    return answer(await office.webhooks.create(caller, scope, body.url, body.events), caller.request_id, 201)
+    return answer(await work_queues.webhooks.create(caller, scope, body.url, body.events), caller.request_id, 201)
 
 
 @router.get("/{webhook_id}", summary="Read a webhook", **describe("get_webhook", Webhook))
-async def get_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey) -> Response:
-    return answer(await office.webhooks.get(caller, scope, require_id(webhook_id, "webhook")), caller.request_id)
+async def get_webhook(
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+) -> Response:
+    return answer(await work_queues.webhooks.get(caller, scope, require_id(webhook_id, "webhook")), caller.request_id)
 
 
 @router.patch(
@@ -64,10 +68,10 @@ async def get_webhook(caller: Authenticated, office: ThisOffice, scope: ScopeSlu
     **describe("change_webhook", Webhook, body=WebhookChange, problems=[BadWebhookUrl]),
 )
 async def change_webhook(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     body = await body_of(request, _CHANGE)
-    changed = await office.webhooks.change(
+    changed = await work_queues.webhooks.change(
         caller,
         scope,
         require_id(webhook_id, "webhook"),
@@ -80,9 +84,9 @@ async def change_webhook(
 
 @router.delete("/{webhook_id}", summary="Delete a webhook and its log", **describe("delete_webhook", None, status=204))
 async def delete_webhook(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
-    await office.webhooks.delete(caller, scope, require_id(webhook_id, "webhook"))
+    await work_queues.webhooks.delete(caller, scope, require_id(webhook_id, "webhook"))
     return Response(status_code=204)
 
 
@@ -92,10 +96,12 @@ async def delete_webhook(
     **describe("rotate_webhook", NewSecret, body=RotationIn, body_optional=True),
 )
 async def rotate_webhook(
-    request: Request, caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
-    turned = await office.webhooks.rotate(caller, scope, require_id(webhook_id, "webhook"), overlap_s=body.overlap_s)
+    turned = await work_queues.webhooks.rotate(
+        caller, scope, require_id(webhook_id, "webhook"), overlap_s=body.overlap_s
+    )
     return answer(turned, caller.request_id)
 
 
@@ -106,7 +112,7 @@ async def rotate_webhook(
 )
 async def list_deliveries(
     caller: Authenticated,
-    office: ThisOffice,
+    work_queues: ThisOffice,
     scope: ScopeSlug,
     webhook_id: WebhookKey,
     state: Annotated[DeliveryState | None, Query()] = None,
@@ -115,7 +121,7 @@ async def list_deliveries(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
-    page = await office.webhook_deliveries.list(
+    page = await work_queues.webhook_deliveries.list(
         caller,
         scope,
         require_id(webhook_id, "webhook"),
@@ -134,9 +140,9 @@ async def list_deliveries(
     **describe("redeliver_webhook_event", Delivery, status=202, problems=[WrongState]),
 )
 async def redeliver(
-    caller: Authenticated, office: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey, delivery_id: DeliveryKey
+    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey, delivery_id: DeliveryKey
 ) -> Response:
-    again = await office.webhook_deliveries.redeliver(
+    again = await work_queues.webhook_deliveries.redeliver(
         caller, scope, require_id(webhook_id, "webhook"), require_id(delivery_id, "delivery")
     )
     return answer(again, caller.request_id, 202)

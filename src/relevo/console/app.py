@@ -18,7 +18,7 @@ from relevo.console.console import Console
 from relevo.console.login import HOME, Visit, log_in, log_out, show_login, to_login, visit_of
 from relevo.console.rendering import HEADERS
 from relevo.errors import KeyExpired, Unauthenticated, WorkError
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 _STYLE = Path(__file__).parent / "static" / "console.css"
 
@@ -26,9 +26,9 @@ Page = Callable[[Console, Request], Awaitable[Response]]
 Inner = Callable[[Console, Visit], Awaitable[Response]]
 
 
-def make_console(office: Office) -> Starlette:
+def make_console(work_queues: WorkQueues) -> Starlette:
     """The application; it is mounted at /console."""
-    console = Console(office)
+    console = Console(work_queues)
     here = "/scopes/{scope}"
     routes = [
         Route("/", _home),

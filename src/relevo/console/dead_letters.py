@@ -52,7 +52,7 @@ async def send_to_review(console: Console, visit: Visit) -> Response:
     if minted_ms(message_id) is None:
         raise NotFound(what="message", name=message_id[:100])
     try:
-        review = await console.office.reviews.open_for_dead_letter(
+        review = await console.work_queues.reviews.open_for_dead_letter(
             visit.session.caller(scope, "review"), scope, message_id
         )
     except (ReplayLoop, WrongState, PermissionDenied) as error:
@@ -63,7 +63,7 @@ async def send_to_review(console: Console, visit: Visit) -> Response:
 async def _page(console: Console, visit: Visit, *, error: str | None = None, status: int = 200) -> Response:
     scope, asked = visit.request.path_params["scope"], visit.request.query_params
     reason = asked.get("reason", "").strip()[:200]
-    page = await console.office.dead_letters.list(
+    page = await console.work_queues.dead_letters.list(
         visit.session.caller(scope),
         scope,
         DeadLetterFilter(reason=reason or None),

@@ -27,7 +27,7 @@ async def show_inbox(console: Console, visit: Visit) -> Response:
     mine = asked.get("mine") == "1"
     if state not in STATES:
         state = None
-    page = await console.office.reviews.inbox(
+    page = await console.work_queues.reviews.inbox(
         visit.session.caller(scope),
         scope,
         state=cast("CaseState | None", state),
@@ -53,7 +53,7 @@ async def show_inbox(console: Console, visit: Visit) -> Response:
 async def scopes_of(console: Console, visit: Visit) -> list[str]:
     """The scopes to choose from."""
     try:
-        found = await console.office.scopes.list(visit.session.caller(), limit=200)
+        found = await console.work_queues.scopes.list(visit.session.caller(), limit=200)
     except PermissionDenied:
         return []
     return [scope.slug for scope in found.items]

@@ -40,7 +40,7 @@ async def visit_of(console: Console, request: Request) -> Visit:
     token = request.cookies.get(COOKIE, "")
     if not token:
         raise Unauthenticated
-    session = await console.office.console_sessions.find(token, request.state.request_id)
+    session = await console.work_queues.console_sessions.find(token, request.state.request_id)
     return Visit(request, session, token)
 
 
@@ -55,7 +55,7 @@ async def log_in(console: Console, request: Request) -> Response:
     key, person = fields.get("key", "").strip(), fields.get("person", "").strip()
     faults: dict[str, str] = {}
     try:
-        session = await console.office.console_sessions.open(key, person, request.state.request_id)
+        session = await console.work_queues.console_sessions.open(key, person, request.state.request_id)
     except (Unauthenticated, KeyExpired):
         faults["key"] = "This key does not open anything here. Check it, or ask whoever manages the keys for another."
     except PermissionDenied:
@@ -75,7 +75,7 @@ async def log_in(console: Console, request: Request) -> Response:
 async def log_out(console: Console, request: Request) -> Response:
     token = request.cookies.get(COOKIE, "")
     await posted(request, token)
-    await console.office.console_sessions.close(token)
+    await console.work_queues.console_sessions.close(token)
     response = _sent_to("/console/login")
     response.delete_cookie(COOKIE, path="/console")
     return response

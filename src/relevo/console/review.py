@@ -82,7 +82,7 @@ async def act(console: Console, visit: Visit) -> Response:
 async def _done(
     console: Console, visit: Visit, review: Review, verb: str, fields: Mapping[str, str], form: AnswerForm | None
 ) -> Review:
-    reviews, person = console.office.reviews, visit.person
+    reviews, person = console.work_queues.reviews, visit.person
     caller, scope = visit.session.caller(review.scope, "review"), review.scope
     if verb in ("claim", "hold"):
         return await reviews.claim(caller, scope, review.id, person)
@@ -111,8 +111,8 @@ async def _found(console: Console, visit: Visit) -> tuple[Review, Subject]:
     if minted_ms(review_id) is None:
         raise NotFound(what="review", name=review_id[:100])
     caller = visit.session.caller(scope)
-    review = await console.office.reviews.get(caller, scope, review_id)
-    return review, await subject_of(console.office, caller, review)
+    review = await console.work_queues.reviews.get(caller, scope, review_id)
+    return review, await subject_of(console.work_queues, caller, review)
 
 
 def _page(
@@ -129,7 +129,7 @@ def _page(
     status: int = 200,
 ) -> Response:
     over = review.finished_at is not None
-    now = console.office.now_ms()
+    now = console.work_queues.now_ms()
     held = review.holder is not None and (review.held_until is None or review.held_until > now)
     if held and review.holder == visit.person:
         stand = "mine"

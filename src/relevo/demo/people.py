@@ -61,18 +61,18 @@ async def _served(house: House) -> AsyncGenerator[tuple[AsyncClient, AsyncClient
         from relevo.api.service import ServiceSettings, WorkService
         from relevo.client import AsyncClient
         from relevo.work.access.api_keys import first_key
-        from relevo.work.work_queues import OfficeSettings
+        from relevo.work.work_queues import WorkSettings
     except ImportError as error:
         raise DependencyMissing(what="this act", package=error.name or "", extra="relevo[server]") from error
     logging.getLogger("relevo").addHandler(logging.NullHandler())  # the screen is taken
-    office = OfficeSettings(
+    work_queues = WorkSettings(
         database_url=f"sqlite:///{(house.folder / 'work.db').absolute()}", redis_url=house.url, stream_queues=(_STREAM,)
     )
-    service = WorkService(ServiceSettings(office=office, port=0))
+    service = WorkService(ServiceSettings(work_queues=work_queues, port=0))
     try:
         await service.start()
-        assert service.office is not None
-        owner = (await first_key(service.office.database, "main", service.office.now_ms)).secret
+        assert service.work_queues is not None
+        owner = (await first_key(service.work_queues.database, "main", service.work_queues.now_ms)).secret
         async with AsyncClient(service.url, key=owner) as client:
             person = (await client.create_key("ada", ["view", "review"])).secret
             async with AsyncClient(service.url, key=person) as reviewer:

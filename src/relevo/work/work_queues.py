@@ -24,30 +24,30 @@ from relevo.work.broadcast.subscriptions import Subscriptions
 from relevo.work.caller import Caller
 from relevo.work.consume.chunks import ChunkStreams
 from relevo.work.consume.claims import Claims
-from relevo.work.consume.long_poll import Wakeups
-from relevo.work.consume.settlement import Settling
+from relevo.work.consume.long_poll import LongPoll
+from relevo.work.consume.settlement import Settlements
 from relevo.work.dead_letters.listing import DeadLetters
 from relevo.work.dead_letters.replays import Replays
 from relevo.work.faults import arm_from_environment
 from relevo.work.publish.admission import Admission
-from relevo.work.publish.publisher import Messages
+from relevo.work.publish.publisher import Publisher
 from relevo.work.reading.search import Search
 from relevo.work.reading.usage import Usage
-from relevo.work.ready_index.index import Order
+from relevo.work.ready_index.index import ReadyIndex
 from relevo.work.retention.erasure import Erasures
 from relevo.work.review.patterns import Patterns
 from relevo.work.review.reviews import Reviews
 from relevo.work.review.stream_letters import StreamLetters
 from relevo.work.routing.dry_run import DryRuns
-from relevo.work.routing.route_plan import Journeys
-from relevo.work.routing.route_writer import Placing
+from relevo.work.routing.route_plan import RoutePlanner
+from relevo.work.routing.route_writer import RouteWriter
 from relevo.work.routing.router import Router
 from relevo.work.routing.rules import Rules
 from relevo.work.routing.stream_queues import StreamQueues
 from relevo.work.routing.targets import Targets
 from relevo.work.schemas.registry import Schemas
 from relevo.work.store.database import Database
-from relevo.work.store.group_commit import Joiner
+from relevo.work.store.group_commit import GroupCommit
 from relevo.work.store.installation import installation_id
 from relevo.work.store.interface import Dialect, Driver, Session
 from relevo.work.store.unit_of_work import Transaction
@@ -65,7 +65,7 @@ _SLOTS = 64
 the same."""
 
 
-class OfficeSettings(msgspec.Struct, frozen=True, kw_only=True):
+class WorkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the rows are, where the order is kept, and the limits."""
 
     database_url: str
@@ -82,21 +82,21 @@ class OfficeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Stream queues that rules and reviews may use: names or patterns (`emails-*`), for one tenant as `acme=emails-*`."""
     webhook_allow: tuple[str, ...] = ()
     """Hosts and networks that webhooks may go to although they are not of the public internet."""
-    lanes: int | None = None
+    max_transactions: int | None = None
     """Transactions under way at once; None for the driver's own choice."""
 
 
-class Office:
+class WorkQueues:
     """The work room of one process.
 
-        async with await Office.open(OfficeSettings(database_url="sqlite:///data/work.db")) as office:
-            await office.messages.publish(caller, "billing", "invoices", [NewMessage(body=msgspec.Raw(b"{}"))])
+        async with await WorkQueues.open(WorkSettings(database_url="sqlite:///data/work.db")) as work_queues:
+            await work_queues.messages.publish(caller, "billing", "invoices", [NewMessage(body=msgspec.Raw(b"{}"))])
 
     Its nouns: `database`, `queues`, `messages`, `claims`, `settling`, `order`, `wakeups`, `subscriptions`, `deliveries`; and of
     people: `rules`, `reviews`, `patterns`, `schemas`, `trusts`.
     """
 
-    def __init__(self, settings: OfficeSettings, *, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, settings: WorkSettings, *, now_ms: Callable[[], int] | None = None) -> None:
         self.settings = settings
         self.now_ms: Callable[[], int] = now_ms or _clock
         """The time; tests may turn it."""
@@ -113,11 +113,11 @@ class Office:
         self.traces = Traces(self.database)
         self.search = Search(self.database, self.now_ms)
         self.usage = Usage(self.database, self.now_ms)
-        self.wakeups = Wakeups(settings.redis_url, poll_s=settings.poll_s)
-        self.order = Order(self, settings.redis_url, claims_by_index=self._claims_by_index())
-        self.messages = Messages(self)
+        self.long_poll = LongPoll(settings.redis_url, poll_s=settings.poll_s)
+        self.ready_index = ReadyIndex(self, settings.redis_url, claims_by_index=self._claims_by_index())
+        self.messages = Publisher(self)
         self.claims = Claims(self)
-        self.settling = Settling(self)
+        self.settlements = Settlements(self)
         self.subscriptions = Subscriptions(self)
         self.deliveries = Deliveries(self)
         self.dead_letters = DeadLetters(self)
@@ -130,8 +130,8 @@ class Office:
         self.reviews = Reviews(self)
         self.rules = Rules(self)
         self.targets = Targets(self)
-        self.journeys = Journeys(self)
-        self.placing = Placing(self)
+        self.route_planner = RoutePlanner(self)
+        self.route_writer = RouteWriter(self)
         self.router = Router(self)
         self.dry_runs = DryRuns(self)
         self.admission = Admission(self)
@@ -143,31 +143,31 @@ class Office:
         self.webhook_deliveries = WebhookDeliveries(self)
         self.erasures = Erasures(self)
         self._driver: Driver = _driver_for(self.database)
-        self.joiner = Joiner(
+        self.group_commit = GroupCommit(
             self._commit,
-            lanes=settings.lanes or self._driver.lanes,
-            together=self._driver.lanes == 1,
+            max_transactions=settings.max_transactions or self._driver.max_transactions,
+            together=self._driver.max_transactions == 1,
             most=self._driver.most_together,
         )
         self._slots = deque(random.sample(range(_SLOTS), _SLOTS))
 
     @classmethod
-    async def open(cls, settings: OfficeSettings, *, now_ms: Callable[[], int] | None = None) -> Self:
+    async def open(cls, settings: WorkSettings, *, now_ms: Callable[[], int] | None = None) -> Self:
         """Connects to the database. Redis may be away: then claims go by SQL until it is there."""
         arm_from_environment()
-        office = cls(settings, now_ms=now_ms)
+        work_queues = cls(settings, now_ms=now_ms)
         try:
             if settings.create_tables:
-                await office.database.create_tables()
-            await office._driver.open()
-            office.installation = await installation_id(office.database)
+                await work_queues.database.create_tables()
+            await work_queues._driver.open()
+            work_queues.installation = await installation_id(work_queues.database)
         except BaseException:
-            await office.close()
+            await work_queues.close()
             raise
-        office.order.open()
-        office.wakeups.open(office.installation)
-        office.rate_limits.open(office.installation)
-        return office
+        work_queues.ready_index.open()
+        work_queues.long_poll.open(work_queues.installation)
+        work_queues.rate_limits.open(work_queues.installation)
+        return work_queues
 
     @property
     def dialect(self) -> Dialect:
@@ -202,12 +202,12 @@ class Office:
         return await self._driver.transact(read)
 
     async def close(self) -> None:
-        await self.joiner.close()
+        await self.group_commit.close()
         with contextlib.suppress(Exception):  # the database may be away; it is only a count
             await self.rules.write_counts(at_once=True)
         await self.streams.close()
-        await self.order.close()
-        await self.wakeups.close()
+        await self.ready_index.close()
+        await self.long_poll.close()
         await self.rate_limits.close()
         await self.webhook_deliveries.close()
         await self._driver.close()
@@ -247,11 +247,11 @@ class Office:
 
         async def tell() -> None:
             if transaction.ready:
-                await self.order.add(transaction.ready)
+                await self.ready_index.add(transaction.ready)
             wakes = Counter(ready.queue_id for ready in transaction.ready)
             wakes.update(transaction.wakes)
             if wakes:
-                self.wakeups.wake(wakes)
+                self.long_poll.wake(wakes)
             transaction.passed("indexed")
 
         return tell

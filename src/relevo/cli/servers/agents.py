@@ -34,14 +34,14 @@ def agents(
     log_to_stderr()
     require_server_extra()
     from relevo.api.service import ServiceSettings, WorkService
-    from relevo.work.work_queues import OfficeSettings
+    from relevo.work.work_queues import WorkSettings
 
-    office = OfficeSettings(
+    work_queues = WorkSettings(
         database_url=database_url,
         redis_url=redis_url or server_of(ctx).given,
         claim_path=claim_path,
         webhook_allow=tuple(webhook_allow or ()),
         stream_queues=tuple(stream_queue or ()),
     )
-    service = WorkService(ServiceSettings(office=office, http=False, upgrade=upgrade, version=version()))
+    service = WorkService(ServiceSettings(work_queues=work_queues, http=False, upgrade=upgrade, version=version()))
     raise typer.Exit(run_loop(serve_until_told(service, lambda: say("the agents are running; Ctrl-C stops them"))))

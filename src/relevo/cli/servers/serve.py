@@ -71,10 +71,10 @@ def serve(
     from relevo.api.service import ServiceSettings, WorkService, is_loopback
     from relevo.api.settings import ApiSettings
     from relevo.console.app import make_console
-    from relevo.work.work_queues import OfficeSettings
+    from relevo.work.work_queues import WorkSettings
 
     settings = ServiceSettings(
-        office=OfficeSettings(
+        work_queues=WorkSettings(
             database_url=database_url,
             redis_url=redis_url,
             claim_path=claim_path,

@@ -85,11 +85,13 @@ or with `relevo work publish billing invoices '{{"order": 18}}'`; {self.url}/doc
     async def _started(self, port: int) -> WorkService:
         from relevo.api.service import ServiceSettings, WorkService
         from relevo.console.app import make_console
-        from relevo.work.work_queues import OfficeSettings
+        from relevo.work.work_queues import WorkSettings
 
         database = f"sqlite:///{(self._folder / 'work.db').resolve()}"
-        office = OfficeSettings(database_url=database, redis_url=self._server.server.url)
-        service = WorkService(ServiceSettings(office=office, port=port, version=version()), console=make_console)
+        work_queues = WorkSettings(database_url=database, redis_url=self._server.server.url)
+        service = WorkService(
+            ServiceSettings(work_queues=work_queues, port=port, version=version()), console=make_console
+        )
         try:
             await service.start()
         except BaseException:
@@ -100,8 +102,8 @@ or with `relevo work publish billing invoices '{{"order": 18}}'`; {self.url}/doc
     async def _make_key(self, service: WorkService) -> None:
         from relevo.work.access.api_keys import first_key
 
-        assert service.office is not None
-        made = await first_key(service.office.database, TENANT, service.office.now_ms, operator=True)
+        assert service.work_queues is not None
+        made = await first_key(service.work_queues.database, TENANT, service.work_queues.now_ms, operator=True)
         part = self.key_file.with_suffix(".part")
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -16,7 +16,7 @@ from relevo.contract.keys import ApiKey, KeyLimits, NewKey, Permission
 from relevo.contract.pages import Page
 from relevo.errors import InvalidInput, KeyExpired, NotFound, PermissionDenied, Unauthenticated, WrongState
 from relevo.wire.ids import IdMint
-from relevo.work.access.grants import Standing, standing_of
+from relevo.work.access.grants import KeyPolicy, standing_of
 from relevo.work.audit.entries import audit_row
 from relevo.work.caller import ALL_PERMISSIONS, PERMISSIONS, Caller
 from relevo.work.pagination import Listing
@@ -42,7 +42,7 @@ class _Known(msgspec.Struct, frozen=True):
     queues: frozenset[str] | None
     expires_at: int | None
     good_until: int
-    standing: Standing | None
+    policy: KeyPolicy | None
     """Grants and limits; None for a key without any, which is every key until somebody says otherwise."""
     name: str
 
@@ -58,7 +58,7 @@ class _Known(msgspec.Struct, frozen=True):
         )
 
 
-_ORDINARY = Standing()
+_ORDINARY = KeyPolicy()
 _LISTING = Listing("keys", id=api_keys.c.id)
 
 
@@ -88,10 +88,10 @@ class Keys:
             raise KeyExpired(key=known.actor.removeprefix("key:"), at=known.expires_at)
         return known.caller(request_id)
 
-    def standing(self, key: bytes) -> Standing | None:
+    def policy(self, key: bytes) -> KeyPolicy | None:
         """Grants and limits of a key that was just recognised; None when it has none."""
         known = self._known.get(key)
-        return None if known is None else known.standing
+        return None if known is None else known.policy
 
     def forget(self, key_id: str) -> None:
         """Looks a key up anew at its next use: something about it has changed."""
@@ -113,10 +113,10 @@ class Keys:
         if not asking.cancelled():
             asking.exception()  # whoever waits gets it; if nobody does any more, that is no news
 
-    async def recognise_digest(self, key_id: str, digest: str, request_id: str) -> tuple[Caller, Standing]:
+    async def recognise_digest(self, key_id: str, digest: str, request_id: str) -> tuple[Caller, KeyPolicy]:
         """As `recognise`, for one who came with a key earlier, of whose secret only the digest was kept."""
         known = await self._read(key_id, digest)
-        return known.caller(request_id), known.standing or _ORDINARY
+        return known.caller(request_id), known.policy or _ORDINARY
 
     async def _look_up(self, key: bytes) -> _Known:
         """Remembers a key that is good; raises for any other."""
@@ -139,7 +139,7 @@ class Keys:
             row = (await connection.execute(query)).mappings().one_or_none()
             if row is None or not _fits(digest, row, now) or row["tenant_state"] != "active":
                 raise Unauthenticated
-            standing = await standing_of(connection, key_id, row)
+            policy = await standing_of(connection, key_id, row)
         ended = row["revoked_at"] if row["revoked_at"] is not None else row["expires_at"]
         if ended is not None and now >= ended:
             raise KeyExpired(key=key_id, at=ended)
@@ -152,7 +152,7 @@ class Keys:
             _set(row["queue_slugs"]),
             row["expires_at"],
             _good_until(digest, row, now),
-            None if standing == _ORDINARY else standing,
+            None if policy == _ORDINARY else policy,
             row["name"],
         )
 

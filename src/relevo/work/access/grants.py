@@ -25,13 +25,13 @@ from relevo.work.store.tables import api_keys, grants, key_limits, queues, scope
 from relevo.work.tenancy.queues import require_scope
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 MOST_GRANTS = 200
 """Of one key: more of them are a key of its own kind."""
 
 
-class Granted(msgspec.Struct, frozen=True):
+class ScopedGrant(msgspec.Struct, frozen=True):
     """A grant as a request needs it."""
 
     scope: str
@@ -39,15 +39,15 @@ class Granted(msgspec.Struct, frozen=True):
     permissions: frozenset[Permission]
 
 
-class Standing(msgspec.Struct, frozen=True):
+class KeyPolicy(msgspec.Struct, frozen=True):
     """What belongs to a key beside itself."""
 
-    grants: tuple[Granted, ...] = ()
+    grants: tuple[ScopedGrant, ...] = ()
     limits: KeyLimits = KeyLimits()
 
 
 def narrowed(
-    caller: Caller, granted: Sequence[Granted], scope: str | None, queue: str | None, needed: Permission
+    caller: Caller, granted: Sequence[ScopedGrant], scope: str | None, queue: str | None, needed: Permission
 ) -> Caller:
     """The caller at one place. Without a queue in the request's address, and with grants for some queues only, it sees those
     of them in which it has the permission that is `needed`.
@@ -55,7 +55,7 @@ def narrowed(
     >>> key = Caller(
     ...     tenant_id=1, actor="key:1", permissions=frozenset({"view"}), request_id="r", scopes=frozenset({"hr"})
     ... )
-    >>> gift = Granted("billing", "invoices", frozenset({"publish"}))
+    >>> gift = ScopedGrant("billing", "invoices", frozenset({"publish"}))
     >>> there = narrowed(key, [gift], "billing", "invoices", "publish")
     >>> sorted(there.permissions), there.scopes, there.queues
     (['publish'], frozenset({'billing'}), frozenset({'invoices'}))
@@ -90,7 +90,7 @@ def narrowed(
     )
 
 
-def _everywhere(caller: Caller, granted: Sequence[Granted], needed: Permission) -> Caller:
+def _everywhere(caller: Caller, granted: Sequence[ScopedGrant], needed: Permission) -> Caller:
     """Of the listing of scopes: all in which there is something to see."""
     if caller.scopes is None and needed in caller.permissions:
         return caller
@@ -105,7 +105,7 @@ def _at(caller: Caller, permissions: Iterable[Permission], scope: str, seen: fro
     return msgspec.structs.replace(caller, permissions=frozenset(permissions), scopes=frozenset({scope}), queues=seen)
 
 
-async def standing_of(connection: AsyncConnection, key_id: str, limits: Any) -> Standing:
+async def standing_of(connection: AsyncConnection, key_id: str, limits: Any) -> KeyPolicy:
     """What belongs to a key; `limits` is its row of `key_limits`, or a mapping with None in it."""
     query = (
         select(grants.c.permissions, scopes.c.slug.label("scope"), queues.c.slug.label("queue"))
@@ -114,20 +114,20 @@ async def standing_of(connection: AsyncConnection, key_id: str, limits: Any) -> 
         .where(grants.c.key_id == key_id)
     )
     found = tuple(
-        Granted(row.scope, row.queue, frozenset(_permissions(row.permissions)))
+        ScopedGrant(row.scope, row.queue, frozenset(_permissions(row.permissions)))
         for row in await connection.execute(query)
     )
-    return Standing(found, _limits(limits))
+    return KeyPolicy(found, _limits(limits))
 
 
 _LISTING = Listing("grants", id=grants.c.id)
 
 
 class Access:
-    """The grants and limits of an office's keys."""
+    """The grants and limits of an installation's keys."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def grant(
         self, caller: Caller, scope: str, key_id: str, permissions: Sequence[Permission], *, queue: str | None = None
@@ -149,7 +149,7 @@ class Access:
             if len(held.all()) >= MOST_GRANTS:
                 raise InvalidInput(where="key_id", reason=f"the key has {MOST_GRANTS} grants; make another key")
             made = Grant(
-                id=self._office.mint(now),
+                id=self._work_queues.mint(now),
                 key_id=key_id,
                 scope=scope,
                 queue=queue,
@@ -178,8 +178,8 @@ class Access:
             )
             return made
 
-        made = await transact(self._office, save)
-        self._office.keys.forget(key_id)
+        made = await transact(self._work_queues, save)
+        self._work_queues.keys.forget(key_id)
         return made
 
     async def list(
@@ -187,7 +187,7 @@ class Access:
     ) -> Page[Grant]:
         """The grants of a scope, oldest first."""
         _require_manager(caller, scope, None)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = (
                 select(grants, queues.c.slug.label("queue"))
@@ -227,13 +227,13 @@ class Access:
             )
             return row["key_id"]
 
-        self._office.keys.forget(await transact(self._office, remove))
+        self._work_queues.keys.forget(await transact(self._work_queues, remove))
 
     # --- limits ----------------------------------------------------------------------------------------------------------
 
     async def limits(self, caller: Caller, key_id: str) -> KeyLimits:
         caller.require_unlimited("manage")
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             await _require_key(connection, caller, key_id)
             query = select(key_limits).where(key_limits.c.key_id == key_id)
             row = (await connection.execute(query)).mappings().one_or_none()
@@ -271,8 +271,8 @@ class Access:
                 after=msgspec.json.encode(wanted).decode(),
             )
 
-        await transact(self._office, save)
-        self._office.keys.forget(key_id)
+        await transact(self._work_queues, save)
+        self._work_queues.keys.forget(key_id)
         return wanted
 
 

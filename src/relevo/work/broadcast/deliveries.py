@@ -24,7 +24,7 @@ from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.consume.settlement import SettleItem, Verdict
 from relevo.work.message.failure import Failure
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.message.model import AS_WRITTEN, TIERS
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.outbox import WorkEvent
@@ -32,7 +32,7 @@ from relevo.work.store.tables import deliveries, labels, messages, subscriptions
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 SUBSCRIPTION = "subscription"
 """The `source_type` of a copy in `_dead_letter`."""
@@ -79,10 +79,10 @@ class Held:
 
 
 class Deliveries:
-    """The deliveries of an office's broadcast queues."""
+    """The deliveries of an installation's broadcast queues."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def claim(
         self,
@@ -123,7 +123,7 @@ class Deliveries:
                     updated_at=now,
                 )
             )
-            transaction.differences.add(queue.id, "claims", len(live))
+            transaction.counters.add(queue.id, "claims", len(live))
             for each in live:
                 transaction.events.append(
                     event_of(
@@ -139,7 +139,7 @@ class Deliveries:
             _note(transaction, caller, "claim", queue, ids)
             return [_claimed(rows[each.message_id], queue, token, until, each) for each in live]
 
-        return await transact(self._office, take)
+        return await transact(self._work_queues, take)
 
     async def settle(
         self, caller: Caller, queue: QueueRecord, verdict: Verdict, items: Sequence[SettleItem]
@@ -172,13 +172,13 @@ class Deliveries:
             for each in dead:
                 item = failed[each.message_id, each.claim_token or ""]
                 why = (item.told, item.failure)
-                await bury(transaction, self._office, queue, each, known[each.message_id], *why, caller)
+                await bury(transaction, self._work_queues, queue, each, known[each.message_id], *why, caller)
             await close_messages(transaction, queue, [each.message_id for each in finished], caller)
             if changed := [each.id for each in settled if each.refusal is None]:
                 _note(transaction, caller, verdict, queue, changed)
             return settled
 
-        return await transact(self._office, decide)
+        return await transact(self._work_queues, decide)
 
     async def _settle_one(
         self,
@@ -199,11 +199,11 @@ class Deliveries:
             return False
         if verdict == "release":
             await delivery.let_go(transaction, "pending", attempts=max(0, attempt - 1))
-            transaction.differences.add(queue.id, "released", 1)
+            transaction.counters.add(queue.id, "released", 1)
             transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + 1
             transaction.events.append(event_of("released", queue, message, now, **told))
             return False
-        transaction.differences.add(queue.id, "handler_ms", took_ms)
+        transaction.counters.add(queue.id, "handler_ms", took_ms)
         told["duration_us"] = took_ms * 1000
         if verdict == "complete":
             result = bytes(item.result).decode() or None
@@ -212,7 +212,7 @@ class Deliveries:
             return True
         reason = item.told
         told |= item.failure.extras(reason)
-        transaction.differences.add(queue.id, "failed", 1)
+        transaction.counters.add(queue.id, "failed", 1)
         transaction.events.append(event_of("failed", queue, message, now, **told))
         tries = attempt - delivery.reclaims
         if item.dead or tries >= queue.max_retries:
@@ -223,7 +223,7 @@ class Deliveries:
         )
         wait_ms = backoff.wait_ms(tries)
         await delivery.let_go(transaction, "delayed", visible_at=now + wait_ms, failure_reason=reason)
-        transaction.differences.add(queue.id, "retried", 1)
+        transaction.counters.add(queue.id, "retried", 1)
         retried = event_of("retried", queue, message, now, **told, backoff_ms=wait_ms)
         transaction.events.append(retried)
         return False
@@ -234,7 +234,7 @@ class Deliveries:
 
 async def bury(
     transaction: ColdTransaction,
-    office: Office,
+    work_queues: WorkQueues,
     queue: QueueRecord,
     delivery: Held,
     message: RowMapping,
@@ -244,7 +244,7 @@ async def bury(
 ) -> None:
     """Leaves a copy of the message in the scope's `_dead_letter`, for a delivery that has run out of tries."""
     now = transaction.now
-    copy_id = office.mint()
+    copy_id = work_queues.mint()
     row: dict[str, Any] = dict(message) | {
         "id": copy_id,
         "parent_id": message["id"],
@@ -269,7 +269,7 @@ async def bury(
         "created_at": now,
         "updated_at": now,
         "finished_at": now,
-        "trail": trail_line(now, "dead_lettered", caller.actor, reason),
+        "trail": history_line(now, "dead_lettered", caller.actor, reason),
     }
     await transaction.connection.execute(insert(messages).values(row))
     named: dict[str, str] = msgspec.json.decode(message["labels"])
@@ -279,8 +279,8 @@ async def bury(
             for name, value in named.items()
         ]
         await transaction.connection.execute(insert(labels), label_rows)
-    transaction.differences.moved(queue.dead_letter_id, None, "dead")
-    transaction.differences.add(queue.id, "dead_lettered", 1)
+    transaction.counters.moved(queue.dead_letter_id, None, "dead")
+    transaction.counters.add(queue.id, "dead_lettered", 1)
     transaction.events.append(
         event_of(
             "dead_lettered",
@@ -321,7 +321,7 @@ async def close_messages(
     completed = set((await connection.execute(done)).scalars())
     for state, ids in (("completed", completed), ("failed", set(ended) - completed)):
         if ids:
-            line = trail_line(now, state, caller.actor)
+            line = history_line(now, state, caller.actor)
             await connection.execute(
                 update(messages)
                 .where(m.id.in_(ids))
@@ -334,8 +334,8 @@ async def close_messages(
                     trail=m.trail + line,
                 )
             )
-    transaction.differences.moved(queue.id, "pending", None, len(ended))
-    transaction.differences.add(queue.id, "completed", len(completed))
+    transaction.counters.moved(queue.id, "pending", None, len(ended))
+    transaction.counters.add(queue.id, "completed", len(completed))
 
 
 # --- rows ----------------------------------------------------------------------------------------------------------------

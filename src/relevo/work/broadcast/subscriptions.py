@@ -20,7 +20,7 @@ from relevo.errors import InvalidInput, NotFound, SlugTaken, WrongConsumerMode
 from relevo.wire.ids import minted_ms
 from relevo.work.broadcast.deliveries import close_messages
 from relevo.work.caller import Caller
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.pagination import Listing
 from relevo.work.retention.archive import bring_back
 from relevo.work.store.cold_transaction import ColdTransaction, transact
@@ -30,7 +30,7 @@ from relevo.work.tenancy.queues import QueueRecord
 from relevo.work.tenancy.tenants import require_slug
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 OPEN = ("pending", "delayed", "claimed")
 """States of a delivery that somebody still has to settle."""
@@ -41,10 +41,10 @@ _LISTING = Listing("subscriptions", name=subscriptions.c.name)
 
 
 class Subscriptions:
-    """The subscriptions of an office."""
+    """The subscriptions of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     # --- in the transaction of a publish -----------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ class Subscriptions:
         caller.require("manage")
         require_slug(name, "subscription")
         record = await self._broadcast(caller, scope, queue)
-        from_id = _from_id(after, self._office.now_ms())
+        from_id = _from_id(after, self._work_queues.now_ms())
 
         async def subscribe(transaction: ColdTransaction) -> Subscription:
             connection, now = transaction.connection, transaction.now
@@ -87,7 +87,7 @@ class Subscriptions:
             return Subscription(name=name, from_id=seen, created_at=now, pending=waiting, delayed=0, claimed=0)
 
         try:
-            return await transact(self._office, subscribe)
+            return await transact(self._work_queues, subscribe)
         except IntegrityError as error:
             raise SlugTaken(what="subscription", slug=name) from error
 
@@ -112,7 +112,7 @@ class Subscriptions:
                 await close_messages(transaction, record, ids[at : at + 1000], caller)
             self._note(transaction, caller, "delete", record, name, before={"unsettled": len(ids)})
 
-        await transact(self._office, unsubscribe)
+        await transact(self._work_queues, unsubscribe)
 
     async def list(
         self, caller: Caller, scope: str, queue: str, *, limit: int = 100, cursor: str | None = None
@@ -127,7 +127,7 @@ class Subscriptions:
             .where(c.queue_id == record.id, d.state.in_(OPEN))
             .group_by(d.subscription_id, d.state)
         )
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             counted = {(each[0], each[1]): int(each[2]) for each in await connection.execute(counts)}
 
             def shown(row: Any) -> Subscription:
@@ -144,7 +144,7 @@ class Subscriptions:
             return await _LISTING.page(connection, query, shown, limit=limit, cursor=cursor)
 
     async def _broadcast(self, caller: Caller, scope: str, queue: str) -> QueueRecord:
-        record = await self._office.queues.lookup(caller, scope, queue)
+        record = await self._work_queues.queues.lookup(caller, scope, queue)
         if record.consumer_mode != "broadcast":
             remedy = "only a queue with consumer_mode=broadcast has subscriptions; claim from this one without"
             raise WrongConsumerMode(queue=queue, mode=record.consumer_mode, remedy=remedy)
@@ -184,7 +184,7 @@ class Subscriptions:
         if transaction.dialect != "sqlite":  # nobody may end one of them between the steps below
             await connection.execute(select(m.id).where(wanted).order_by(m.id).with_for_update())
         done = and_(wanted, m.state.in_(("completed", "failed")))
-        line = trail_line(transaction.now, "reopened", caller.actor, f"subscription {number}")
+        line = history_line(transaction.now, "reopened", caller.actor, f"subscription {number}")
         reopened = await connection.execute(
             update(messages)
             .where(done)
@@ -192,7 +192,7 @@ class Subscriptions:
                 state="pending", open_deliveries=0, finished_at=None, updated_at=transaction.now, trail=m.trail + line
             )
         )
-        transaction.differences.moved(queue.id, None, "pending", reopened.rowcount)
+        transaction.counters.moved(queue.id, None, "pending", reopened.rowcount)
         columns = [
             "subscription_id",
             "message_id",

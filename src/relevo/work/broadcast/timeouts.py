@@ -14,12 +14,12 @@ from relevo.work.store.cold_transaction import ColdTransaction
 from relevo.work.store.tables import deliveries, messages
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 WORKER_LOST = "worker_lost"
 
 
-async def reclaim_deliveries(transaction: ColdTransaction, office: Office, limit: int, caller: Caller) -> int:
+async def reclaim_deliveries(transaction: ColdTransaction, work_queues: WorkQueues, limit: int, caller: Caller) -> int:
     """Returns deliveries whose claim has run out, or buries those that lost their worker too often."""
     d, now = deliveries.c, transaction.now
     query = (
@@ -38,14 +38,14 @@ async def reclaim_deliveries(transaction: ColdTransaction, office: Office, limit
     for row in sorted(rows, key=_by_message):
         held = Held(subscription=names.get(row["subscription_id"], ""), **row)
         message = of[held.message_id]
-        queue = await office.queues.by_id(message["queue_id"])
+        queue = await work_queues.queues.by_id(message["queue_id"])
         reclaims = held.reclaims + 1
         if reclaims <= queue.max_reclaims:
             await held.let_go(
                 transaction, "pending", reclaims=reclaims, claim_token=None, failure_reason=CLAIM_TIMED_OUT.text
             )
             transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + 1
-            transaction.differences.add(queue.id, "reclaimed", 1)
+            transaction.counters.add(queue.id, "reclaimed", 1)
             transaction.events.append(
                 event_of(
                     "reclaimed",
@@ -59,10 +59,10 @@ async def reclaim_deliveries(transaction: ColdTransaction, office: Office, limit
             )
         else:
             await held.let_go(transaction, "dead", reclaims=reclaims, failure_reason=WORKER_LOST)
-            await bury(transaction, office, queue, held, message, WORKER_LOST, CLAIM_TIMED_OUT, caller)
+            await bury(transaction, work_queues, queue, held, message, WORKER_LOST, CLAIM_TIMED_OUT, caller)
             ended[queue.id].append(held.message_id)
     for queue_id, ids in sorted(ended.items()):
-        await close_messages(transaction, await office.queues.by_id(queue_id), ids, caller)
+        await close_messages(transaction, await work_queues.queues.by_id(queue_id), ids, caller)
     return len(rows)
 
 

@@ -18,13 +18,13 @@ from sqlalchemy import and_, delete, insert, select
 from relevo.contract.chunks import MOST_PARTS, Chunk, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.work.caller import Caller
-from relevo.work.consume.long_poll import Patience
+from relevo.work.consume.long_poll import CancelToken
 from relevo.work.message.model import TERMINAL
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import archive, chunks, messages
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 MOST_IN_A_PAGE = 500
 LONGEST_WAIT_S = 60.0
@@ -33,10 +33,10 @@ _EVERYONE = 1_000_000
 
 
 class ChunkStreams:
-    """The parts of an office's messages."""
+    """The parts of an installation's messages."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def append(
         self,
@@ -56,7 +56,7 @@ class ChunkStreams:
             raise InvalidInput(where="body", reason="it is empty; send any JSON value")
         if number is not None and not 1 <= number <= MOST_PARTS:
             raise InvalidInput(where="number", reason=f"{number} is not between 1 and {MOST_PARTS}")
-        home = await self._office.scope_of(caller, scope)
+        home = await self._work_queues.scope_of(caller, scope)
 
         async def add(transaction: ColdTransaction) -> Chunk:
             await self._require_claim(transaction, caller, home.scope_id, message_id, claim_token)
@@ -68,8 +68,8 @@ class ChunkStreams:
                 transaction, caller, home.scope_id, message_id, claim_token, body, number, final, last
             )
 
-        added = await transact(self._office, add)
-        self._office.wakeups.wake({_waiting_place(message_id): _EVERYONE})
+        added = await transact(self._work_queues, add)
+        self._work_queues.long_poll.wake({_waiting_place(message_id): _EVERYONE})
         return added
 
     async def read(
@@ -82,14 +82,14 @@ class ChunkStreams:
         stream: str | None = None,
         wait_s: float = 0.0,
         limit: int = MOST_IN_A_PAGE,
-        patience: Patience | None = None,
+        patience: CancelToken | None = None,
     ) -> Chunks:
         """The parts after number `after`, at once if there are any, else as soon as one comes (at most after `wait_s`). With
         `stream`, as an earlier answer gave it, parts of a newer claim are read from their beginning."""
         caller.require("view")
-        patience = patience or Patience()
+        patience = patience or CancelToken()
         until = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
-        with self._office.wakeups.waiter(_waiting_place(message_id)) as waiter:
+        with self._work_queues.long_poll.waiter(_waiting_place(message_id)) as waiter:
             patience.waiter = waiter
             while True:
                 found = await self._read(caller, scope, message_id, after, stream, limit)
@@ -108,7 +108,7 @@ class ChunkStreams:
         row = (await transaction.connection.execute(transaction.held(query, wait=True))).one_or_none()
         if row is None or row.scope_id != scope_id:
             raise NotFound(what="message", name=message_id)
-        queue = await self._office.queues.by_id(row.queue_id)
+        queue = await self._work_queues.queues.by_id(row.queue_id)
         if not caller.sees_queue(queue.slug):
             raise NotFound(what="message", name=message_id)
         if queue.consumer_mode == "broadcast":
@@ -139,7 +139,7 @@ class ChunkStreams:
         if last is not None and last["final"]:
             raise ChunkConflict(message_id=message_id, number=next_number, reason="the final part has come already")
         total = len(body) + (0 if last is None else last["total"])
-        limit = self._office.settings.max_body_bytes
+        limit = self._work_queues.settings.max_body_bytes
         if total > limit or next_number > MOST_PARTS:
             raise BodyTooLarge(what="whole of the parts", size=total, limit=limit, option="max_message_bytes")
         row = {
@@ -165,8 +165,8 @@ class ChunkStreams:
     async def _read(
         self, caller: Caller, scope: str, message_id: str, after: int, stream: str | None, limit: int
     ) -> Chunks:
-        scope_id = (await self._office.scope_of(caller, scope)).scope_id
-        async with self._office.database.connect() as connection:
+        scope_id = (await self._work_queues.scope_of(caller, scope)).scope_id
+        async with self._work_queues.database.connect() as connection:
             row: Any = None
             for table in (messages, archive, messages):  # it may move between two looks
                 query = select(table.c.state, table.c.queue_id, table.c.origin_queue_id).where(
@@ -196,7 +196,7 @@ class ChunkStreams:
 
     async def _require_sight(self, caller: Caller, message_id: str, queue_ids: Sequence[int | None]) -> None:
         for queue_id in queue_ids:
-            if queue_id is not None and caller.sees_queue((await self._office.queues.by_id(queue_id)).slug):
+            if queue_id is not None and caller.sees_queue((await self._work_queues.queues.by_id(queue_id)).slug):
                 return
         raise NotFound(what="message", name=message_id)
 

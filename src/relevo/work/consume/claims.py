@@ -13,19 +13,19 @@ import msgspec
 from relevo.contract.claims import Claimed
 from relevo.errors import InvalidInput, QueueArchived, QueuePaused, ScopePaused, WrongConsumerMode
 from relevo.work.caller import Caller
-from relevo.work.consume.long_poll import Patience
+from relevo.work.consume.long_poll import CancelToken
 from relevo.work.faults import fault
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.message.model import AS_WRITTEN, TIERS
-from relevo.work.ready_index.index import Taken
-from relevo.work.store.group_commit import Step
-from relevo.work.store.interface import Claim, Share, TakenRow
+from relevo.work.ready_index.index import IndexLease
+from relevo.work.store.group_commit import Operation
+from relevo.work.store.interface import Claim, ClaimedRow, Share
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.unit_of_work import Transaction
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 MOST_IN_A_CALL = 1_000
 LONGEST_WAIT_S = 60.0
@@ -40,16 +40,16 @@ class _Asking(NamedTuple):
     batch_size: int
     consumer: str
     labels: tuple[tuple[str, str], ...]
-    taken: Taken | None
+    taken: IndexLease | None
     """Ids that the order index gave out for it; None when it was not asked."""
 
 
 class Claims:
-    """The claims of an office."""
+    """The claims of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._claiming: Step[_Asking, list[Claimed]] = Step("claim", self._claim)
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
+        self._claiming: Operation[_Asking, list[Claimed]] = Operation("claim", self._claim)
 
     async def claim(
         self,
@@ -62,7 +62,7 @@ class Claims:
         consumer: str | None = None,
         labels: Mapping[str, str] | None = None,
         subscription: str | None = None,
-        patience: Patience | None = None,
+        patience: CancelToken | None = None,
     ) -> list[Claimed]:
         """Up to `batch_size` messages (at most 1000) in the queue's order, all with one token. With `wait_s` (at most 60) waits
         that long for the first one, or until `patience` ends. `subscription` is for broadcast queues and only for these.
@@ -74,10 +74,10 @@ class Claims:
         caller.require("consume")
         until = asyncio.get_running_loop().time() + wait_s
         while True:
-            record = await self._office.queues.lookup(caller, scope, queue)
+            record = await self._work_queues.queues.lookup(caller, scope, queue)
             _require_open(record)
             _require_mode(record, subscription)
-            with self._office.wakeups.waiter(record.id) as waiter:
+            with self._work_queues.long_poll.waiter(record.id) as waiter:
                 claimed = await self._look(caller, record, batch_size, consumer or caller.actor, labels, subscription)
                 left = until - asyncio.get_running_loop().time()
                 if claimed or left <= 0 or (patience is not None and patience.ended):
@@ -95,19 +95,19 @@ class Claims:
         labels: Mapping[str, str] | None,
         subscription: str | None,
     ) -> list[Claimed]:
-        office = self._office
+        work_queues = self._work_queues
         if subscription is not None:
-            return await office.deliveries.claim(
+            return await work_queues.deliveries.claim(
                 caller, queue, subscription, batch_size=batch_size, consumer=consumer, wanted=labels
             )
-        taken = None if labels else await office.order.take(queue.id, batch_size)
+        taken = None if labels else await work_queues.ready_index.take(queue.id, batch_size)
         asking = _Asking(caller, queue, batch_size, consumer, tuple((labels or {}).items()), taken)
         try:
             fault("claim.taken")
-            return await office.joiner.join(self._claiming, asking, weight=batch_size)
+            return await work_queues.group_commit.submit(self._claiming, asking, weight=batch_size)
         finally:
             if taken:
-                office.order.taken_up(queue.id, taken)
+                work_queues.ready_index.taken_up(queue.id, taken)
                 fault("claim.indexed")
 
     # --- in the transaction ----------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Claims:
         for asking in askings:
             names = (asking.caller.actor, asking.consumer)
             if names not in lines:
-                lines[names] = trail_line(transaction.now, "claimed", *names)
+                lines[names] = history_line(transaction.now, "claimed", *names)
             until = transaction.now + asking.queue.visibility_timeout_s * 1000
             claim = Claim(secrets.token_hex(13), until, asking.consumer, transaction.now, lines[names])
             looks.append(_Look(asking, claim, []))
@@ -132,7 +132,7 @@ class Claims:
             for look in together:
                 if look.asking.labels:
                     share = Share(look.claim, look.asking.batch_size)
-                    look.rows.extend(await transaction.session.take_next(queue_id, [share], look.asking.labels))
+                    look.rows.extend(await transaction.session.claim_next(queue_id, [share], look.asking.labels))
         for look in looks:
             if look.rows:
                 look.rows.sort()  # what SQL added may have been published since the index was asked
@@ -145,7 +145,7 @@ class _Look(NamedTuple):
 
     asking: _Asking
     claim: Claim
-    rows: list[TakenRow]
+    rows: list[ClaimedRow]
 
 
 async def _take_indexed(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:
@@ -157,7 +157,7 @@ async def _take_indexed(transaction: Transaction, queue_id: int, looks: Sequence
     if not owner:
         return
     wanted = [(look.claim, [each for each, theirs in owner.items() if theirs is look]) for look in looks]
-    for row in await transaction.session.take_these(queue_id, wanted):
+    for row in await transaction.session.claim_ids(queue_id, wanted):
         owner[row.id].rows.append(row)
 
 
@@ -167,7 +167,7 @@ async def _take_next(transaction: Transaction, queue_id: int, looks: Sequence[_L
     shares = [Share(look.claim, missing) for look in looks if (missing := look.asking.batch_size - len(look.rows)) > 0]
     if not shares:
         return
-    rows = iter(await transaction.session.take_next(queue_id, shares))
+    rows = iter(await transaction.session.claim_next(queue_id, shares))
     for look in looks:
         look.rows.extend(islice(rows, look.asking.batch_size - len(look.rows)))
 
@@ -200,10 +200,10 @@ def _require_mode(queue: QueueRecord, subscription: str | None) -> None:
         raise WrongConsumerMode(queue=queue.slug, mode="competing", remedy="claim without `subscription`")
 
 
-def _note(transaction: Transaction, asking: _Asking, rows: Sequence[TakenRow]) -> None:
+def _note(transaction: Transaction, asking: _Asking, rows: Sequence[ClaimedRow]) -> None:
     queue, now = asking.queue, transaction.now
-    transaction.differences.moved(queue.id, "pending", "claimed", len(rows))
-    transaction.differences.add(queue.id, "claims", len(rows))
+    transaction.counters.moved(queue.id, "pending", "claimed", len(rows))
+    transaction.counters.add(queue.id, "claims", len(rows))
     transaction.events += [
         WorkEvent(
             "claimed",
@@ -219,7 +219,7 @@ def _note(transaction: Transaction, asking: _Asking, rows: Sequence[TakenRow]) -
     transaction.audit_messages(asking.caller, "message.claim", queue, [row.id for row in rows])
 
 
-def _claimed(look: _Look, row: TakenRow) -> Claimed:
+def _claimed(look: _Look, row: ClaimedRow) -> Claimed:
     return Claimed(
         id=row.id,
         queue=look.asking.queue.slug,

@@ -24,7 +24,7 @@ _BLOCK_MS = 5_000
 _LIVES_MS = 3_600_000
 
 
-class Patience:
+class CancelToken:
     """Ends the wait of one claim from outside: its worker hung up, or the process is to end. What it is taking it takes."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Patience:
 class Waiter:
     """One claim that may have to wait. A wake that comes while it still looks is not lost."""
 
-    def __init__(self, wakeups: Wakeups, place: int) -> None:
+    def __init__(self, wakeups: LongPoll, place: int) -> None:
         self._wakeups = wakeups
         self._place = place
         self.woken = asyncio.Event()
@@ -54,7 +54,7 @@ class Waiter:
         self.woken.clear()
 
 
-class Wakeups:
+class LongPoll:
     """Who waits for messages of which queue.
 
     `wake` is called after a commit that made messages claimable; it wakes as many waiting claims as there are messages, first
@@ -164,7 +164,7 @@ class Wakeups:
 class _Reader(Loop):
     """Follows the stream of wakes."""
 
-    def __init__(self, wakeups: Wakeups, link: Link, key: bytes) -> None:
+    def __init__(self, wakeups: LongPoll, link: Link, key: bytes) -> None:
         super().__init__("wakes", every=0.0)
         self.heard = asyncio.Event()
         self._wakeups = wakeups

@@ -1,4 +1,4 @@
-"""Settling claims: complete, fail, release, extend; one or many. The token of the claim is the right to do so.
+"""Settlements claims: complete, fail, release, extend; one or many. The token of the claim is the right to do so.
 
 Completing is the hot case and one statement. The others hold the rows first and decide over each. A settled row keeps its token
 (after fail and release behind a letter), so that the same verdict sent again, because its answer was lost, is answered as done.
@@ -17,16 +17,16 @@ from relevo.errors import ClaimLost, InvalidInput, NotFound
 from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.message.lifecycle import bury_rows
-from relevo.work.store.group_commit import Step
-from relevo.work.store.interface import CompletedRow, Completion, HeldRow, QueueRules, Rewrite
+from relevo.work.store.group_commit import Operation
+from relevo.work.store.interface import CompletedRow, Completion, LockedMessage, MessageUpdate, QueuePolicy
 from relevo.work.store.outbox import WorkEvent
-from relevo.work.store.unit_of_work import Ready, Transaction, rewritten
+from relevo.work.store.unit_of_work import Ready, Transaction, updated
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 Verdict = Literal["complete", "fail", "release", "extend"]
 
@@ -77,20 +77,20 @@ class _Held(NamedTuple):
 
     call: _Settlement
     item: SettleItem
-    row: HeldRow
-    rules: QueueRules
+    row: LockedMessage
+    rules: QueuePolicy
 
 
-class Settling:
-    """The settles of an office."""
+class Settlements:
+    """The settles of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._steps: dict[Verdict, Step[_Settlement, list[Settled]]] = {
-            "complete": Step("complete", self._complete),
-            "fail": Step("fail", self._fail),
-            "release": Step("release", self._release),
-            "extend": Step("extend", self._extend),
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
+        self._steps: dict[Verdict, Operation[_Settlement, list[Settled]]] = {
+            "complete": Operation("complete", self._complete),
+            "fail": Operation("fail", self._fail),
+            "release": Operation("release", self._release),
+            "extend": Operation("extend", self._extend),
         }
 
     async def settle(
@@ -105,12 +105,12 @@ class Settling:
         caller.require("consume")
         if not 0 < len(items) <= MOST_IN_A_CALL:
             raise InvalidInput(where="items", reason=f"{len(items)} is not between 1 and {MOST_IN_A_CALL}")
-        office = self._office
-        record = None if queue is None else await office.queues.lookup(caller, scope, queue)
+        work_queues = self._work_queues
+        record = None if queue is None else await work_queues.queues.lookup(caller, scope, queue)
         if record is not None and record.consumer_mode == "broadcast":
-            return await office.deliveries.settle(caller, record, verdict, items)
-        call = _Settlement(caller, record or await office.scope_of(caller, scope), record, items)
-        settled = await office.joiner.join(self._steps[verdict], call, weight=len(items))
+            return await work_queues.deliveries.settle(caller, record, verdict, items)
+        call = _Settlement(caller, record or await work_queues.scope_of(caller, scope), record, items)
+        settled = await work_queues.group_commit.submit(self._steps[verdict], call, weight=len(items))
         return await self._of_broadcasts(call, verdict, settled) if record is None else settled
 
     async def _of_broadcasts(self, call: _Settlement, verdict: Verdict, settled: list[Settled]) -> list[Settled]:
@@ -120,10 +120,10 @@ class Settling:
             if outcome.refusal is not None and outcome.refusal.code == _BROADCAST:
                 elsewhere.setdefault(int(outcome.refusal.detail), []).append(place)
         for queue_id, places in elsewhere.items():
-            record = await self._office.queues.by_id(queue_id)
+            record = await self._work_queues.queues.by_id(queue_id)
             items = [call.items[place] for place in places]
             for place, outcome in zip(
-                places, await self._office.deliveries.settle(call.caller, record, verdict, items), strict=True
+                places, await self._work_queues.deliveries.settle(call.caller, record, verdict, items), strict=True
             ):
                 settled[place] = outcome
         return settled
@@ -138,7 +138,7 @@ class Settling:
             by_actor.setdefault(call.caller.actor, []).append(call)
         done: dict[tuple[str, str], CompletedRow] = {}
         for actor, theirs in by_actor.items():
-            line = trail_line(transaction.now, "completed", actor)
+            line = history_line(transaction.now, "completed", actor)
             wanted = {
                 item.id: _completion(call, item)
                 for call in theirs
@@ -165,7 +165,7 @@ class Settling:
     def _note_completed(
         transaction: Transaction, calls: Sequence[_Settlement], done: Mapping[tuple[str, str], CompletedRow]
     ) -> None:
-        now, differences = transaction.now, transaction.differences
+        now, counters = transaction.now, transaction.counters
         held_in: dict[int, list[int]] = {}
         for row in done.values():
             held_ms = max(0, now - row.claimed_at)
@@ -182,9 +182,9 @@ class Settling:
                 )
             )
         for queue_id, times in held_in.items():
-            differences.moved(queue_id, "claimed", None, len(times))
-            differences.add(queue_id, "completed", len(times))
-            differences.add(queue_id, "handler_ms", sum(times))
+            counters.moved(queue_id, "claimed", None, len(times))
+            counters.add(queue_id, "completed", len(times))
+            counters.add(queue_id, "handler_ms", sum(times))
         for call in calls:
             rows = [row for item in call.items if (row := done.get((item.id, item.claim_token))) is not None]
             _audit(transaction, call, "message.complete", [row.id for row in rows])
@@ -199,7 +199,7 @@ class Settling:
             if row.claim_token == item.claim_token and row.state == "completed":
                 outcomes[id(item)] = Settled(item.id, "completed")
             elif row.claim_token == item.claim_token and row.state == "claimed" and call.queue is None:
-                line = trail_line(transaction.now, "completed", call.caller.actor)
+                line = history_line(transaction.now, "completed", call.caller.actor)
                 rows = await transaction.session.complete([_completion(call, item)], transaction.now, line)
                 self._note_completed(transaction, [call], {(item.id, item.claim_token): rows[0]})
                 outcomes[id(item)] = Settled(item.id, "completed")
@@ -222,7 +222,7 @@ class Settling:
         """Holds the rows, and gives each that is still claimed with its token what the verdict says."""
         transaction.begun("settle")
         held, outcomes = await _look(transaction, call, call.items)
-        changed: list[Rewrite] = []
+        changed: list[MessageUpdate] = []
         settled: dict[str, Settled] = {}
         for each in held:
             row, item = each.row, each.item
@@ -240,7 +240,7 @@ class Settling:
             else:
                 outcomes[id(item)] = Settled(item.id, refusal=_lost(row))
         if changed:
-            await transaction.session.rewrite(changed)
+            await transaction.session.update_messages(changed)
         _audit(transaction, call, f"message.{verdict}", list(settled))
         return [outcomes[id(item)] for item in call.items]
 
@@ -255,7 +255,7 @@ async def _look(
     """The items' rows, held; and the outcomes of those that are not there for this caller."""
     outcomes: dict[int, Settled] = {}
     held: list[_Held] = []
-    rows = {row.id: row for row in await transaction.session.hold(sorted({item.id for item in items}))}
+    rows = {row.id: row for row in await transaction.session.lock(sorted({item.id for item in items}))}
     rules = await _rules(transaction, rows.values())
     for item in items:
         row = rows.get(item.id)
@@ -272,12 +272,12 @@ async def _look(
     return held, outcomes
 
 
-async def _rules(transaction: Transaction, rows: Iterable[HeldRow]) -> dict[int, QueueRules]:
+async def _rules(transaction: Transaction, rows: Iterable[LockedMessage]) -> dict[int, QueuePolicy]:
     ids = {row.queue_id for row in rows} | {row.origin_queue_id for row in rows if row.origin_queue_id is not None}
-    return {each.id: each for each in await transaction.session.rules(sorted(ids))} if ids else {}
+    return {each.id: each for each in await transaction.session.policies(sorted(ids))} if ids else {}
 
 
-def _is_theirs(call: _Settlement, row: HeldRow, rules: Mapping[int, QueueRules]) -> bool:
+def _is_theirs(call: _Settlement, row: LockedMessage, rules: Mapping[int, QueuePolicy]) -> bool:
     """Whether the caller may know of this message: their scope, the queue they named, the queues of their key. A dead letter
     still belongs to the queue it was claimed from."""
     if row.scope_id != call.scope.scope_id:
@@ -299,7 +299,7 @@ def _wrong(item: SettleItem) -> InvalidInput | None:
     return None
 
 
-def _lost(row: HeldRow) -> Refusal:
+def _lost(row: LockedMessage) -> Refusal:
     reason = "somebody else holds it" if row.state == "claimed" else f"it is {row.state}"
     lost = ClaimLost(message_id=row.id, reason=reason)
     return Refusal(lost.code, str(lost))
@@ -321,12 +321,12 @@ def _audit(transaction: Transaction, call: _Settlement, action: str, ids: Sequen
 # --- verdicts: the row's new values (none: it is buried), and what is answered -----------------------------------------------
 
 
-def _failed(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Settled]:
+def _failed(transaction: Transaction, held: _Held) -> tuple[MessageUpdate | None, Settled]:
     row, rules, item, now = held.row, held.rules, held.item, transaction.now
     reason, failure = item.told, item.failure
     held_ms = max(0, now - (row.claimed_at or now))
-    transaction.differences.add(row.queue_id, "failed", 1)
-    transaction.differences.add(row.queue_id, "handler_ms", held_ms)
+    transaction.counters.add(row.queue_id, "failed", 1)
+    transaction.counters.add(row.queue_id, "handler_ms", held_ms)
     told = failure.extras(reason)
     transaction.event("failed", row, attempt=row.attempts, duration_us=held_ms * 1000, **told)
     tries = row.attempts - row.reclaims
@@ -341,13 +341,13 @@ def _failed(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Sett
     wait_ms = backoff.wait_ms(tries)
     state = "delayed" if wait_ms > 0 else "pending"
     visible_at = now + wait_ms if wait_ms > 0 else None
-    transaction.differences.moved(row.queue_id, "claimed", state)
-    transaction.differences.add(row.queue_id, "retried", 1)
+    transaction.counters.moved(row.queue_id, "claimed", state)
+    transaction.counters.add(row.queue_id, "retried", 1)
     transaction.event("retried", row, attempt=row.attempts, backoff_ms=wait_ms)
     if state == "pending":
         transaction.ready.append(Ready(row.queue_id, row.sort_key, row.id))
     token = LETTERS["fail"] + item.claim_token[1:]
-    rewrite = rewritten(
+    rewrite = updated(
         row,
         transaction,
         "failed",
@@ -372,13 +372,13 @@ async def _bury(transaction: Transaction, held: _Held) -> None:
     await bury_rows(transaction, held.call.caller, [held.row], home, *why, claim_token=token, claimed_by=None)
 
 
-def _released(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Settled]:
+def _released(transaction: Transaction, held: _Held) -> tuple[MessageUpdate | None, Settled]:
     row = held.row
-    transaction.differences.moved(row.queue_id, "claimed", "pending")
-    transaction.differences.add(row.queue_id, "released", 1)
+    transaction.counters.moved(row.queue_id, "claimed", "pending")
+    transaction.counters.add(row.queue_id, "released", 1)
     transaction.event("released", row, attempt=row.attempts)
     transaction.ready.append(Ready(row.queue_id, row.sort_key, row.id))
-    rewrite = rewritten(
+    rewrite = updated(
         row,
         transaction,
         "released",
@@ -392,12 +392,12 @@ def _released(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Se
     return rewrite, Settled(row.id, "pending")
 
 
-def _extended(transaction: Transaction, held: _Held) -> tuple[Rewrite | None, Settled]:
+def _extended(transaction: Transaction, held: _Held) -> tuple[MessageUpdate | None, Settled]:
     row, item = held.row, held.item
     seconds = item.seconds if item.seconds is not None else held.rules.visibility_timeout_s
     until = transaction.now + int(seconds * 1000)
     transaction.event("extended", row, attempt=row.attempts)
-    rewrite = rewritten(row, transaction, "extended", held.call.caller.actor, claim_until=until)
+    rewrite = updated(row, transaction, "extended", held.call.caller.actor, claim_until=until)
     return rewrite, Settled(row.id, "claimed", claim_until=until)
 
 

@@ -19,7 +19,7 @@ from relevo.errors import InvalidInput, NotFound
 from relevo.work.broadcast.deliveries import SUBSCRIPTION
 from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure, failure_of
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.message.model import AS_WRITTEN
 from relevo.work.pagination import Listing
 from relevo.work.store.cold_transaction import ColdTransaction
@@ -28,7 +28,7 @@ from relevo.work.store.tables import STANDING, labels, messages, queues
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 MOST_IDS = 1_000
 _LISTING = Listing("dead-letters", newest_first=True, id=messages.c.id)
@@ -53,10 +53,10 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class DeadLetters:
-    """The dead letters of an office."""
+    """The dead letters of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def list(
         self,
@@ -69,9 +69,9 @@ class DeadLetters:
     ) -> Page[DeadLetter]:
         """The dead letters of a scope, newest first."""
         caller.require("view")
-        home = await self._office.scope_of(caller, scope)
+        home = await self._work_queues.scope_of(caller, scope)
         origin = queues.alias("origin")
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             conditions = await matching(connection, home, wanted or DeadLetterFilter(), caller)
             query = (
                 select(messages, origin.c.slug.label("origin_slug"))
@@ -149,7 +149,7 @@ async def bury(
     now, m = transaction.now, messages.c
     failure = failure or Failure(message=reason)
     dying: Sequence[Dying] = rows
-    line = trail_line(now, "dead_lettered", caller.actor, reason)
+    line = history_line(now, "dead_lettered", caller.actor, reason)
     values: dict[str, Any] = {
         "queue_id": queue.dead_letter_id,
         "origin_queue_id": queue.id,
@@ -167,9 +167,9 @@ async def bury(
         **also,
     }
     await transaction.connection.execute(update(messages).where(m.id.in_([row.id for row in dying])).values(values))
-    transaction.differences.moved(queue.id, before, None, len(dying))
-    transaction.differences.moved(queue.dead_letter_id, None, "dead", len(dying))
-    transaction.differences.add(queue.id, "dead_lettered", len(dying))
+    transaction.counters.moved(queue.id, before, None, len(dying))
+    transaction.counters.moved(queue.dead_letter_id, None, "dead", len(dying))
+    transaction.counters.add(queue.id, "dead_lettered", len(dying))
     transaction.events += [
         WorkEvent(
             "dead_lettered",

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
 
 from relevo.work.broadcast.deliveries import SUBSCRIPTION
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.ready_index.index import sort_key
 from relevo.work.routing.stream_jobs import revived
 from relevo.work.store.cold_transaction import ColdTransaction
@@ -72,9 +72,9 @@ async def revive(
         ),
         values,
     )
-    transaction.differences.moved(home.id, "dead", None, len(letters))
-    transaction.differences.moved(origin.id, None, "pending", len(letters))
-    transaction.differences.add(origin.id, "replayed", len(letters))
+    transaction.counters.moved(home.id, "dead", None, len(letters))
+    transaction.counters.moved(origin.id, None, "pending", len(letters))
+    transaction.counters.add(origin.id, "replayed", len(letters))
     jobs = await revived(transaction, origin, [letter["id"] for letter in letters])
     for letter, new in zip(letters, values, strict=True):
         if origin.consumer_mode == "competing" and letter["id"] not in jobs:
@@ -109,7 +109,7 @@ def _new_values(queue: QueueRecord, letter: RowMapping, now: int, actor: str, re
         score=letter["priority_score"],
         deadline_at=deadline,
     )
-    line = trail_line(now, "replayed", actor, replay_id)
+    line = history_line(now, "replayed", actor, replay_id)
     return {"_id": letter["id"], "_key": place, "_expires": expires, "_deadline": deadline, "_line": line}
 
 

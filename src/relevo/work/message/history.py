@@ -16,10 +16,10 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     detail: str | None = None
 
 
-def trail_line(at: int, event: str, actor: str, detail: str | None = None) -> str:
+def history_line(at: int, event: str, actor: str, detail: str | None = None) -> str:
     """The text to append: JSON and a comma, so that appending needs no reading.
 
-    >>> trail_line(1_700_000_000_000, "completed", "key:01J9")
+    >>> history_line(1_700_000_000_000, "completed", "key:01J9")
     '[1700000000000,"completed","key:01J9",null],'
     """
     return _encode((at, event, actor, detail)).decode() + ","
@@ -28,7 +28,7 @@ def trail_line(at: int, event: str, actor: str, detail: str | None = None) -> st
 def steps(trail: str) -> list[Step]:
     """The history, oldest first.
 
-    >>> [step.event for step in steps(trail_line(1, "published", "cli") + trail_line(2, "claimed", "cli"))]
+    >>> [step.event for step in steps(history_line(1, "published", "cli") + history_line(2, "claimed", "cli"))]
     ['published', 'claimed']
     """
     return msgspec.json.decode(f"[{trail.rstrip(',')}]", type=list[Step])

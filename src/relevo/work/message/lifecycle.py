@@ -7,14 +7,14 @@ from typing import Any
 
 from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure
-from relevo.work.store.interface import HeldRow
-from relevo.work.store.unit_of_work import Transaction, rewritten
+from relevo.work.store.interface import LockedMessage
+from relevo.work.store.unit_of_work import Transaction, updated
 
 
-async def cancel_rows(transaction: Transaction, caller: Caller, rows: Sequence[HeldRow], reason: str) -> None:
+async def cancel_rows(transaction: Transaction, caller: Caller, rows: Sequence[LockedMessage], reason: str) -> None:
     """Cancels rows that are held and that nobody has claimed."""
     changed = [
-        rewritten(
+        updated(
             row,
             transaction,
             "cancelled",
@@ -27,26 +27,26 @@ async def cancel_rows(transaction: Transaction, caller: Caller, rows: Sequence[H
         )
         for row in rows
     ]
-    await transaction.session.rewrite(changed)
+    await transaction.session.update_messages(changed)
     for row in rows:
-        transaction.differences.moved(row.queue_id, row.state, None)
-        transaction.differences.add(row.queue_id, "cancelled", 1)
+        transaction.counters.moved(row.queue_id, row.state, None)
+        transaction.counters.add(row.queue_id, "cancelled", 1)
         transaction.event("cancelled", row, reason=reason)
 
 
 async def bury_rows(
     transaction: Transaction,
     caller: Caller,
-    rows: Sequence[HeldRow],
+    rows: Sequence[LockedMessage],
     dead_letter_id: int,
     reason: str,
     failure: Failure | None = None,
     **changes: Any,
 ) -> None:
-    """Moves held rows to `_dead_letter`; they keep where they came from. `changes` are further columns of `Rewrite`."""
+    """Moves held rows to `_dead_letter`; they keep where they came from. `changes` are further columns of `MessageUpdate`."""
     failure = failure or Failure(message=reason)
     changed = [
-        rewritten(
+        updated(
             row,
             transaction,
             "dead_lettered",
@@ -66,11 +66,11 @@ async def bury_rows(
         )
         for row in rows
     ]
-    await transaction.session.rewrite(changed)
+    await transaction.session.update_messages(changed)
     for row in rows:
-        transaction.differences.moved(row.queue_id, row.state, None)
-        transaction.differences.add(row.queue_id, "dead_lettered", 1)
-        transaction.differences.moved(dead_letter_id, None, "dead")
+        transaction.counters.moved(row.queue_id, row.state, None)
+        transaction.counters.add(row.queue_id, "dead_lettered", 1)
+        transaction.counters.moved(dead_letter_id, None, "dead")
         transaction.event("dead_lettered", row, attempt=row.attempts, **failure.extras(reason))
 
 

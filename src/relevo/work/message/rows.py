@@ -11,7 +11,7 @@ from relevo.contract.messages import NewMessage, Refusal
 from relevo.errors import InvalidInput
 from relevo.wire.ids import IdMint, minted_ms
 from relevo.work.caller import Caller
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.message.model import TIERS
 from relevo.work.ready_index.index import sort_key
 from relevo.work.store.interface import Row
@@ -58,7 +58,7 @@ def take_in(
     caller: Caller, queue: QueueRecord, messages: Sequence[NewMessage], *, mint: IdMint, now: int, max_body_bytes: int
 ) -> list[NewRow | Refusal]:
     """A row for each message, or why there is none."""
-    trail = trail_line(now, "published", caller.actor)
+    trail = history_line(now, "published", caller.actor)
     made: list[NewRow | Refusal] = []
     for message, message_id in zip(messages, mint.row(len(messages), now), strict=True):
         wrong = _wrong(message, now, max_body_bytes)

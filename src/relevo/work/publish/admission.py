@@ -17,43 +17,43 @@ from relevo.work.caller import Caller
 from relevo.work.message.rows import COLUMNS, NewRow
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.routing.plan import Draft
-from relevo.work.routing.route_plan import Journey
+from relevo.work.routing.route_plan import RoutePlan
 from relevo.work.schemas.checker import Checker
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 _AT = {name: place for place, name in enumerate(COLUMNS)}
 
 
 class Admission:
-    """Looks at what is published in an office."""
+    """Looks at what is published in an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     def is_plain(self, queue: QueueRecord, messages: Sequence[NewMessage]) -> bool:
         """Whether there is nothing to ask; false also when that is not known."""
         if queue.system:
             return True
-        office = self._office
-        rules = office.rules.known(queue.scope_id)
-        if rules is None or "message_published" in rules.by_trigger or not office.schemas.is_free(queue.id):
+        work_queues = self._work_queues
+        rules = work_queues.rules.known(queue.scope_id)
+        if rules is None or "message_published" in rules.by_trigger or not work_queues.schemas.is_free(queue.id):
             return False
         return not any(map(_asks, messages))
 
     async def admit(
         self, caller: Caller, queue: QueueRecord, rows: list[NewRow | Refusal]
-    ) -> tuple[list[NewRow | Refusal], dict[str, Journey]]:
-        """The rows, those that must not come in turned to refusals; and the journeys of those that do not just wait here."""
-        office = self._office
-        bound = await office.schemas.checker_of(queue.id)
-        ruled = "message_published" in (await office.rules.of(queue.scope_id)).by_trigger
+    ) -> tuple[list[NewRow | Refusal], dict[str, RoutePlan]]:
+        """The rows, those that must not come in turned to refusals; and the plans of those that do not just wait here."""
+        work_queues = self._work_queues
+        bound = await work_queues.schemas.checker_of(queue.id)
+        ruled = "message_published" in (await work_queues.rules.of(queue.scope_id)).by_trigger
         if bound is None and not ruled and not any(isinstance(row, NewRow) and _asks(row.message) for row in rows):
             return rows, {}
         admitted: list[NewRow | Refusal] = []
-        journeys: dict[str, Journey] = {}
+        plans: dict[str, RoutePlan] = {}
         for row in rows:
             if isinstance(row, NewRow):
                 try:
@@ -64,12 +64,14 @@ class Admission:
                     admitted.append(Refusal(error.code, str(error)))
                     continue
                 if ruled or review is not None:
-                    journey = await office.journeys.of(queue, draft_of(row), "message_published", review=review)
-                    journeys[row.id] = journey
+                    journey = await work_queues.route_planner.of(
+                        queue, draft_of(row), "message_published", review=review
+                    )
+                    plans[row.id] = journey
             admitted.append(row)
         if ruled:
-            await office.journeys.told(list(journeys.values()))
-        return admitted, {message_id: each for message_id, each in journeys.items() if not each.plain}
+            await work_queues.route_planner.told(list(plans.values()))
+        return admitted, {message_id: each for message_id, each in plans.items() if not each.plain}
 
     async def _review(self, caller: Caller, queue: QueueRecord, message: NewMessage) -> ReviewSpec | None:
         if not _asks(message):
@@ -80,7 +82,7 @@ class Admission:
             )
         # Patterns are for everybody in the scope: who may publish may use them, without the permission to look around.
         reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"}, queues=None)
-        return await self._office.patterns.resolve(
+        return await self._work_queues.patterns.resolve(
             reader, queue.scope, message.hitl_spec, msgspec.json.decode(message.body)
         )
 

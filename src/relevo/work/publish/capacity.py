@@ -18,7 +18,7 @@ async def make_room(transaction: Transaction, caller: Caller, queue: QueueRecord
     """
     assert queue.max_depth is not None
     session = transaction.session
-    waiting = await session.waiting(queue.id) + transaction.differences.waiting(queue.id)
+    waiting = await session.waiting(queue.id) + transaction.counters.waiting(queue.id)
     over = waiting + count - queue.max_depth
     if over <= 0:
         return 0

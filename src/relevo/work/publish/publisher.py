@@ -23,16 +23,16 @@ from relevo.work.message.model import TIERS
 from relevo.work.message.rows import COLUMNS, NewRow, take_in
 from relevo.work.publish.capacity import make_room
 from relevo.work.ready_index.index import sort_key
-from relevo.work.routing.route_plan import Journey
+from relevo.work.routing.route_plan import RoutePlan
 from relevo.work.store import tables
-from relevo.work.store.group_commit import Step
-from relevo.work.store.interface import HeldRow, KnownKey
+from relevo.work.store.group_commit import Operation
+from relevo.work.store.interface import KnownKey, LockedMessage
 from relevo.work.store.outbox import WorkEvent
-from relevo.work.store.unit_of_work import Ready, Transaction, rewritten
+from relevo.work.store.unit_of_work import Ready, Transaction, updated
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 MOST_IN_A_CALL = 1_000
 _INSERTED_AT_ONCE = 4_000_000
@@ -46,16 +46,16 @@ class _Publication(NamedTuple):
     caller: Caller
     queue: QueueRecord
     rows: list[NewRow | Refusal]
-    journeys: Mapping[str, Journey]
+    plans: Mapping[str, RoutePlan]
     """Of those rows that do not just wait in the queue; see admission.py."""
 
 
-class Messages:
-    """The messages of an office."""
+class Publisher:
+    """The messages of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._publishing: Step[_Publication, list[Published | Refusal]] = Step("publish", self._publish)
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
+        self._publishing: Operation[_Publication, list[Published | Refusal]] = Operation("publish", self._publish)
 
     async def publish(
         self, caller: Caller, scope: str, queue: str, messages: Sequence[NewMessage]
@@ -66,9 +66,9 @@ class Messages:
         `ScopePaused`, `QueuePaused`, `QueueDraining`, `QueueArchived`, `StoreUnavailable`); what concerns one message is its
         `Refusal` (`IDEMPOTENCY_CONFLICT`, `QUEUE_FULL`, `INVALID_INPUT`, `SCHEMA_INVALID`, `BAD_REVIEW_SPEC`).
         """
-        office = self._office
+        work_queues = self._work_queues
         caller.require("publish")
-        record = await office.queues.lookup(caller, scope, queue)
+        record = await work_queues.queues.lookup(caller, scope, queue)
         _require_open(record)
         if not 0 < len(messages) <= MOST_IN_A_CALL:
             raise InvalidInput(where="messages", reason=f"{len(messages)} is not between 1 and {MOST_IN_A_CALL}")
@@ -76,24 +76,24 @@ class Messages:
             caller,
             record,
             messages,
-            mint=office.mint,
-            now=office.now_ms(),
-            max_body_bytes=office.settings.max_body_bytes,
+            mint=work_queues.mint,
+            now=work_queues.now_ms(),
+            max_body_bytes=work_queues.settings.max_body_bytes,
         )
-        journeys: Mapping[str, Journey] = {}
-        if not office.admission.is_plain(record, messages):
-            rows, journeys = await office.admission.admit(caller, record, rows)
+        plans: Mapping[str, RoutePlan] = {}
+        if not work_queues.admission.is_plain(record, messages):
+            rows, plans = await work_queues.admission.admit(caller, record, rows)
         if not any(isinstance(row, NewRow) for row in rows):
             return [row for row in rows if isinstance(row, Refusal)]
-        return await office.joiner.join(
-            self._publishing, _Publication(caller, record, rows, journeys), weight=len(rows)
+        return await work_queues.group_commit.submit(
+            self._publishing, _Publication(caller, record, rows, plans), weight=len(rows)
         )
 
     async def cancel(self, caller: Caller, scope: str, message_id: str, *, reason: str | None = None) -> str:
         """Cancels a message that nobody works on (pending, delayed, in_review or dead) and returns its new state. Cancelling a
         cancelled one is fine; else `WrongState`, or `NotFound`."""
         caller.require("manage")
-        scope_id = (await self._office.scope_of(caller, scope)).scope_id
+        scope_id = (await self._work_queues.scope_of(caller, scope)).scope_id
 
         async def work(transaction: Transaction) -> str:
             row = await _held(transaction, caller, scope_id, message_id)
@@ -114,7 +114,7 @@ class Messages:
             )
             return "cancelled"
 
-        return await self._office.transact(work)
+        return await self._work_queues.transact(work)
 
     async def reprioritise(
         self, caller: Caller, scope: str, message_id: str, *, tier: Tier | None = None, score: int | None = None
@@ -123,19 +123,19 @@ class Messages:
         caller.require("manage")
         if score is not None and not 0 <= score <= 999:
             raise InvalidInput(where="priority_score", reason=f"{score} is not between 0 and 999")
-        scope_id = (await self._office.scope_of(caller, scope)).scope_id
+        scope_id = (await self._work_queues.scope_of(caller, scope)).scope_id
 
         async def work(transaction: Transaction) -> None:
             row = await _held(transaction, caller, scope_id, message_id)
             if row.state not in ("pending", "delayed"):
                 raise WrongState(what="message", name=message_id, state=row.state, done="moved in its queue")
-            (rules,) = await transaction.session.rules([row.queue_id])
+            (rules,) = await transaction.session.policies([row.queue_id])
             new_tier = row.priority_tier if tier is None else TIERS.index(tier)
             new_score = row.priority_score if score is None else score
             place = sort_key(
                 rules.ordering, created_at=row.created_at, tier=new_tier, score=new_score, deadline_at=row.deadline_at
             )
-            changed = rewritten(
+            changed = updated(
                 row,
                 transaction,
                 "changed",
@@ -144,7 +144,7 @@ class Messages:
                 priority_score=new_score,
                 sort_key=place,
             )
-            await transaction.session.rewrite([changed])
+            await transaction.session.update_messages([changed])
             if row.state == "pending":
                 transaction.ready.append(Ready(row.queue_id, place, row.id))
             transaction.audit(
@@ -158,7 +158,7 @@ class Messages:
                 after=f'{{"priority_tier":"{TIERS[new_tier]}","priority_score":{new_score}}}',
             )
 
-        await self._office.transact(work)
+        await self._work_queues.transact(work)
 
     # --- in the transaction ----------------------------------------------------------------------------------------------
 
@@ -172,8 +172,8 @@ class Messages:
             if call.queue.max_depth is not None or call.queue.consumer_mode == "broadcast"
         }
         for call in calls:
-            if call.journeys:
-                held |= self._office.placing.held_queues(call.journeys.values())
+            if call.plans:
+                held |= self._work_queues.route_writer.held_queues(call.plans.values())
         if held:
             await transaction.session.lock_queues(sorted(held))
         known = await self._known_keys(transaction, calls)
@@ -182,7 +182,7 @@ class Messages:
         turned_away: set[str] = set()
         for call in calls:
             wanted, outcome = _without_known(call, known, turned_away)
-            if call.journeys:
+            if call.plans:
                 wanted = await self._place(transaction, call, wanted, outcome, turned_away)
             if call.queue.max_depth is not None and wanted:
                 over = await make_room(transaction, call.caller, call.queue, len(wanted))
@@ -199,7 +199,7 @@ class Messages:
                 new = {row.id for row in accepted}
                 ids = [row.id for row in call.rows if isinstance(row, NewRow) and row.id in new]
                 if ids:
-                    await self._office.subscriptions.fan_out(transaction, call.queue, ids)
+                    await self._work_queues.subscriptions.fan_out(transaction, call.queue, ids)
         return outcomes
 
     async def _place(
@@ -211,10 +211,10 @@ class Messages:
         turned_away: set[str],
     ) -> list[NewRow]:
         """Writes those that rules or a review have a say in, with their outcomes; returns the others."""
-        routed = [row for row in wanted if row.id in call.journeys]
+        routed = [row for row in wanted if row.id in call.plans]
         if routed:
-            placed = await self._office.placing.publish(
-                transaction, call.caller, [call.journeys[row.id] for row in routed]
+            placed = await self._work_queues.route_writer.publish(
+                transaction, call.caller, [call.plans[row.id] for row in routed]
             )
             refused = [row for row in routed if isinstance(placed[row.id], Refusal)]
             turned_away |= {row.id for row in refused}
@@ -223,7 +223,7 @@ class Messages:
             taken = [row.id for row in routed if isinstance(placed[row.id], Published)]
             if taken:
                 transaction.audit_messages(call.caller, "message.publish", call.queue, taken)
-        return [row for row in wanted if row.id not in call.journeys]
+        return [row for row in wanted if row.id not in call.plans]
 
     @staticmethod
     async def _known_keys(transaction: Transaction, calls: Sequence[_Publication]) -> dict[tuple[int, str], KnownKey]:
@@ -321,12 +321,12 @@ def _note(transaction: Transaction, call: _Publication, rows: list[NewRow]) -> N
     """Tallies, events, audit, and what is claimable once this is committed."""
     if not rows:
         return
-    queue, now, differences = call.queue, transaction.now, transaction.differences
+    queue, now, counters = call.queue, transaction.now, transaction.counters
     pending = [row for row in rows if row.state == "pending"]
-    differences.add(queue.id, "pending", len(pending))
-    differences.add(queue.id, "delayed", len(rows) - len(pending))
-    differences.add(queue.id, "published", len(rows))
-    differences.add(queue.id, "published_bytes", sum(row.size for row in rows))
+    counters.add(queue.id, "pending", len(pending))
+    counters.add(queue.id, "delayed", len(rows) - len(pending))
+    counters.add(queue.id, "published", len(rows))
+    counters.add(queue.id, "published_bytes", sum(row.size for row in rows))
     if queue.consumer_mode == "competing":
         transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in pending]
     transaction.events += [
@@ -336,12 +336,12 @@ def _note(transaction: Transaction, call: _Publication, rows: list[NewRow]) -> N
     transaction.audit_messages(call.caller, "message.publish", queue, [row.id for row in rows])
 
 
-async def _held(transaction: Transaction, caller: Caller, scope_id: int, message_id: str) -> HeldRow:
-    rows = await transaction.session.hold([message_id])
+async def _held(transaction: Transaction, caller: Caller, scope_id: int, message_id: str) -> LockedMessage:
+    rows = await transaction.session.lock([message_id])
     if not rows or rows[0].scope_id != scope_id:
         raise NotFound(what="message", name=message_id)
     if caller.queues is not None:
-        rules = await transaction.session.rules([rows[0].origin_queue_id or rows[0].queue_id])
+        rules = await transaction.session.policies([rows[0].origin_queue_id or rows[0].queue_id])
         if not rules or rules[0].slug not in caller.queues:
             raise NotFound(what="message", name=message_id)
     return rows[0]

@@ -1,4 +1,4 @@
-"""Messages that the installation itself puts into a scope's system queues, inside a transaction it has open anyway."""
+"""Publisher that the installation itself puts into a scope's system queues, inside a transaction it has open anyway."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from relevo.work.store.unit_of_work import Ready
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 _MOST_BYTES = 16 * 1024 * 1024
 
 
 async def post(
-    transaction: ColdTransaction, office: Office, caller: Caller, queue: QueueRecord, new: Sequence[NewMessage]
+    transaction: ColdTransaction, work_queues: WorkQueues, caller: Caller, queue: QueueRecord, new: Sequence[NewMessage]
 ) -> int:
     """Publishes to a system queue. No events and no audit go with it: these messages are events and findings themselves.
     One with an idempotency key that is known already fails the transaction: who passes keys has looked."""
-    made = take_in(caller, queue, new, mint=office.mint, now=transaction.now, max_body_bytes=_MOST_BYTES)
+    made = take_in(caller, queue, new, mint=work_queues.mint, now=transaction.now, max_body_bytes=_MOST_BYTES)
     rows = [row for row in made if isinstance(row, NewRow)]
     if rows:
         await transaction.connection.execute(
@@ -35,8 +35,8 @@ async def post(
         keyed = [row for row in rows if row.message.idempotency_key is not None]
         if keyed:
             await transaction.connection.execute(insert(idempotency), [_remembered(queue, row) for row in keyed])
-        transaction.differences.moved(queue.id, None, "pending", len(rows))
-        transaction.differences.add(queue.id, "published", len(rows))
+        transaction.counters.moved(queue.id, None, "pending", len(rows))
+        transaction.counters.add(queue.id, "published", len(rows))
         transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
     return len(rows)
 

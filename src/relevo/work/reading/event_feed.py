@@ -25,7 +25,7 @@ from relevo.work.store.outbox import stream_name
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 _PLACE = re.compile(r"(?P<ms>\d{1,16})(?P<seen>(\.\d{1,18}-\d{1,18})*)")
 _COUNT = 100
@@ -63,7 +63,7 @@ class EventFeed:
 
     def __init__(
         self,
-        office: Office,
+        work_queues: WorkQueues,
         caller: Caller,
         scope: str,
         *,
@@ -72,12 +72,12 @@ class EventFeed:
         after: str | None = None,
     ) -> None:
         caller.require("view")
-        self._office = office
+        self._work_queues = work_queues
         self._caller = caller
         self._scope = scope
         self._wanted_queues = frozenset(queues)
         self._wanted_events = frozenset(events)
-        url = office.settings.redis_url
+        url = work_queues.settings.redis_url
         self._kept = None if url is None else Address.parse(url)
         self._after = None if after is None else _parsed(after)
         self._links: dict[bytes, Link] = {}
@@ -196,7 +196,7 @@ class EventFeed:
         records: list[QueueRecord] = []
         cursor: str | None = None
         while True:
-            page = await self._office.queues.list(self._caller, self._scope, limit=LONGEST, cursor=cursor)
+            page = await self._work_queues.queues.list(self._caller, self._scope, limit=LONGEST, cursor=cursor)
             records += page.items
             cursor = page.next_cursor
             if cursor is None:

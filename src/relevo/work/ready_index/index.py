@@ -24,7 +24,7 @@ from relevo.work.faults import fault
 from relevo.work.store.unit_of_work import Ready
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.order")
 
@@ -63,7 +63,7 @@ def sort_key(ordering: str, *, created_at: int, tier: int, score: int, deadline_
     return NO_DEADLINE if deadline_at is None else deadline_at
 
 
-class Taken(NamedTuple):
+class IndexLease(NamedTuple):
     """What the index gave out for one claim."""
 
     ids: list[str]
@@ -90,7 +90,7 @@ class _Asking(NamedTuple):
 
     queue_id: int
     wanted: int
-    answer: asyncio.Future[Taken | None]
+    answer: asyncio.Future[IndexLease | None]
 
 
 class _Server:
@@ -115,11 +115,11 @@ class _Server:
         return self._mark
 
 
-class Order:
+class ReadyIndex:
     """The order indexes of all queues, as one process uses them. No method raises because Redis is away."""
 
-    def __init__(self, office: Office, redis_url: str | None, *, claims_by_index: bool) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, redis_url: str | None, *, claims_by_index: bool) -> None:
+        self._work_queues = work_queues
         self._address = None if redis_url is None else Address.parse(redis_url)
         self._by_index = claims_by_index
         self._servers: dict[bytes, _Server] = {}
@@ -143,7 +143,7 @@ class Order:
     def open(self) -> None:
         if self._address is not None:
             if self._address.kind != "cluster":
-                self._server(Keys.of(self._office.installation, 0)).link.open_soon()
+                self._server(Keys.of(self._work_queues.installation, 0)).link.open_soon()
             self._builder.start()
 
     async def close(self) -> None:
@@ -156,13 +156,13 @@ class Order:
     def keys(self, queue_id: int) -> Keys:
         keys = self._keys.get(queue_id)
         if keys is None:
-            keys = self._keys[queue_id] = Keys.of(self._office.installation, queue_id)
+            keys = self._keys[queue_id] = Keys.of(self._work_queues.installation, queue_id)
         return keys
 
     # --- publish ---------------------------------------------------------------------------------------------------------
 
     async def add(self, ready: Sequence[Ready]) -> None:
-        """These messages are pending: committed rows only. `Office.transact` calls it after its commits."""
+        """These messages are pending: committed rows only. `WorkQueues.transact` calls it after its commits."""
         if self._address is None or not ready:
             return
         by_queue: dict[int, list[Argument]] = {}
@@ -211,7 +211,7 @@ class Order:
 
     # --- claim -----------------------------------------------------------------------------------------------------------
 
-    async def take(self, queue_id: int, count: int) -> Taken | None:
+    async def take(self, queue_id: int, count: int) -> IndexLease | None:
         """The first members, noted as taken; None when claims have to ask SQL (and the index is then asked for)."""
         if self._address is None or not self._by_index:
             return None
@@ -242,7 +242,7 @@ class Order:
 
     async def _ask(self, server: _Server, asked: list[_Asking]) -> None:
         now_ms = time.time_ns() // 1_000_000
-        answers: list[Taken | None] = [None] * len(asked)
+        answers: list[IndexLease | None] = [None] * len(asked)
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 tail = (now_ms, now_ms - _TAKEN_FOR_MS, _LIVES_MS)
@@ -260,13 +260,13 @@ class Order:
                 if not each.answer.done():
                     each.answer.set_result(answer)
 
-    def _answer(self, queue_id: int, reply: Reply) -> Taken | None:
+    def _answer(self, queue_id: int, reply: Reply) -> IndexLease | None:
         if reply is None or _is_error(reply):
             self.want(queue_id)
             return None
-        return Taken([member.partition(b":")[2].decode() for member in reply], reply)
+        return IndexLease([member.partition(b":")[2].decode() for member in reply], reply)
 
-    def taken_up(self, queue_id: int, taken: Taken) -> None:
+    def taken_up(self, queue_id: int, taken: IndexLease) -> None:
         """The claim is through, one way or the other: these need not go back. Not waited for."""
         if not taken.members:
             return
@@ -305,7 +305,7 @@ class Order:
             return False
         keys = self.keys(queue_id)
         server = self._server(keys)
-        token = self._office.mint()
+        token = self._work_queues.mint()
         await server.link.ready()
         mark = await server.mark()
         if not await server.link.run(BEGIN, (keys.builder, keys.building), token, mark, _BUILDING_MS):
@@ -323,7 +323,7 @@ class Order:
     async def _build(self, server: _Server, keys: Keys, queue_id: int, token: str, mark: bytes) -> bool:
         own = (keys.builder, keys.building)
         after: tuple[int, str] = (-(2**62), "")
-        while page := await self._office.pending_page(queue_id, after, _PAGE):
+        while page := await self._work_queues.pending_page(queue_id, after, _PAGE):
             members = [part for row in page for part in row]
             if not await server.link.run(PAGE, own, token, mark, _BUILDING_MS, *members):
                 return False
@@ -388,7 +388,7 @@ class Order:
 class _Builder(Loop):
     """Makes the indexes that are missing or in doubt."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: ReadyIndex) -> None:
         super().__init__("order", every=1.0)
         self.built: Signal[int] = Signal()
         """Emitted with the id of a queue whose index was made."""

@@ -19,7 +19,7 @@ from relevo.work.store.counters import TALLIES
 from relevo.work.store.tables import tallies
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 FOLDED_SLOT = 32_766
 """Where the sum of a past day is; no process writes to it by itself."""
@@ -30,7 +30,7 @@ _TOGETHER = 50
 """Queues and days in one transaction."""
 
 
-async def fold(office: Office, *, before: int) -> tuple[int, bool]:
+async def fold(work_queues: WorkQueues, *, before: int) -> tuple[int, bool]:
     """Folds some of the days before the day `before` (since 1970): how many rows are gone, and whether there is more."""
     t = tallies.c
     loose = (
@@ -40,11 +40,11 @@ async def fold(office: Office, *, before: int) -> tuple[int, bool]:
         .order_by(t.queue_id, t.day)
         .limit(_TOGETHER)
     )
-    async with office.database.connect() as connection:
+    async with work_queues.database.connect() as connection:
         pairs = [(row.queue_id, row.day) for row in await connection.execute(loose)]
     if not pairs:
         return 0, False
-    gone = await transact(office, lambda transaction: _fold(transaction, pairs))
+    gone = await transact(work_queues, lambda transaction: _fold(transaction, pairs))
     return gone, len(pairs) == _TOGETHER
 
 
@@ -57,7 +57,7 @@ async def _fold(transaction: ColdTransaction, pairs: list[tuple[int, int]]) -> i
     for (queue_id, day), own in groupby(rows, key=lambda row: (row.queue_id, row.day)):
         loose = list(own)
         sums = [sum(getattr(row, name) for row in loose) for name in TALLIES]
-        await transaction.session.add_tallies([(queue_id, day, FOLDED_SLOT, *sums)])
+        await transaction.session.add_counters([(queue_id, day, FOLDED_SLOT, *sums)])
         fault("fold.added")
         slots = [row.slot for row in loose]
         await transaction.connection.execute(

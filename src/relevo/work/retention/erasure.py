@@ -30,7 +30,7 @@ from relevo.errors import InvalidInput, NotFound, RelevoError, StoreUnavailable
 from relevo.work.caller import Caller
 from relevo.work.dead_letters.replays import forget_words
 from relevo.work.faults import fault
-from relevo.work.message.history import Step, steps, trail_line
+from relevo.work.message.history import Step, history_line, steps
 from relevo.work.message.model import TERMINAL
 from relevo.work.pagination import Listing
 from relevo.work.retention.erasure_streams import forget_in_streams
@@ -58,7 +58,7 @@ from relevo.work.tenancy.queues import require_scope
 from relevo.work.webhooks.deliveries import ERASED
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 BATCH = 200
 NO_DIGEST = "0" * 64
@@ -67,10 +67,10 @@ _LISTING = Listing("erasures", newest_first=True, id=erasures.c.id)
 
 
 class Erasures:
-    """The erasures of an office."""
+    """The erasures of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def start(self, caller: Caller, scope: str, subject: str) -> Erasure:
         """Erases what a scope knows of a subject. Small ones are done when this returns; larger ones are carried on by the
@@ -86,7 +86,7 @@ class Erasures:
             connection, now = transaction.connection, transaction.now
             owner = await require_scope(connection, caller.tenant_id, scope)
             row: dict[str, Any] = {
-                "id": self._office.mint(now),
+                "id": self._work_queues.mint(now),
                 "tenant_id": caller.tenant_id,
                 "scope_id": owner["id"],
                 "subject_digest": digest,
@@ -112,7 +112,7 @@ class Erasures:
             )
             return row
 
-        row = await transact(self._office, begin)
+        row = await transact(self._work_queues, begin)
         if row["messages"]:
             with contextlib.suppress(RelevoError, TimeoutError, OSError):  # the agent goes on
                 await self.advance(row["id"])
@@ -120,7 +120,7 @@ class Erasures:
 
     async def get(self, caller: Caller, scope: str, erasure_id: str) -> Erasure:
         caller.require("manage", scope)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = select(erasures).where(erasures.c.id == erasure_id, erasures.c.scope_id == owner["id"])
             row = (await connection.execute(query)).mappings().one_or_none()
@@ -131,7 +131,7 @@ class Erasures:
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Erasure]:
         """The erasures of a scope, newest first."""
         caller.require("manage", scope)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = select(erasures).where(erasures.c.scope_id == owner["id"])
             return await _LISTING.page(connection, query, _erasure, limit=limit, cursor=cursor)
@@ -140,17 +140,17 @@ class Erasures:
 
     async def running(self) -> Sequence[str]:
         query = select(erasures.c.id).where(erasures.c.state == "running").order_by(erasures.c.id)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return list((await connection.execute(query)).scalars())
 
     async def advance(self, erasure_id: str) -> int:
         """Erases the next batch; returns how many messages were in it. After the last one it is over, but not before Redis
         and the files hold nothing of it either."""
-        count, over = await transact(self._office, lambda each: self._advance(each, erasure_id))
+        count, over = await transact(self._work_queues, lambda each: self._advance(each, erasure_id))
         if over and await self._forgotten_in_streams(erasure_id):
             fault("erasure.forgotten")
             await self._scrub()
-            await transact(self._office, lambda each: self._finish(each, erasure_id))
+            await transact(self._work_queues, lambda each: self._finish(each, erasure_id))
         return count
 
     async def _advance(self, transaction: ColdTransaction, erasure_id: str) -> tuple[int, bool]:
@@ -177,11 +177,11 @@ class Erasures:
         idle, reached = True, ""
         while True:
             page = listed.where(erasures.c.id == erasure_id, erased.c.message_id > reached)
-            async with self._office.database.connect() as connection:
+            async with self._work_queues.database.connect() as connection:
                 rows = (await connection.execute(page.order_by(erased.c.message_id).limit(BATCH))).all()
             if not rows:
                 return idle
-            idle = await forget_in_streams(self._office, rows[0][1], [row[0] for row in rows]) and idle
+            idle = await forget_in_streams(self._work_queues, rows[0][1], [row[0] for row in rows]) and idle
             reached = rows[-1][0]
 
     async def _finish(self, transaction: ColdTransaction, erasure_id: str) -> None:
@@ -205,7 +205,7 @@ class Erasures:
     async def _scrub(self) -> None:
         """SQLite leaves what a row said in the free space of its pages (`secure_delete` forgets the pages it rebuilds) and in
         its log: the file is written anew, and the log emptied. The servers overwrite at their own time (VACUUM, purge)."""
-        database = self._office.database
+        database = self._work_queues.database
         if database.dialect == "sqlite":
             async with database.writing:
                 await asyncio.to_thread(_write_anew, sqlite_path(database.url))
@@ -298,7 +298,7 @@ def _blank(transaction: ColdTransaction, row: Any, actor: str) -> dict[str, Any]
     values: dict[str, Any] = {
         "b_id": row["id"],
         "labels": msgspec.json.encode(named).decode(),
-        "trail": "".join(_plain(step) for step in steps(row["trail"])) + trail_line(now, "erased", actor),
+        "trail": "".join(_plain(step) for step in steps(row["trail"])) + history_line(now, "erased", actor),
         "state": row["state"],
         "visible_at": row["visible_at"],
         "claim_until": row["claim_until"],
@@ -310,8 +310,8 @@ def _blank(transaction: ColdTransaction, row: Any, actor: str) -> dict[str, Any]
     if row["state"] not in TERMINAL or row["state"] == "dead":
         values |= {"state": "cancelled", "visible_at": None, "claim_until": None, "claim_token": None}
         values |= {"finished_at": now, "open_deliveries": None if row["open_deliveries"] is None else 0}
-        transaction.differences.moved(row["queue_id"], row["state"], None)
-        transaction.differences.add(row["queue_id"], "cancelled", 1)
+        transaction.counters.moved(row["queue_id"], row["state"], None)
+        transaction.counters.add(row["queue_id"], "cancelled", 1)
         transaction.events.append(
             WorkEvent(
                 "cancelled",
@@ -346,7 +346,7 @@ _BLANKING = {table.name: _blanking(table) for table in (messages, archive)}
 
 def _plain(step: Step) -> str:
     """A line of history without its detail: reasons are written by workers, who write what they like."""
-    return trail_line(step.at, step.event, step.actor)
+    return history_line(step.at, step.event, step.actor)
 
 
 async def _blank_reviews(transaction: ColdTransaction, ids: Sequence[str], actor: str) -> None:

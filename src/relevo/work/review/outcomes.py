@@ -18,14 +18,14 @@ from relevo.errors import InvalidInput, NotFound, ReplayLoop
 from relevo.work.caller import Caller
 from relevo.work.dead_letters.revival import revive
 from relevo.work.message.failure import Failure
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.review.case import Case
 from relevo.work.store.cold_transaction import ColdTransaction
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import messages, reviews
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 APPROVE = "approve"
 MAX_REPLAYS = 3
@@ -45,7 +45,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     max_replays: int = MAX_REPLAYS
 
 
-async def follow(office: Office, transaction: ColdTransaction, row: Any, case: Case, caller: Caller) -> None:
+async def follow(work_queues: WorkQueues, transaction: ColdTransaction, row: Any, case: Case, caller: Caller) -> None:
     """Does what the end of `case` asks for. `row` is its review's row as it was read."""
     decision = "" if case.outcome is None else str(case.outcome[case.spec.decision.field])
     if row["source"] == "stream_dead_letter":
@@ -70,7 +70,7 @@ async def follow(office: Office, transaction: ColdTransaction, row: Any, case: C
         )
     )
     if row["source"] == "dead_letter":
-        await _follow_dead_letter(office, transaction, case, message, caller)
+        await _follow_dead_letter(work_queues, transaction, case, message, caller)
     elif case.state == "decided":
         await _end(transaction, message, "completed", case, caller, detail=decision)
     else:
@@ -85,7 +85,7 @@ async def _end(
         "state": state,
         "finished_at": now,
         "updated_at": now,
-        "trail": m.trail + trail_line(now, f"review_{case.state}", caller.actor, detail or case.reason),
+        "trail": m.trail + history_line(now, f"review_{case.state}", caller.actor, detail or case.reason),
     }
     if case.outcome is not None:
         result = dict(case.outcome)
@@ -96,10 +96,10 @@ async def _end(
         values["failure_reason"] = f"review: {case.reason}"
         values["error"] = Failure(message=f"review: {case.reason}").encoded()
     await transaction.connection.execute(update(messages).where(m.id == message["id"]).values(values))
-    transaction.differences.moved(message["queue_id"], "in_review", None)
+    transaction.counters.moved(message["queue_id"], "in_review", None)
     if state != "cancelled":
-        transaction.differences.add(message["queue_id"], state, 1)
-    transaction.differences.add(message["queue_id"], "reviews", 1)
+        transaction.counters.add(message["queue_id"], state, 1)
+    transaction.counters.add(message["queue_id"], "reviews", 1)
     if state == "completed":
         event = WorkEvent(
             "completed",
@@ -128,7 +128,7 @@ async def _end(
 
 
 async def _follow_dead_letter(
-    office: Office, transaction: ColdTransaction, case: Case, message: Any, caller: Caller
+    work_queues: WorkQueues, transaction: ColdTransaction, case: Case, message: Any, caller: Caller
 ) -> None:
     now, m = transaction.now, messages.c
     if case.state == "decided" and (case.outcome or {}).get(case.spec.decision.field) != APPROVE:
@@ -137,26 +137,26 @@ async def _follow_dead_letter(
     back: dict[str, Any] = {"state": "dead", "updated_at": now}
     if case.state == "decided" and case.corrected_body is not None:
         body = msgspec.json.encode(case.corrected_body)
-        bound = await office.schemas.checker_of(message["origin_queue_id"] or 0)
+        bound = await work_queues.schemas.checker_of(message["origin_queue_id"] or 0)
         if bound is not None:  # what could not be published does not get in by a correction either
             bound[2].check(body, bound[0], bound[1])
         back |= {"body": body.decode(), "body_digest": hashlib.sha256(body).hexdigest()}
-        line = trail_line(now, "corrected", case.votes[-1].person)
+        line = history_line(now, "corrected", case.votes[-1].person)
         back["trail"] = m.trail + line
     await transaction.connection.execute(update(messages).where(m.id == message["id"]).values(back))
-    transaction.differences.moved(message["queue_id"], "in_review", "dead")
-    transaction.differences.add(message["queue_id"], "reviews", 1)
+    transaction.counters.moved(message["queue_id"], "in_review", "dead")
+    transaction.counters.add(message["queue_id"], "reviews", 1)
     if case.state != "decided":
         return  # nobody decided: it stays a dead letter
     held = (await transaction.connection.execute(select(messages).where(m.id == message["id"]))).mappings().one()
     origin_id = message["origin_queue_id"]
     try:
-        origin = await office.queues.by_id(origin_id or 0)
+        origin = await work_queues.queues.by_id(origin_id or 0)
     except NotFound:
         raise InvalidInput(
             where="decision", reason="the queue it came from is gone: reject it, or make the queue"
         ) from None
-    home = await office.queues.by_id(message["queue_id"])
+    home = await work_queues.queues.by_id(message["queue_id"])
     await revive(transaction, home, origin, [held], replay_id=None, actor=caller.actor)
 
 

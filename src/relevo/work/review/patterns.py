@@ -16,7 +16,7 @@ from relevo.work.store.tables import review_patterns
 from relevo.work.tenancy.versions import Versions
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 
 class PatternUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,10 +34,10 @@ class Pattern(contract.Pattern, frozen=True, kw_only=True):
 
 
 class Patterns(Versions[Pattern]):
-    """The review patterns of an office."""
+    """The review patterns of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        super().__init__(office, review_patterns, what="review pattern", audited="pattern", shown=_pattern)
+    def __init__(self, work_queues: WorkQueues) -> None:
+        super().__init__(work_queues, review_patterns, what="review pattern", audited="pattern", shown=_pattern)
 
     async def add(self, caller: Caller, scope: str, name: str, spec: ReviewSpec) -> Pattern:
         """A new version of a pattern, the first if there is none yet."""

@@ -21,7 +21,7 @@ from relevo.contract.reviews import CaseState, Source
 from relevo.errors import NotFound, ReviewChanged, WrongState
 from relevo.work.caller import Caller
 from relevo.work.message.failure import failure_of
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.pagination import Listing, cursor_at
 from relevo.work.review.case import Case
 from relevo.work.review.outcomes import Origin, follow, require_replays_left
@@ -32,7 +32,7 @@ from relevo.work.store.tables import messages, queues, reviews, scopes
 from relevo.work.tenancy.queues import QueueRecord, require_scope
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 _TRIES = 5
 
@@ -47,10 +47,10 @@ _LISTING = Listing("reviews", id=reviews.c.id)
 
 
 class Reviews:
-    """The reviews of an office."""
+    """The reviews of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
         self._ended: dict[str, asyncio.Event] = {}
 
     # --- opening ---------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class Reviews:
         now: int,
     ) -> dict[str, Any]:
         """The row of a new review, for the transaction that makes its message wait for it."""
-        case = Case.open(self._office.mint(), spec, now)
+        case = Case.open(self._work_queues.mint(), spec, now)
         return {
             "id": case.id,
             "tenant_id": tenant_id,
@@ -96,14 +96,14 @@ class Reviews:
         """Has people look at a dead letter. `given` is a specification or the use of a pattern; none: why it died, its body,
         approve or reject, and the body may be corrected. `ReplayLoop` when it was sent back often enough."""
         caller.require("review")
-        home = await self._office.scope_of(caller, scope)
+        home = await self._work_queues.scope_of(caller, scope)
 
         async def open_it(transaction: ColdTransaction) -> str:
             m = messages.c
             mine = select(messages).where(m.id == message_id, m.scope_id == home.scope_id)
             held = transaction.held(mine, wait=True)
             letter = (await transaction.connection.execute(held)).mappings().one_or_none()
-            origin = None if letter is None else await _origin_of(self._office, letter["origin_queue_id"])
+            origin = None if letter is None else await _origin_of(self._work_queues, letter["origin_queue_id"])
             if letter is None or (origin is not None and not caller.sees_queue(origin.slug)):
                 raise NotFound(what="message", name=message_id)
             if letter["state"] != "dead":
@@ -114,7 +114,7 @@ class Reviews:
             body = msgspec.json.decode(letter["body"] or "null")
             if len(given):
                 reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"}, queues=None)
-                spec = await self._office.patterns.resolve(reader, scope, given, body)
+                spec = await self._work_queues.patterns.resolve(reader, scope, given, body)
             else:
                 spec = usual_spec(letter, "?" if origin is None else origin.slug, body)
             row = self.row(
@@ -132,10 +132,10 @@ class Reviews:
             values = {
                 "state": "in_review",
                 "updated_at": now,
-                "trail": m.trail + trail_line(now, "review_needed", caller.actor, row["id"]),
+                "trail": m.trail + history_line(now, "review_needed", caller.actor, row["id"]),
             }
             await transaction.connection.execute(update(messages).where(m.id == message_id).values(values))
-            transaction.differences.moved(letter["queue_id"], "dead", "in_review")
+            transaction.counters.moved(letter["queue_id"], "dead", "in_review")
             transaction.events.append(
                 WorkEvent(
                     "review_needed",
@@ -159,7 +159,7 @@ class Reviews:
             )
             return await self.open(transaction, row)
 
-        review_id = await transact(self._office, open_it)
+        review_id = await transact(self._work_queues, open_it)
         reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"})
         return await self.get(reader, scope, review_id)
 
@@ -167,7 +167,7 @@ class Reviews:
 
     async def get(self, caller: Caller, scope: str, review_id: str) -> Review:
         caller.require("view", scope)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             row = (await connection.execute(_mine(caller, scope, review_id))).mappings().one_or_none()
         if row is None or (row["queue"] is not None and not caller.sees_queue(row["queue"])):
             raise NotFound(what="review", name=review_id)
@@ -187,7 +187,7 @@ class Reviews:
         """Reviews, oldest first: those that wait or are held unless a state is named. Without a scope those of all that the
         caller sees. With `person`, only what that person may decide or holds."""
         caller.require("view")
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             wanted = ("waiting", "held") if state is None else (state,)
             query = _query().where(await self._within(connection, caller, scope), reviews.c.state.in_(wanted))
             if holder is not None:
@@ -274,7 +274,7 @@ class Reviews:
         caller.require("review", scope)
         for _ in range(_TRIES):
             changed = await transact(
-                self._office, lambda each: self._act(each, caller, scope, review_id, verb, person, act)
+                self._work_queues, lambda each: self._act(each, caller, scope, review_id, verb, person, act)
             )
             if changed is not None:
                 break
@@ -316,7 +316,7 @@ class Reviews:
             after=msgspec.json.encode({"state": case.state, "person": person, "holder": case.holder}).decode(),
         )
         if case.over:
-            await follow(self._office, transaction, row, case, caller)
+            await follow(self._work_queues, transaction, row, case, caller)
         return _review({**row, **_columns(case, transaction.now)})
 
     # --- what the clock does ---------------------------------------------------------------------------------------------
@@ -326,8 +326,8 @@ class Reviews:
         under_way = reviews.c.state.in_(
             ("waiting", "held")
         )  # of a stream queue's dead letters the bridge takes the rest
-        due = select(reviews.c.id).where(reviews.c.next_tick_at <= self._office.now_ms(), under_way)
-        async with self._office.database.connect() as connection:
+        due = select(reviews.c.id).where(reviews.c.next_tick_at <= self._work_queues.now_ms(), under_way)
+        async with self._work_queues.database.connect() as connection:
             rows = await connection.execute(due.order_by(reviews.c.next_tick_at).limit(limit))
             ids = list(rows.scalars())
         for review_id in ids:
@@ -355,10 +355,10 @@ class Reviews:
                 after=msgspec.json.encode({"state": case.state, "assignees": case.assignees}).decode(),
             )
             if case.over:
-                await follow(self._office, transaction, row, case, caller)
+                await follow(self._work_queues, transaction, row, case, caller)
             return case.over
 
-        if await transact(self._office, pass_time):
+        if await transact(self._work_queues, pass_time):
             self._wake(review_id)
 
     async def _written(self, transaction: ColdTransaction, row: Any, case: Case) -> bool:
@@ -431,9 +431,9 @@ def _review(row: Any) -> Review:
     )
 
 
-async def _origin_of(office: Office, queue_id: int | None) -> QueueRecord | None:
+async def _origin_of(work_queues: WorkQueues, queue_id: int | None) -> QueueRecord | None:
     try:
-        return None if queue_id is None else await office.queues.by_id(queue_id)
+        return None if queue_id is None else await work_queues.queues.by_id(queue_id)
     except NotFound:
         return None
 

@@ -27,7 +27,7 @@ from relevo.work.store.tables import reviews, stream_watches
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 _SHOWN = 10_000
 
@@ -36,10 +36,10 @@ _LISTING = Listing("stream-watches", stream_queue=stream_watches.c.stream_queue)
 
 
 class StreamLetters:
-    """Dead letters of stream queues, as an office's people see them."""
+    """Dead letters of stream queues, as an installation's people see them."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def review(
         self, caller: Caller, scope: str, stream_queue: str, entry_id: str, given: bytes | msgspec.Raw = b""
@@ -47,9 +47,9 @@ class StreamLetters:
         """Opens a review of one dead letter. `given` is a specification or the use of a pattern; none: what it was, why it
         died, approve or reject, and the body may be corrected."""
         caller.require("review")
-        home = await self._office.scope_of(caller, scope)
-        self._office.targets.require_open_stream(home.tenant, stream_queue)
-        letter = await self._office.streams.get(stream_queue).dead_letters.get(_entry(entry_id))
+        home = await self._work_queues.scope_of(caller, scope)
+        self._work_queues.targets.require_open_stream(home.tenant, stream_queue)
+        letter = await self._work_queues.streams.get(stream_queue).dead_letters.get(_entry(entry_id))
         if letter is None:
             raise NotFound(what=f"dead letter of stream queue {stream_queue}", name=entry_id)
         row = await self.row(home, stream_queue, letter, given)
@@ -73,11 +73,11 @@ class StreamLetters:
                 correlation_id=row["correlation_id"],
                 after=row["origin"],
             )
-            return await self._office.reviews.open(transaction, row)
+            return await self._work_queues.reviews.open(transaction, row)
 
-        review_id = await transact(self._office, open_it)
+        review_id = await transact(self._work_queues, open_it)
         reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"})
-        return await self._office.reviews.get(reader, scope, review_id)
+        return await self._work_queues.reviews.get(reader, scope, review_id)
 
     async def row(
         self, home: QueueRecord, stream_queue: str, letter: DeadLetter, given: bytes | msgspec.Raw
@@ -90,12 +90,12 @@ class StreamLetters:
         require_replays_left(job_id, replays)
         if len(given):
             system = Caller.system("stream_bridge", home.tenant_id)
-            spec = await self._office.patterns.resolve(system, home.scope, given, body)
+            spec = await self._work_queues.patterns.resolve(system, home.scope, given, body)
         else:
             spec = _usual(stream_queue, letter, body)
         fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
         correlation = fields.get("correlation_id")
-        return self._office.reviews.row(
+        return self._work_queues.reviews.row(
             spec,
             tenant_id=home.tenant_id,
             scope_id=home.scope_id,
@@ -104,7 +104,7 @@ class StreamLetters:
             source="stream_dead_letter",
             origin=Origin(stream_queue=stream_queue, entry_id=letter.dlq_id, job_id=job_id, replays=replays),
             correlation_id=correlation[:200] if isinstance(correlation, str) and correlation else job_id[:200],
-            now=self._office.now_ms(),
+            now=self._work_queues.now_ms(),
         )
 
     async def _replays(self, scope_id: int, stream_queue: str, job_id: str) -> int:
@@ -116,7 +116,7 @@ class StreamLetters:
             r.source == "stream_dead_letter",
             r.origin.contains(msgspec.json.encode(job_id).decode(), autoescape=True),
         )
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             rows = (await connection.execute(query)).all()
         count = 0
         for row in rows:
@@ -132,10 +132,10 @@ class StreamLetters:
     ) -> StreamWatch:
         """From now on dead letters of this stream queue go to review in this scope by themselves."""
         caller.require("manage")
-        home = await self._office.scope_of(caller, scope)
-        self._office.targets.require_open_stream(home.tenant, stream_queue)
+        home = await self._work_queues.scope_of(caller, scope)
+        self._work_queues.targets.require_open_stream(home.tenant, stream_queue)
         if len(given):
-            await self._office.patterns.check(caller, scope, msgspec.json.decode(given, type=dict[str, Any]))
+            await self._work_queues.patterns.check(caller, scope, msgspec.json.decode(given, type=dict[str, Any]))
         review = bytes(given).decode()
 
         async def save(transaction: ColdTransaction) -> StreamWatch:
@@ -155,11 +155,11 @@ class StreamLetters:
             transaction.audit(caller, "stream_watch.set", stream_queue, scope_id=home.scope_id, after=review or "null")
             return _watch(values)
 
-        return await transact(self._office, save)
+        return await transact(self._work_queues, save)
 
     async def unwatch(self, caller: Caller, scope: str, stream_queue: str) -> None:
         caller.require("manage")
-        home = await self._office.scope_of(caller, scope)
+        home = await self._work_queues.scope_of(caller, scope)
 
         async def forget(transaction: ColdTransaction) -> None:
             w = stream_watches.c
@@ -169,16 +169,16 @@ class StreamLetters:
                 raise NotFound(what="watch of stream queue", name=stream_queue)
             transaction.audit(caller, "stream_watch.remove", stream_queue, scope_id=home.scope_id)
 
-        await transact(self._office, forget)
+        await transact(self._work_queues, forget)
 
     async def watches(
         self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None
     ) -> Page[StreamWatch]:
         """The watches of a scope by the name of the stream queue."""
         caller.require("view")
-        home = await self._office.scope_of(caller, scope)
+        home = await self._work_queues.scope_of(caller, scope)
         query = select(stream_watches).where(stream_watches.c.scope_id == home.scope_id)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return await _LISTING.page(connection, query, _watch, limit=limit, cursor=cursor)
 
     async def reached(self, transaction: ColdTransaction, watch: Any, dlq_id: str) -> bool:

@@ -15,7 +15,7 @@ from relevo.work.review.stream_letters import body_of
 from relevo.work.store.tables import reviews
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,11 +28,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int | None = None
 
 
-async def subject_of(office: Office, caller: Caller, review: Review) -> Subject:
+async def subject_of(work_queues: WorkQueues, caller: Caller, review: Review) -> Subject:
     """For somebody who sees the review already."""
     if review.message_id is not None:
         try:
-            message = await office.search.get(caller, review.scope, review.message_id)
+            message = await work_queues.search.get(caller, review.scope, review.message_id)
         except NotFound:
             return Subject(body=None)
         return Subject(
@@ -42,13 +42,13 @@ async def subject_of(office: Office, caller: Caller, review: Review) -> Subject:
             failure=message.failure_reason,
             attempts=message.attempts,
         )
-    async with office.database.connect() as connection:
+    async with work_queues.database.connect() as connection:
         query = select(reviews.c.origin).where(reviews.c.id == review.id)
         origin = msgspec.json.decode((await connection.execute(query)).scalar_one(), type=Origin)
     if origin.stream_queue is None or origin.entry_id is None:
         return Subject(body=None)
     try:
-        letter = await office.streams.get(origin.stream_queue).dead_letters.get(origin.entry_id)
+        letter = await work_queues.streams.get(origin.stream_queue).dead_letters.get(origin.entry_id)
     except (RelevoError, OSError):
         letter = None  # Redis is away: the review can be read all the same
     if letter is None:

@@ -22,7 +22,7 @@ from relevo.work.routing.targets import StreamTarget
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 MAX_HOPS = 10
 MOST_PLACES = 100
@@ -46,7 +46,7 @@ class Move(NamedTuple):
         return f"hop {self.hop}: {self.rule}, {self.source.slug} -> {self.to}"
 
 
-class Placement(msgspec.Struct, kw_only=True):
+class Destination(msgspec.Struct, kw_only=True):
     """Where one message, or a copy of it, ends up."""
 
     draft: Draft
@@ -62,13 +62,13 @@ class Placement(msgspec.Struct, kw_only=True):
     copied_from: str | None = None
 
 
-class Journey:
+class RoutePlan:
     """What becomes of one message."""
 
     def __init__(self, home: QueueRecord) -> None:
         self.home = home
-        self.main: Placement
-        self.copies: list[Placement] = []
+        self.main: Destination
+        self.copies: list[Destination] = []
         self.succeeded: list[StoredRule] = []
         self.failed: list[tuple[StoredRule, str]] = []
         self.loops: list[tuple[StoredRule, str]] = []
@@ -89,23 +89,23 @@ class _Step(NamedTuple):
     review: ReviewSpec | None
 
 
-class Journeys:
+class RoutePlanner:
     """Works out journeys."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def of(
         self, home: QueueRecord, draft: Draft, trigger: Trigger, *, review: ReviewSpec | None = None
-    ) -> Journey:
+    ) -> RoutePlan:
         """The journey of a message to which `trigger` happened in `home`. `review` is what its publisher asked for."""
-        journey = Journey(home)
+        journey = RoutePlan(home)
         journey.main = await self._travel(journey, home, draft, trigger, None, review)
         return journey
 
-    async def told(self, journeys: Sequence[Journey]) -> None:
+    async def told(self, journeys: Sequence[RoutePlan]) -> None:
         """Notes in the rules' rows how they did, and tells of loops."""
-        rules = self._office.rules
+        rules = self._work_queues.rules
         await rules.write_counts()
         failures: dict[str, tuple[StoredRule, str, int, str]] = {}
         well: dict[str, StoredRule] = {}
@@ -127,14 +127,14 @@ class Journeys:
 
     async def _travel(
         self,
-        journey: Journey,
+        journey: RoutePlan,
         at: QueueRecord,
         draft: Draft,
         trigger: Trigger,
         sent_by: str | None,
         review: ReviewSpec | None,
-    ) -> Placement:
-        place = Placement(draft=draft, queue=at, moves=[], review=review)
+    ) -> Destination:
+        place = Destination(draft=draft, queue=at, moves=[], review=review)
         while True:
             step = await self._match(journey, place, trigger, sent_by)
             if step is None:
@@ -163,8 +163,8 @@ class Journeys:
 
     async def _copy(
         self,
-        journey: Journey,
-        parent: Placement,
+        journey: RoutePlan,
+        parent: Destination,
         draft: Draft,
         target: QueueRecord | StreamTarget,
         stored: StoredRule,
@@ -172,10 +172,10 @@ class Journeys:
         if len(journey.copies) >= MOST_PLACES:
             journey.loops.append((stored, draft.id))
             return
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         copied = msgspec.structs.replace(
             draft,
-            id=self._office.mint(),
+            id=self._work_queues.mint(),
             parent_id=draft.id,
             causation_id=draft.id,
             source_type="rule",
@@ -195,21 +195,23 @@ class Journeys:
         )
         move = Move(stored.rule.name, parent.queue, _shown(target, parent.queue), copied.hops)
         if isinstance(target, StreamTarget):
-            place = Placement(draft=copied, queue=parent.queue, ending="stream", stream=target, rule=stored.rule.name)
+            place = Destination(draft=copied, queue=parent.queue, ending="stream", stream=target, rule=stored.rule.name)
         else:
             place = await self._travel(journey, target, copied, "message_published", stored.id, None)
         place.moves = [move, *place.moves]
         place.copied_from = draft.id
         journey.copies.append(place)
 
-    async def _match(self, journey: Journey, place: Placement, trigger: Trigger, sent_by: str | None) -> _Step | None:
+    async def _match(
+        self, journey: RoutePlan, place: Destination, trigger: Trigger, sent_by: str | None
+    ) -> _Step | None:
         """The first rule that holds and can be carried out."""
         queue, draft = place.queue, place.draft
-        known = await self._office.rules.of(queue.scope_id)
+        known = await self._work_queues.rules.of(queue.scope_id)
         candidates = known.by_trigger.get(trigger, ())
         if not candidates or queue.system:
             return None
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         variables = draft.variables(queue.slug, queue.scope, now)
         for stored in candidates:
             rule = stored.rule
@@ -223,10 +225,12 @@ class Journeys:
                     journey.loops.append((stored, draft.id))
                     self._fail(journey, stored, f"message {draft.id} was sent on {MAX_HOPS} times: a loop", now)
                     return None
-                copies = [await self._office.targets.find(queue, each.route, known.trusted_by) for each in plan.copies]
+                copies = [
+                    await self._work_queues.targets.find(queue, each.route, known.trusted_by) for each in plan.copies
+                ]
                 target = None
                 if plan.route is not None:
-                    target = await self._office.targets.find(queue, plan.route, known.trusted_by)
+                    target = await self._work_queues.targets.find(queue, plan.route, known.trusted_by)
                     await self._require_fit(target, plan.draft)
                 for copy, place_of_it in zip(plan.copies, copies, strict=True):
                     await self._require_fit(place_of_it, copy.draft)
@@ -241,21 +245,23 @@ class Journeys:
     async def _require_fit(self, target: QueueRecord | StreamTarget, draft: Draft) -> None:
         """What does not fit the schema of its target does not get there by a rule either."""
         if isinstance(target, QueueRecord):
-            bound = await self._office.schemas.checker_of(target.id)
+            bound = await self._work_queues.schemas.checker_of(target.id)
             if bound is not None and not bound[2].fits(draft.body):
                 bound[2].check(draft.body, bound[0], bound[1])
 
-    async def _review(self, place: Placement, plan: Plan) -> ReviewSpec | None:
+    async def _review(self, place: Destination, plan: Plan) -> ReviewSpec | None:
         if plan.review is None:
             return None
         if place.queue.consumer_mode == "broadcast":
             raise BadReviewSpec(reason="a message of a broadcast queue has no one fate that a person could decide")
         queue, given = place.queue, msgspec.json.encode(plan.review)
         caller = Caller.system("router", queue.tenant_id)
-        return await self._office.patterns.resolve(caller, queue.scope, given, msgspec.json.decode(plan.draft.body))
+        return await self._work_queues.patterns.resolve(
+            caller, queue.scope, given, msgspec.json.decode(plan.draft.body)
+        )
 
     @staticmethod
-    def _fail(journey: Journey, stored: StoredRule, reason: str, now: int) -> None:
+    def _fail(journey: RoutePlan, stored: StoredRule, reason: str, now: int) -> None:
         # Here as well as in the row: of a thousand messages at once the first few are enough to find out.
         stored.breaker.failed(now, reason)
         journey.failed.append((stored, reason))

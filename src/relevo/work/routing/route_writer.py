@@ -15,12 +15,12 @@ from sqlalchemy import func, insert, literal, select, update
 from relevo.contract.messages import Published, Refusal, State
 from relevo.errors import WorkQueueFull
 from relevo.work.caller import Caller
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.message.model import TIERS
 from relevo.work.publish.capacity import make_room
 from relevo.work.ready_index.index import sort_key
 from relevo.work.review.outcomes import Origin
-from relevo.work.routing.route_plan import Journey, Placement
+from relevo.work.routing.route_plan import Destination, RoutePlan
 from relevo.work.routing.stream_jobs import claim_columns, new_row
 from relevo.work.store import tables
 from relevo.work.store.cold_transaction import ColdTransaction
@@ -29,7 +29,7 @@ from relevo.work.store.unit_of_work import Ready, Transaction
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 COLUMNS = tuple(column.name for column in tables.messages.columns)
 _REVIEWS = tuple(column.name for column in tables.reviews.columns)
@@ -43,19 +43,19 @@ STATES: dict[str, State] = {
 }
 
 
-def state_of(place: Placement, now: int) -> State:
+def state_of(place: Destination, now: int) -> State:
     if place.ending == "waits":
         return "delayed" if place.draft.visible_at is not None and place.draft.visible_at > now else "pending"
     return STATES[place.ending]
 
 
-class Placing:
-    """Writes placements of an office."""
+class RouteWriter:
+    """Writes placements of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
-    def held_queues(self, journeys: Iterable[Journey]) -> set[int]:
+    def held_queues(self, journeys: Iterable[RoutePlan]) -> set[int]:
         """Queues whose rows have to be held before anything else: those with a limit, and those with subscriptions."""
         places = [place for journey in journeys for place in (journey.main, *journey.copies)]
         return {
@@ -65,12 +65,12 @@ class Placing:
         }
 
     async def publish(
-        self, transaction: Transaction, caller: Caller, journeys: Sequence[Journey]
+        self, transaction: Transaction, caller: Caller, journeys: Sequence[RoutePlan]
     ) -> dict[str, Published | Refusal]:
         """Writes messages that are published, and their copies. A queue that is full refuses the message itself, not copies:
         those are made beside a message that has found its place."""
         outcomes: dict[str, Published | Refusal] = {}
-        places: list[Placement] = []
+        places: list[Destination] = []
         for journey in journeys:
             main, queue = journey.main, journey.main.queue
             full = main.ending == "waits" and queue.max_depth is not None
@@ -80,8 +80,8 @@ class Placing:
                 continue
             outcomes[main.draft.id] = Published(main.draft.id, state_of(main, transaction.now))
             home, draft = journey.home, main.draft
-            transaction.differences.add(home.id, "published", 1)
-            transaction.differences.add(home.id, "published_bytes", len(draft.body))
+            transaction.counters.add(home.id, "published", 1)
+            transaction.counters.add(home.id, "published_bytes", len(draft.body))
             transaction.events.append(
                 WorkEvent("published", home.id, draft.id, transaction.now, draft.message_type, draft.correlation_id)
             )
@@ -89,7 +89,7 @@ class Placing:
         await self.insert(transaction, caller, places)
         return outcomes
 
-    async def insert(self, transaction: Transaction, caller: Caller, places: Sequence[Placement]) -> None:
+    async def insert(self, transaction: Transaction, caller: Caller, places: Sequence[Destination]) -> None:
         """Inserts the rows of new messages; the `published` event of those that are no copies is the caller's."""
         if not places:
             return
@@ -118,7 +118,7 @@ class Placing:
         await self.attach(transaction, places)
         await self.fan_out(transaction, live)
 
-    async def attach(self, transaction: Transaction, places: Sequence[Placement], source: Any = "message") -> None:
+    async def attach(self, transaction: Transaction, places: Sequence[Destination], source: Any = "message") -> None:
         """Writes the reviews and the stream jobs of messages whose rows are written."""
         now, session = transaction.now, transaction.session
         asked = [place for place in places if place.ending == "review" and place.review is not None]
@@ -135,7 +135,7 @@ class Placing:
         if jobs:
             await session.insert(tables.stream_jobs, [tuple(row[name] for name in _STREAM_JOBS) for row in jobs])
 
-    async def fan_out(self, transaction: Transaction, places: Sequence[Placement]) -> None:
+    async def fan_out(self, transaction: Transaction, places: Sequence[Destination]) -> None:
         """Deliveries of what now waits in broadcast queues."""
         ids: dict[int, tuple[QueueRecord, list[str]]] = {}
         for place in places:
@@ -145,9 +145,9 @@ class Placing:
             if isinstance(transaction, ColdTransaction):
                 await _fan_out_cold(transaction, queue, own)
             else:
-                await self._office.subscriptions.fan_out(transaction, queue, own)
+                await self._work_queues.subscriptions.fan_out(transaction, queue, own)
 
-    def place_of(self, place: Placement) -> int:
+    def place_of(self, place: Destination) -> int:
         """Its place in the queue's order."""
         draft = place.draft
         return sort_key(
@@ -158,7 +158,7 @@ class Placing:
             deadline_at=draft.deadline,
         )
 
-    def shaped(self, place: Placement, now: int) -> dict[str, Any]:
+    def shaped(self, place: Destination, now: int) -> dict[str, Any]:
         """The columns that a journey decides over, of new rows as of those that were there before."""
         draft, queue = place.draft, place.queue
         state = state_of(place, now)
@@ -193,19 +193,19 @@ class Placing:
             values |= claim_columns(place.stream, now)
         return values
 
-    def lines(self, place: Placement, now: int, actor: str) -> str:
+    def lines(self, place: Destination, now: int, actor: str) -> str:
         """What goes into the message's history."""
         by = f"rule:{place.rule}" if place.rule is not None else actor
-        text = "".join(trail_line(now, "routed", f"rule:{move.rule}", move.line) for move in place.moves)
+        text = "".join(history_line(now, "routed", f"rule:{move.rule}", move.line) for move in place.moves)
         if place.changed:
-            text += trail_line(now, "transformed", by)
+            text += history_line(now, "transformed", by)
         if place.ending == "review":
-            text += trail_line(now, "review_needed", by)
+            text += history_line(now, "review_needed", by)
         elif place.ending in ("archived", "dropped"):
-            text += trail_line(now, "completed" if place.ending == "archived" else "cancelled", by, place.reason)
+            text += history_line(now, "completed" if place.ending == "archived" else "cancelled", by, place.reason)
         return text
 
-    def tell(self, transaction: Transaction, caller: Caller, place: Placement) -> None:
+    def tell(self, transaction: Transaction, caller: Caller, place: Destination) -> None:
         """Events and audit of what rules did."""
         if place.copied_from is not None:
             self._event(transaction, "published", place, place.queue, parent=place.copied_from)
@@ -234,24 +234,24 @@ class Placing:
                 after=msgspec.json.encode(after).decode(),
             )
 
-    def wait(self, transaction: Transaction, place: Placement) -> None:
+    def wait(self, transaction: Transaction, place: Destination) -> None:
         """Tells waiting claims, once this is committed."""
         if state_of(place, transaction.now) == "pending" and place.queue.consumer_mode == "competing":
             transaction.ready.append(Ready(place.queue.id, self.place_of(place), place.draft.id))
 
-    def _count(self, transaction: Transaction, place: Placement) -> None:
-        differences, queue = transaction.differences, place.queue
-        differences.moved(queue.id, None, state_of(place, transaction.now))
+    def _count(self, transaction: Transaction, place: Destination) -> None:
+        counters, queue = transaction.counters, place.queue
+        counters.moved(queue.id, None, state_of(place, transaction.now))
         if place.copied_from is not None:
-            differences.add(queue.id, "published", 1)
-            differences.add(queue.id, "published_bytes", len(place.draft.body))
+            counters.add(queue.id, "published", 1)
+            counters.add(queue.id, "published_bytes", len(place.draft.body))
         if place.ending == "archived":
-            differences.add(queue.id, "completed", 1)
+            counters.add(queue.id, "completed", 1)
         elif place.ending == "dropped":
-            differences.add(queue.id, "cancelled", 1)
+            counters.add(queue.id, "cancelled", 1)
         self.wait(transaction, place)
 
-    def _row(self, place: Placement, now: int, actor: str) -> dict[str, Any]:
+    def _row(self, place: Destination, now: int, actor: str) -> dict[str, Any]:
         draft = place.draft
         detail = None if place.copied_from is None else f"copy of {place.copied_from}"
         row: dict[str, Any] = {
@@ -269,16 +269,16 @@ class Placing:
             "content_type": draft.content_type,
             "idempotency_key": draft.idempotency_key,
             "created_at": draft.created_at,
-            "trail": trail_line(now, "published", actor, detail) + self.lines(place, now, actor),
+            "trail": history_line(now, "published", actor, detail) + self.lines(place, now, actor),
         }
         if place.moves and place.moves[-1].source.id != place.queue.id:
             row["origin_queue_id"] = place.moves[-1].source.id
         return row
 
-    def _review_row(self, place: Placement, now: int, source: Any) -> dict[str, Any]:
+    def _review_row(self, place: Destination, now: int, source: Any) -> dict[str, Any]:
         assert place.review is not None
         draft, queue = place.draft, place.queue
-        return self._office.reviews.row(
+        return self._work_queues.reviews.row(
             place.review,
             tenant_id=queue.tenant_id,
             scope_id=queue.scope_id,
@@ -291,7 +291,7 @@ class Placing:
         )
 
     def _event(
-        self, transaction: Transaction, name: Any, place: Placement, queue: QueueRecord, **extras: int | str
+        self, transaction: Transaction, name: Any, place: Destination, queue: QueueRecord, **extras: int | str
     ) -> None:
         draft = place.draft
         transaction.events.append(

@@ -24,7 +24,7 @@ from relevo.work.message.model import TIERS
 from relevo.work.retention import archive
 from relevo.work.review.outcomes import require_replays_left
 from relevo.work.routing.plan import Draft
-from relevo.work.routing.route_plan import Journey, Placement
+from relevo.work.routing.route_plan import Destination, RoutePlan
 from relevo.work.routing.rules import TRIGGER_OF
 from relevo.work.routing.stream_jobs import job_id_of
 from relevo.work.store.cold_transaction import ColdTransaction, transact
@@ -34,7 +34,7 @@ from relevo.work.store.tables import labels, messages, routings, stream_jobs
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.work.routing")
 
@@ -52,8 +52,8 @@ class _Changed(Exception):
 class Router:
     """Asks the rules after the fact."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
         self._caller = Caller.system("message_router")
 
     # --- noting ----------------------------------------------------------------------------------------------------------
@@ -64,7 +64,10 @@ class Router:
         wanted = {
             queue_id: triggers
             for queue_id, queue in queues.items()
-            if (triggers := (await self._office.rules.of(queue.scope_id)).by_trigger.keys() & set(TRIGGER_OF.values()))
+            if (
+                triggers := (await self._work_queues.rules.of(queue.scope_id)).by_trigger.keys()
+                & set(TRIGGER_OF.values())
+            )
         }
         if not wanted:  # as in most scopes: nothing is asked of each event
             return
@@ -87,9 +90,9 @@ class Router:
 
     async def advance(self, limit: int) -> int:
         """Asks the rules about what is due, oldest first; about how much."""
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         due = select(routings).where(routings.c.due_at <= now).order_by(routings.c.id).limit(limit)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             tasks = (await connection.execute(due)).mappings().all()
         for task in tasks:
             try:
@@ -101,29 +104,31 @@ class Router:
         return len(tasks)
 
     async def _handle(self, task: Any) -> None:
-        office = self._office
+        work_queues = self._work_queues
         for _ in range(_TRIES):
             found = await self._message(task["message_id"])
             try:
-                home = await office.queues.by_id(task["queue_id"])
+                home = await work_queues.queues.by_id(task["queue_id"])
             except NotFound:
                 found = None
             if found is None:
-                await transact(office, lambda each: self._finish(each, task))
+                await transact(work_queues, lambda each: self._finish(each, task))
                 return
             row, in_archive = found
-            journey = await office.journeys.of(home, draft_of_row(row), task["trigger_on"])  # pyright: ignore[reportPossiblyUnboundVariable]
+            journey = await work_queues.route_planner.of(home, draft_of_row(row), task["trigger_on"])  # pyright: ignore[reportPossiblyUnboundVariable]
             fault("route.decided")
             try:
-                await transact(office, lambda each, a=row, b=journey, c=in_archive: self._apply(each, task, a, b, c))
+                await transact(
+                    work_queues, lambda each, a=row, b=journey, c=in_archive: self._apply(each, task, a, b, c)
+                )
             except _Changed:
                 continue
-            await office.journeys.told([journey])
+            await work_queues.route_planner.told([journey])
             return
         raise StoreUnavailable(reason=f"message {task['message_id']} changed again and again while rules were asked")
 
     async def _message(self, message_id: str) -> tuple[Any, bool] | None:
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             for table in (messages, archived_messages):
                 query = select(table).where(table.c.id == message_id)
                 row = (await connection.execute(query)).mappings().one_or_none()
@@ -136,12 +141,12 @@ class Router:
         log.error("message %s could not be routed (try %d)", task["message_id"], tries, exc_info=error)
         mine = routings.c.id == task["id"]
         if tries >= _MOST_TRIES:
-            await transact(self._office, lambda each: self._finish(each, task))
+            await transact(self._work_queues, lambda each: self._finish(each, task))
             body = {"message_id": task["message_id"], "trigger": task["trigger_on"], "error": str(error)[:500]}
-            await self._office.rules.find(task["scope_id"], "routing_failed", body)
+            await self._work_queues.rules.find(task["scope_id"], "routing_failed", body)
             return
-        due_at = self._office.now_ms() + 1000 * min(2**tries, 300)
-        async with self._office.database.begin() as connection:
+        due_at = self._work_queues.now_ms() + 1000 * min(2**tries, 300)
+        async with self._work_queues.database.begin() as connection:
             await connection.execute(update(routings).where(mine).values(tries=tries, due_at=due_at))
 
     @staticmethod
@@ -153,11 +158,11 @@ class Router:
     # --- doing -----------------------------------------------------------------------------------------------------------
 
     async def _apply(
-        self, transaction: ColdTransaction, task: Any, row: Any, journey: Journey, in_archive: bool
+        self, transaction: ColdTransaction, task: Any, row: Any, journey: RoutePlan, in_archive: bool
     ) -> None:
         if not await self._finish(transaction, task) or journey.plain:
             return
-        office, main = self._office, journey.main
+        work_queues, main = self._work_queues, journey.main
         copies = list(journey.copies)
         if not in_archive:
             query = select(messages.c.updated_at, messages.c.state, messages.c.queue_id).where(
@@ -173,15 +178,15 @@ class Router:
             copies.append(self._successor(row, main))
         elif main.ending == "archived" and row["state"] in _OVER and not in_archive:
             await archive.move(transaction, [row["id"]])
-        await office.placing.insert(transaction, self._caller, copies)
+        await work_queues.route_writer.insert(transaction, self._caller, copies)
         fault("route.written")
 
-    def _successor(self, row: Any, main: Placement) -> Placement:
+    def _successor(self, row: Any, main: Destination) -> Destination:
         """The message that goes on in the place of one that is over, or in somebody's hands."""
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         draft = msgspec.structs.replace(
             main.draft,
-            id=self._office.mint(),
+            id=self._work_queues.mint(),
             parent_id=row["id"],
             causation_id=row["id"],
             source_type="rule",
@@ -196,16 +201,16 @@ class Router:
         )
         return msgspec.structs.replace(main, draft=draft, copied_from=row["id"])
 
-    async def _shape(self, transaction: ColdTransaction, row: Any, main: Placement) -> None:
+    async def _shape(self, transaction: ColdTransaction, row: Any, main: Destination) -> None:
         """Gives a message's row what its journey decided."""
         if main.ending == "waits" and not main.moves and not main.changed:
             return
-        office, now, m = self._office, transaction.now, messages.c
+        work_queues, now, m = self._work_queues, transaction.now, messages.c
         source = "message"
         stays = not main.moves and main.ending == "waits"
         if not stays:
             main.draft = _begun_anew(main.draft, now)
-        values = office.placing.shaped(main, now)
+        values = work_queues.route_writer.shaped(main, now)
         if stays and row["state"] in ("dead", "expired"):  # shaped, and still over
             values = {name: value for name, value in values.items() if name in _FIELDS}
         elif not main.moves and main.ending == "review" and row["state"] == "dead":
@@ -220,37 +225,37 @@ class Router:
             values |= {"attempts": int(main.stream is not None), "reclaims": 0, "origin_queue_id": _came_from(main)}
         elif row["state"] in ("pending", "delayed"):
             values |= {name: row[name] for name in ("failure_reason", "error")}
-        values["trail"] = m.trail + office.placing.lines(main, now, self._caller.actor)
+        values["trail"] = m.trail + work_queues.route_writer.lines(main, now, self._caller.actor)
         await transaction.connection.execute(update(messages).where(m.id == row["id"]).values(values))
         await self._relabel(transaction, row, main)
         state = values.get("state", row["state"])
         place_id = values.get("queue_id", row["queue_id"])
-        transaction.differences.moved(row["queue_id"], row["state"], None)
-        transaction.differences.moved(place_id, None, state)
+        transaction.counters.moved(row["queue_id"], row["state"], None)
+        transaction.counters.moved(place_id, None, state)
         if main.ending in ("archived", "dropped"):
-            transaction.differences.add(place_id, "completed" if main.ending == "archived" else "cancelled", 1)
+            transaction.counters.add(place_id, "completed" if main.ending == "archived" else "cancelled", 1)
         if "state" in values:
-            office.placing.wait(transaction, main)
-        office.placing.tell(transaction, self._caller, main)
+            work_queues.route_writer.wait(transaction, main)
+        work_queues.route_writer.tell(transaction, self._caller, main)
         await self._attach(transaction, main, source)
-        await office.placing.fan_out(transaction, [main])
+        await work_queues.route_writer.fan_out(transaction, [main])
         if main.ending == "archived":
             await archive.move(transaction, [row["id"]])
 
-    async def _attach(self, transaction: ColdTransaction, main: Placement, source: str) -> None:
+    async def _attach(self, transaction: ColdTransaction, main: Destination, source: str) -> None:
         """A message that is sent on is no longer the job that it may have been; one that becomes a job again, is a new one."""
         if not main.moves:
-            await self._office.placing.attach(transaction, [main], source)
+            await self._work_queues.route_writer.attach(transaction, [main], source)
             return
         mine = stream_jobs.c.message_id == main.draft.id
         sends = (await transaction.connection.execute(select(stream_jobs.c.sends).where(mine))).scalar()
         await transaction.connection.execute(delete(stream_jobs).where(mine))
-        await self._office.placing.attach(transaction, [main], source)
+        await self._work_queues.route_writer.attach(transaction, [main], source)
         if sends is not None and main.stream is not None:
             again = {"sends": sends + 1, "job_id": job_id_of(main.draft.id, sends + 1)}
             await transaction.connection.execute(update(stream_jobs).where(mine).values(again))
 
-    async def _relabel(self, transaction: ColdTransaction, row: Any, main: Placement) -> None:
+    async def _relabel(self, transaction: ColdTransaction, row: Any, main: Destination) -> None:
         before: dict[str, str] = msgspec.json.decode(row["labels"])
         if before == main.draft.labels and row["scope_id"] == main.queue.scope_id:
             return
@@ -279,7 +284,7 @@ def _begun_anew(draft: Draft, now: int) -> Draft:
     return msgspec.structs.replace(draft, visible_at=None, expires_at=expires, deadline=deadline)
 
 
-def _came_from(main: Placement) -> int | None:
+def _came_from(main: Destination) -> int | None:
     if main.moves and main.moves[-1].source.id != main.queue.id:
         return main.moves[-1].source.id
     return None

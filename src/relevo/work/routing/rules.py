@@ -25,14 +25,14 @@ from relevo.work.pagination import Listing
 from relevo.work.publish.system_messages import post
 from relevo.work.routing.breaker import Breaker
 from relevo.work.routing.rule import Drop, Escalate, Rule, decode_rule, encode_rule
-from relevo.work.store.cache import Remembered
+from relevo.work.store.cache import SingleFlightCache
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import queues, rules
 from relevo.work.tenancy.queues import CACHED_MS, DEAD_LETTER, QueueRecord, require_scope
 from relevo.work.tenancy.tenants import require_slug
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.work.routing")
 
@@ -69,14 +69,14 @@ _LISTING = Listing("rules", position=rules.c.position, name=rules.c.name)
 
 
 class Rules:
-    """The rules of an office."""
+    """The rules of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._known = Remembered(self._look, now_ms=office.now_ms, kept_ms=CACHED_MS)
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
+        self._known = SingleFlightCache(self._look, now_ms=work_queues.now_ms, kept_ms=CACHED_MS)
         self._matched: Counter[str] = Counter()
         self._counted_at = 0
-        office.queues.changed.listen(lambda _: self._known.forget_all())
+        work_queues.queues.changed.listen(lambda _: self._known.forget_all())
 
     # --- for the router --------------------------------------------------------------------------------------------------
 
@@ -90,14 +90,14 @@ class Rules:
 
     async def _look(self, scope_id: int) -> RuleSet:
         mine = select(rules).where(rules.c.scope_id == scope_id, rules.c.enabled == 1)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             rows = (await connection.execute(mine.order_by(rules.c.position, rules.c.name))).mappings().all()
         found = _NONE
         if rows:
-            now, by_trigger = self._office.now_ms(), dict[str, list[StoredRule]]()
+            now, by_trigger = self._work_queues.now_ms(), dict[str, list[StoredRule]]()
             for row in rows:
                 by_trigger.setdefault(row["trigger_on"], []).append(_stored(row, now))
-            found = RuleSet(by_trigger, await self._office.trusts.trusted_by(scope_id))
+            found = RuleSet(by_trigger, await self._work_queues.trusts.trusted_by(scope_id))
         return found
 
     def matched(self, rule_id: str) -> None:
@@ -105,7 +105,7 @@ class Rules:
 
     async def write_counts(self, *, at_once: bool = False) -> None:
         """Writes how often rules matched, once a second at most. A process that is killed takes the last second's with it."""
-        now = self._office.now_ms()
+        now = self._work_queues.now_ms()
         if not self._matched or (not at_once and 0 <= now - self._counted_at < COUNTED_MS):
             return
         self._counted_at = now
@@ -113,7 +113,7 @@ class Rules:
         if counts:
             adding = update(rules).where(rules.c.id == bindparam("_id"))
             values = [{"_id": rule_id, "_by": by} for rule_id, by in sorted(counts.items())]
-            async with self._office.database.begin() as connection:
+            async with self._work_queues.database.begin() as connection:
                 await connection.execute(adding.values(matched=rules.c.matched + bindparam("_by")), values)
 
     async def note(self, stored: StoredRule, failure: str | None, *, count: int = 1, example: str = "") -> None:
@@ -145,7 +145,7 @@ class Rules:
                 await self._find(transaction, caller, row["scope_id"], "found.rule_set_aside", body)
             return opened
 
-        if await transact(self._office, write):
+        if await transact(self._work_queues, write):
             log.warning(
                 "the rule %s is set aside for a while: %s",
                 stored.rule.name,
@@ -158,7 +158,7 @@ class Rules:
         """Puts a finding of the router into a scope's `_integrity`."""
         caller = Caller.system("router")
         await transact(
-            self._office, lambda each: self._find(each, caller, scope_id, f"found.{kind}", {"kind": kind, **body})
+            self._work_queues, lambda each: self._find(each, caller, scope_id, f"found.{kind}", {"kind": kind, **body})
         )
         log.warning("routing: %s %s", kind, body, extra={"event": kind, **body})
 
@@ -168,13 +168,13 @@ class Rules:
         home = await self._system_queue(scope_id, "_integrity")
         raw = msgspec.Raw(msgspec.json.encode({**body, "at": transaction.now}))
         new = NewMessage(body=raw, message_type=message_type, source_type="agent", source_id=caller.actor)
-        await post(transaction, self._office, caller, home, [new])
+        await post(transaction, self._work_queues, caller, home, [new])
 
     async def _system_queue(self, scope_id: int, slug: str) -> QueueRecord:
         wanted = select(queues.c.id).where(queues.c.scope_id == scope_id, queues.c.slug == slug)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             queue_id = (await connection.execute(wanted)).scalar_one()
-        return await self._office.queues.by_id(queue_id)
+        return await self._work_queues.queues.by_id(queue_id)
 
     # --- for people ------------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Rules:
             if len(existing) >= MOST_RULES:
                 raise BadRule(rule=rule.name, reason=f"the scope has {MOST_RULES} rules, which is the limit")
             row: dict[str, Any] = {
-                "id": self._office.mint(),
+                "id": self._work_queues.mint(),
                 "tenant_id": caller.tenant_id,
                 "scope_id": owner["id"],
                 "name": rule.name,
@@ -207,16 +207,16 @@ class Rules:
             return _stored(row, transaction.now)
 
         try:
-            made = await transact(self._office, save)
+            made = await transact(self._work_queues, save)
         except IntegrityError as error:
             raise SlugTaken(what="rule", slug=rule.name) from error
-        self._office.queues.tell(caller.tenant_id)
+        self._work_queues.queues.tell(caller.tenant_id)
         return made
 
     async def change(self, caller: Caller, scope: str, name: str, rule: Rule) -> StoredRule:
         """Puts another definition in the place of a rule's; its breaker begins anew. The name stays."""
         caller.require("manage")
-        await self._office.scope_of(caller, scope)  # before anything else: a stranger learns nothing
+        await self._work_queues.scope_of(caller, scope)  # before anything else: a stranger learns nothing
         if rule.name != name:
             raise BadRule(rule=name, reason=f"it cannot be renamed to {rule.name!r}: make a new rule instead")
         await self.check(caller, scope, rule)
@@ -243,8 +243,8 @@ class Rules:
             )
             return _stored({**row, **changed}, transaction.now)
 
-        changed = await transact(self._office, save)
-        self._office.queues.tell(caller.tenant_id)
+        changed = await transact(self._work_queues, save)
+        self._work_queues.queues.tell(caller.tenant_id)
         return changed
 
     async def delete(self, caller: Caller, scope: str, name: str) -> None:
@@ -255,8 +255,8 @@ class Rules:
             await transaction.connection.execute(delete(rules).where(rules.c.id == row["id"]))
             transaction.audit(caller, "rule.delete", name, scope_id=row["scope_id"], before=row["definition"])
 
-        await transact(self._office, forget)
-        self._office.queues.tell(caller.tenant_id)
+        await transact(self._work_queues, forget)
+        self._work_queues.queues.tell(caller.tenant_id)
 
     async def get(self, caller: Caller, scope: str, name: str) -> StoredRule:
         found = await self._read(caller, scope, rules.c.name == name, limit=1, cursor=None)
@@ -275,9 +275,9 @@ class Rules:
     ) -> Page[StoredRule]:
         caller.require("view", scope)
         await self.write_counts(at_once=True)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
-            query, now = select(rules).where(rules.c.scope_id == owner["id"], *only), self._office.now_ms()
+            query, now = select(rules).where(rules.c.scope_id == owner["id"], *only), self._work_queues.now_ms()
 
             def shown(row: Any) -> StoredRule:
                 return _stored(row, now)
@@ -287,18 +287,20 @@ class Rules:
     async def check(self, caller: Caller, scope: str, rule: Rule) -> None:
         """`BadRule` says what is wrong with a rule, before it is saved."""
         require_slug(rule.name, "rule")
-        home = await self._office.queues.lookup(_whole(caller, scope), scope, DEAD_LETTER)
+        home = await self._work_queues.queues.lookup(_whole(caller, scope), scope, DEAD_LETTER)
         rule.checked()
         for problem in _misfits(rule):
             raise BadRule(rule=rule.name, reason=problem)
         try:
-            if rule.queue is not None and (await self._office.queues.lookup(caller, scope, rule.queue)).system:
+            if rule.queue is not None and (await self._work_queues.queues.lookup(caller, scope, rule.queue)).system:
                 raise BadRule(rule=rule.name, reason=f"{rule.queue} is a queue of the scope itself: rules look at none")
             for route in rule.targets():
-                await self._office.targets.find(home, route, await self._office.trusts.trusted_by(home.scope_id))
+                await self._work_queues.targets.find(
+                    home, route, await self._work_queues.trusts.trusted_by(home.scope_id)
+                )
             for action in rule.actions:
                 if isinstance(action, Escalate) and action.review is not None:
-                    await self._office.patterns.check(caller, scope, action.review)
+                    await self._work_queues.patterns.check(caller, scope, action.review)
         except BadReviewSpec as error:
             raise BadRule(rule=rule.name, reason=error.reason) from None
         except BadRule:

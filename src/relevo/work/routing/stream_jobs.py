@@ -96,5 +96,5 @@ async def revived(transaction: ColdTransaction, origin: QueueRecord, message_ids
     """As `send_again`, for dead letters that have just been made pending in `origin`; keeps the tallies right."""
     sent = await send_again(transaction, message_ids)
     if sent:
-        transaction.differences.moved(origin.id, "pending", "claimed", len(sent))
+        transaction.counters.moved(origin.id, "pending", "claimed", len(sent))
     return sent

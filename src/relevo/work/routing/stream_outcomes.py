@@ -14,7 +14,7 @@ from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.dead_letters.listing import bury
 from relevo.work.message.failure import Failure
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.routing.stream_jobs import claimant, send_again
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.outbox import WorkEvent
@@ -22,7 +22,7 @@ from relevo.work.store.tables import messages, stream_jobs
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.work.routing")
 
@@ -32,8 +32,8 @@ OPEN = ("waiting", "sent")
 class StreamOutcomes:
     """Settles messages whose jobs have ended. Each outcome counts once: it belongs to one job id, and to its state."""
 
-    def __init__(self, office: Office, caller: Caller) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues, caller: Caller) -> None:
+        self._work_queues = work_queues
         self._caller = caller
 
     async def waiting(self, limit: int) -> Sequence[Any]:
@@ -42,24 +42,24 @@ class StreamOutcomes:
         query = (
             select(stream_jobs, *(m[name].label(f"m_{name}") for name in _SENT))
             .join_from(stream_jobs, messages, m.id == s.message_id)
-            .where(s.state == "waiting", s.send_at <= self._office.now_ms())
+            .where(s.state == "waiting", s.send_at <= self._work_queues.now_ms())
             .order_by(s.send_at)
             .limit(limit)
         )
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return (await connection.execute(query)).mappings().all()
 
     async def open_queues(self) -> list[str]:
         """Stream queues that have jobs of ours."""
         query = select(stream_jobs.c.stream_queue).where(stream_jobs.c.state.in_(OPEN)).distinct()
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return sorted((await connection.execute(query)).scalars())
 
     async def silent(self, since: int, limit: int) -> Sequence[Any]:
         """Jobs that nothing was heard of since then."""
         s = stream_jobs.c
         query = select(stream_jobs).where(s.state == "sent", s.looked_at <= since).order_by(s.looked_at).limit(limit)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return (await connection.execute(query)).mappings().all()
 
     async def known(self, job_ids: Sequence[str]) -> set[str]:
@@ -69,22 +69,22 @@ class StreamOutcomes:
         found: set[str] = set()
         for at in range(0, len(ids), 500):
             some = list(ids)[at : at + 500]
-            async with self._office.database.connect() as connection:
+            async with self._work_queues.database.connect() as connection:
                 rows = await connection.execute(select(s.message_id).where(s.message_id.in_(some)))
                 found |= {ids[message_id] for message_id in rows.scalars()}
         return found
 
     async def sent(self, job_ids: Sequence[str]) -> None:
         """The stream queue has these jobs."""
-        s, now = stream_jobs.c, self._office.now_ms()
+        s, now = stream_jobs.c, self._work_queues.now_ms()
         mine = update(stream_jobs).where(s.job_id.in_(job_ids), s.state == "waiting")
-        async with self._office.database.begin() as connection:
+        async with self._work_queues.database.begin() as connection:
             await connection.execute(mine.values(state="sent", looked_at=now))
 
     async def looked(self, job_id: str) -> None:
         mine = update(stream_jobs).where(stream_jobs.c.job_id == job_id)
-        async with self._office.database.begin() as connection:
-            await connection.execute(mine.values(looked_at=self._office.now_ms()))
+        async with self._work_queues.database.begin() as connection:
+            await connection.execute(mine.values(looked_at=self._work_queues.now_ms()))
 
     async def lost(self, job_id: str) -> None:
         """The stream queue knows nothing of this job (its Redis was emptied): it is added again, under a new id."""
@@ -98,7 +98,7 @@ class StreamOutcomes:
                 await transaction.connection.execute(update(messages).where(mine).values(values))
 
         log.warning("the job %s is gone from its stream queue: it is added again", job_id)
-        await transact(self._office, again)
+        await transact(self._work_queues, again)
 
     async def completed(self, job_id: str, result: Any) -> bool:
         """Completes the message with what its job returned; false when that is known already."""
@@ -118,19 +118,19 @@ class StreamOutcomes:
                     finished_at=now,
                     updated_at=now,
                     claim_until=None,
-                    trail=m.trail + trail_line(now, "completed", self._caller.actor, message["claimed_by"]),
+                    trail=m.trail + history_line(now, "completed", self._caller.actor, message["claimed_by"]),
                 )
             )
-            differences = transaction.differences
-            differences.moved(message["queue_id"], "claimed", None)
-            differences.add(message["queue_id"], "completed", 1)
-            differences.add(message["queue_id"], "handler_ms", held_ms)
+            counters = transaction.counters
+            counters.moved(message["queue_id"], "claimed", None)
+            counters.add(message["queue_id"], "completed", 1)
+            counters.add(message["queue_id"], "handler_ms", held_ms)
             _tell(transaction, "completed", message, attempt=message["attempts"], duration_us=held_ms * 1000)
             await self._over(transaction, job_id)
             self._audit(transaction, "message.complete", message, {"job": job_id})
             return True
 
-        return await transact(self._office, settle)
+        return await transact(self._work_queues, settle)
 
     async def failed(self, job_id: str, reason: str, *, failure: Failure | None = None, dead: bool = False) -> bool:
         """Another try, after the queue's backoff, or a dead letter; false when that is known already."""
@@ -140,10 +140,10 @@ class StreamOutcomes:
             message = await self._held(transaction, job_id)
             if message is None:
                 return False
-            queue = await self._office.queues.by_id(message["queue_id"])
+            queue = await self._work_queues.queues.by_id(message["queue_id"])
             held_ms = max(0, transaction.now - (message["claimed_at"] or transaction.now))
-            transaction.differences.add(queue.id, "failed", 1)
-            transaction.differences.add(queue.id, "handler_ms", held_ms)
+            transaction.counters.add(queue.id, "failed", 1)
+            transaction.counters.add(queue.id, "handler_ms", held_ms)
             _tell(
                 transaction,
                 "failed",
@@ -163,7 +163,7 @@ class StreamOutcomes:
                 await self._try_again(transaction, queue, message, tries, reason, why)
             return True
 
-        return await transact(self._office, settle)
+        return await transact(self._work_queues, settle)
 
     async def _try_again(
         self, transaction: ColdTransaction, queue: QueueRecord, message: Any, tries: int, reason: str, why: Failure
@@ -176,10 +176,10 @@ class StreamOutcomes:
         )
         wait_ms, m = backoff.wait_ms(tries), messages.c
         await send_again(transaction, [message["id"]], send_at=transaction.now + wait_ms)
-        line = trail_line(transaction.now, "failed", self._caller.actor, reason)
+        line = history_line(transaction.now, "failed", self._caller.actor, reason)
         values = {"failure_reason": reason, "error": why.encoded(), "trail": m.trail + line}
         await transaction.connection.execute(update(messages).where(m.id == message["id"]).values(values))
-        transaction.differences.add(queue.id, "retried", 1)
+        transaction.counters.add(queue.id, "retried", 1)
         _tell(transaction, "retried", message, attempt=message["attempts"], backoff_ms=wait_ms)
 
     async def _held(self, transaction: ColdTransaction, job_id: str) -> Any:

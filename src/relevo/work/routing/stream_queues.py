@@ -1,4 +1,4 @@
-"""The stream queues that messages become jobs of: opened when they are first needed, closed with the office."""
+"""The stream queues that messages become jobs of: opened when they are first needed, closed with the work_queues."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from relevo.work.routing.rule import Route
 from relevo.work.tenancy.queues import QueueRecord
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 
 _OURS = ("work-agents-", "work-webhooks-", "work.")
@@ -29,8 +29,8 @@ class StreamTarget(NamedTuple):
 class Targets:
     """Finds the targets of routes."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def find(self, home: QueueRecord, route: Route, trusted_by: frozenset[int]) -> QueueRecord | StreamTarget:
         """Where `route` leads for a message of the scope of `home`; raises what stands in its way."""
@@ -39,7 +39,7 @@ class Targets:
             return StreamTarget(route.stream_queue, route.job_name)
         assert route.queue is not None
         caller = Caller.system("router", home.tenant_id)
-        target = await self._office.queues.lookup(caller, route.scope or home.scope, route.queue)
+        target = await self._work_queues.queues.lookup(caller, route.scope or home.scope, route.queue)
         if target.scope_id != home.scope_id and target.scope_id not in trusted_by:
             raise NotTrusted(scope=target.scope, other=home.scope)
         if target.system:
@@ -54,7 +54,7 @@ class Targets:
         """Stream queues belong to no tenant: which of them a tenant may use, the one who runs the installation says."""
         checked_queue_name(stream_queue)
         ours = stream_queue.startswith(_OURS) or not stream_queue.isascii() or len(stream_queue) > 200
-        for allowed in () if ours else self._office.settings.stream_queues:
+        for allowed in () if ours else self._work_queues.settings.stream_queues:
             owner, equals, pattern = allowed.rpartition("=")
             if (not equals or owner == tenant) and fnmatchcase(stream_queue, pattern):
                 return

@@ -12,14 +12,14 @@ from relevo.contract.schemas import Binding, Compatibility, Schema
 from relevo.errors import NotFound, SchemaIncompatible, SchemaInUse
 from relevo.work.caller import Caller
 from relevo.work.schemas.checker import Checker
-from relevo.work.store.cache import Remembered
+from relevo.work.store.cache import SingleFlightCache
 from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import messages, queue_schemas, queues, schemas
 from relevo.work.tenancy.queues import CACHED_MS, QueueRecord, require_scope
 from relevo.work.tenancy.versions import Versions
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 UNFINISHED = ("pending", "delayed", "claimed", "in_review")
 _PAGE = 500
@@ -32,12 +32,12 @@ _UNKNOWN = object()
 
 
 class Schemas(Versions[Schema]):
-    """The schemas of an office."""
+    """The schemas of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        super().__init__(office, schemas, what="schema", audited="schema", shown=_schema)
-        self._bound = Remembered(self._look, now_ms=office.now_ms, kept_ms=CACHED_MS)
-        office.queues.changed.listen(lambda _: self._bound.forget_all())
+    def __init__(self, work_queues: WorkQueues) -> None:
+        super().__init__(work_queues, schemas, what="schema", audited="schema", shown=_schema)
+        self._bound = SingleFlightCache(self._look, now_ms=work_queues.now_ms, kept_ms=CACHED_MS)
+        work_queues.queues.changed.listen(lambda _: self._bound.forget_all())
 
     # --- schemas ---------------------------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class Schemas(Versions[Schema]):
             await connection.execute(delete(schemas).where(mine))
             transaction.audit(caller, "schema.remove", name, scope_id=owner["id"])
 
-        await transact(self._office, forget)
+        await transact(self._work_queues, forget)
 
     # --- queues ----------------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Schemas(Versions[Schema]):
     ) -> Binding:
         """From now on bodies published to the queue must fit. Refused when messages that wait there would not."""
         caller.require("manage")
-        record = await self._office.queues.lookup(caller, scope, queue)
+        record = await self._work_queues.queues.lookup(caller, scope, queue)
 
         async def save(transaction: ColdTransaction) -> Binding:
             connection = transaction.connection
@@ -99,13 +99,13 @@ class Schemas(Versions[Schema]):
             transaction.audit(caller, "schema.bind", queue, scope_id=record.scope_id, queue_id=record.id, after=after)
             return Binding(queue=queue, schema=name, version=row["version"])
 
-        made = await transact(self._office, save)
-        self._office.queues.tell(caller.tenant_id)
+        made = await transact(self._work_queues, save)
+        self._work_queues.queues.tell(caller.tenant_id)
         return made
 
     async def unbind(self, caller: Caller, scope: str, queue: str) -> None:
         caller.require("manage")
-        record = await self._office.queues.lookup(caller, scope, queue)
+        record = await self._work_queues.queues.lookup(caller, scope, queue)
 
         async def save(transaction: ColdTransaction) -> None:
             mine = queue_schemas.c.queue_id == record.id
@@ -114,12 +114,12 @@ class Schemas(Versions[Schema]):
                 raise NotFound(what="schema binding of queue", name=queue)
             transaction.audit(caller, "schema.unbind", queue, scope_id=record.scope_id, queue_id=record.id)
 
-        await transact(self._office, save)
-        self._office.queues.tell(caller.tenant_id)
+        await transact(self._work_queues, save)
+        self._work_queues.queues.tell(caller.tenant_id)
 
     async def bound(self, caller: Caller, scope: str, queue: str) -> Binding | None:
         caller.require("view")
-        record = await self._office.queues.lookup(caller, scope, queue)
+        record = await self._work_queues.queues.lookup(caller, scope, queue)
         found = await self.checker_of(record.id)
         return None if found is None else Binding(queue=queue, schema=found[0], version=found[1])
 
@@ -128,8 +128,8 @@ class Schemas(Versions[Schema]):
     ) -> Compatibility:
         """How what waits in a queue fits a schema, without binding it."""
         caller.require("view")
-        record = await self._office.queues.lookup(caller, scope, queue)
-        async with self._office.database.connect() as connection:
+        record = await self._work_queues.queues.lookup(caller, scope, queue)
+        async with self._work_queues.database.connect() as connection:
             row = await self._row(connection, record.scope_id, name, version)
             return await _compatibility(connection, record, Checker(row["definition"]))
 
@@ -152,7 +152,7 @@ class Schemas(Versions[Schema]):
             )
             .where(b.queue_id == queue_id)
         )
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             row = (await connection.execute(query)).one_or_none()
         return None if row is None else (str(row[0]), int(row[1]), Checker(row[2]))
 

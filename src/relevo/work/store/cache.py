@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 Other = TypeVar("Other")
 
 
-class Remembered(Generic[Key, Found]):
+class SingleFlightCache(Generic[Key, Found]):
     """Looks things up and keeps them for `kept_ms`. A hundred requests that come when it is over share one look; a look that
     began before a change is neither shared with those who ask after it, nor kept.
 
@@ -22,7 +22,7 @@ class Remembered(Generic[Key, Found]):
     ...         looks.append(key)
     ...         return len(looks)
     ...
-    ...     remembered = Remembered(look, now_ms=lambda: 0, kept_ms=1000)
+    ...     remembered = SingleFlightCache(look, now_ms=lambda: 0, kept_ms=1000)
     ...     first, second = await asyncio.gather(remembered.of("a"), remembered.of("a"))
     ...     remembered.forget("a")
     ...     return first + second, await remembered.of("a")

@@ -26,7 +26,7 @@ from relevo.work.store.tables import tallies
 from relevo.work.store.unit_of_work import Transaction
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 T = TypeVar("T")
 AnySelect = TypeVar("AnySelect", bound=Select[*tuple[Any, ...]])
@@ -51,7 +51,7 @@ class _ColdSession(ColdAuditRows):
         names = columns or [column.name for column in table.columns]
         await self._connection.execute(insert(table), [dict(zip(names, row, strict=True)) for row in rows])
 
-    async def add_tallies(self, rows: Sequence[Row]) -> None:
+    async def add_counters(self, rows: Sequence[Row]) -> None:
         names = [column.name for column in tallies.columns]
         values = [dict(zip(names, row, strict=True)) for row in rows]
         if not values:
@@ -86,14 +86,14 @@ class ColdTransaction(Transaction):
         return query if self.dialect == "sqlite" else query.with_for_update(skip_locked=not wait)
 
 
-async def transact(office: Office, work: Callable[[ColdTransaction], Awaitable[T]]) -> T:
+async def transact(work_queues: WorkQueues, work: Callable[[ColdTransaction], Awaitable[T]]) -> T:
     """Runs `work` in one transaction, writes what it collected, commits, and tells the order index and waiting claims.
     `work` may be run again after a deadlock: it must keep nothing but what it returns."""
     for tried in range(1, _TRIES + 1):
         try:
-            with office.database.chains.linking() as linking:
-                async with office.database.begin() as connection:
-                    transaction = ColdTransaction(connection, office.database.dialect, office.now_ms())
+            with work_queues.database.chains.linking() as linking:
+                async with work_queues.database.begin() as connection:
+                    transaction = ColdTransaction(connection, work_queues.database.dialect, work_queues.now_ms())
                     done = await work(transaction)
                     await transaction.write(COLD_SLOT, linking)
                     transaction.passed("written")
@@ -105,18 +105,18 @@ async def transact(office: Office, work: Callable[[ColdTransaction], Awaitable[T
             await asyncio.sleep(random.uniform(0.005, 0.02) * 2**tried)
         else:
             transaction.passed("committed")
-            await _tell(office, transaction)
+            await _tell(work_queues, transaction)
             return done
     raise AssertionError("the last try returns or raises")
 
 
-async def _tell(office: Office, transaction: Transaction) -> None:
+async def _tell(work_queues: WorkQueues, transaction: Transaction) -> None:
     if transaction.ready:
-        await office.order.add(transaction.ready)
+        await work_queues.ready_index.add(transaction.ready)
     wakes = Counter(ready.queue_id for ready in transaction.ready)
     wakes.update(transaction.wakes)
     if wakes:
-        office.wakeups.wake(wakes)
+        work_queues.long_poll.wake(wakes)
 
 
 def _is_conflict(error: DBAPIError) -> bool:

@@ -1,6 +1,6 @@
 """How many messages of a queue are in each state, and what a queue has done on each day: the `tallies` table.
 
-A transaction collects its own differences in a `Differences` and adds them once, at its end, ordered by queue: no counter is
+A transaction collects its own counters in a `CounterDelta` and adds them once, at its end, ordered by queue: no counter is
 locked for longer than a commit, and no two transactions can wait for each other's counters. Each lane of each process has a row
 of its own (`slot`), so that they do not queue up either. A depth is the sum over all rows of a queue.
 """
@@ -35,14 +35,14 @@ class Depth(NamedTuple):
     dead: int = 0
 
 
-class Differences:
+class CounterDelta:
     """What one transaction changes in the tallies.
 
-    >>> differences = Differences()
-    >>> differences.moved(7, None, "pending", 2)
-    >>> differences.moved(7, "pending", "claimed")
-    >>> differences.add(7, "claims", 1)
-    >>> [row[:1] + row[3:6] for row in differences.rows(now_ms=0, slot=0)]
+    >>> counters = CounterDelta()
+    >>> counters.moved(7, None, "pending", 2)
+    >>> counters.moved(7, "pending", "claimed")
+    >>> counters.add(7, "claims", 1)
+    >>> [row[:1] + row[3:6] for row in counters.rows(now_ms=0, slot=0)]
     [(7, 1, 0, 1)]
     """
 

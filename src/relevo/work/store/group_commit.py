@@ -18,7 +18,7 @@ from relevo.work.store.unit_of_work import Transaction
 Request = TypeVar("Request")
 Outcome = TypeVar("Outcome")
 
-WORTH_A_LANE = 8
+WORTH_A_TRANSACTION = 8
 """Messages that wait from which on another transaction is begun while one is under way."""
 
 _LONG_S = 0.02
@@ -26,7 +26,7 @@ _LONG_S = 0.02
 or a disk: nobody has to wait with it."""
 
 
-class Step(Generic[Request, Outcome]):
+class Operation(Generic[Request, Outcome]):
     """One kind of request: how many of them are carried out together in a transaction. Outcomes in the order of requests."""
 
     def __init__(self, name: str, run: Callable[[Transaction, Sequence[Request]], Awaitable[list[Outcome]]]) -> None:
@@ -35,14 +35,14 @@ class Step(Generic[Request, Outcome]):
 
 
 class _Waiting(NamedTuple):
-    step: Step[Any, Any]
+    operation: Operation[Any, Any]
     request: Any
     weight: int
     future: asyncio.Future[Any]
 
 
-class Joiner:
-    """`join` hands in a request and returns its outcome once it is committed.
+class GroupCommit:
+    """`submit` hands in a request and returns its outcome once it is committed.
 
     `commit` carries out one transaction and returns what is left to do after it (telling the order index), which happens
     outside the lane, before the answers. `together`: requests of different kinds share a transaction, which pays where there is
@@ -54,12 +54,12 @@ class Joiner:
         self,
         commit: Callable[[Callable[[Transaction], Awaitable[None]]], Awaitable[Callable[[], Awaitable[None]]]],
         *,
-        lanes: int,
+        max_transactions: int,
         together: bool,
         most: int,
     ) -> None:
         self._commit = commit
-        self._lanes = lanes
+        self._max_transactions = max_transactions
         self._most = most
         self._together = together
         self._waiting: deque[_Waiting] = deque()
@@ -68,11 +68,11 @@ class Joiner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0
 
-    async def join(self, step: Step[Request, Outcome], request: Request, *, weight: int = 1) -> Outcome:
+    async def submit(self, operation: Operation[Request, Outcome], request: Request, *, weight: int = 1) -> Outcome:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append(_Waiting(step, request, weight, future))
-        if not self._scheduled and self._busy < self._lanes:
+        self._waiting.append(_Waiting(operation, request, weight, future))
+        if not self._scheduled and self._busy < self._max_transactions:
             self._scheduled = True
             loop.call_soon(self._flush)
         return await future
@@ -86,8 +86,8 @@ class Joiner:
 
     def _flush(self, *, at_once: bool = False) -> None:
         self._scheduled = False
-        while self._waiting and self._busy < self._lanes:
-            if self._busy and not at_once and not self._is_worth_a_lane():
+        while self._waiting and self._busy < self._max_transactions:
+            if self._busy and not at_once and not self._is_worth_a_transaction():
                 if self._timer is None:
                     self._timer = asyncio.get_running_loop().call_later(_LONG_S, self._wait_no_longer)
                 return
@@ -103,13 +103,13 @@ class Joiner:
         self._timer = None
         self._flush(at_once=True)
 
-    def _is_worth_a_lane(self) -> bool:
+    def _is_worth_a_transaction(self) -> bool:
         """Whether enough waits for a transaction beside those under way. A few requests that wait for the end of one share the
         next with all that come meanwhile: less work for all than a transaction for each handful."""
         weight = 0
         for each in self._waiting:
             weight += each.weight
-            if weight >= WORTH_A_LANE:
+            if weight >= WORTH_A_TRANSACTION:
                 return True
         return False
 
@@ -121,7 +121,7 @@ class Joiner:
             each = self._waiting.popleft()
             if each.future.done():  # its caller has gone: nothing was begun
                 continue
-            if batch and not self._together and each.step is not batch[0].step:
+            if batch and not self._together and each.operation is not batch[0].operation:
                 others.append(each)
                 continue
             batch.append(each)
@@ -134,7 +134,7 @@ class Joiner:
         try:
             after = await self._commit(lambda transaction: self._run(transaction, batch, outcomes))
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to whoever waits
-            self._free_lane()
+            self._free_transaction()
             if len(batch) == 1 or isinstance(error, StoreUnavailable):
                 for each in batch:
                     _fail(each.future, error)
@@ -143,15 +143,15 @@ class Joiner:
                     await self._alone(each)
             return
         except BaseException:
-            self._free_lane()
+            self._free_transaction()
             raise
-        self._free_lane()
+        self._free_transaction()
         await after()
         for each, outcome in zip(batch, outcomes, strict=True):
             if not each.future.done():
                 each.future.set_result(outcome)
 
-    def _free_lane(self) -> None:
+    def _free_transaction(self) -> None:
         self._busy -= 1
         if self._waiting:
             self._flush()
@@ -170,14 +170,16 @@ class Joiner:
     @staticmethod
     async def _run(transaction: Transaction, batch: list[_Waiting], outcomes: list[Any]) -> None:
         outcomes.clear()  # a transaction may be run again
-        steps = dict.fromkeys(each.step for each in batch)
-        if len(steps) == 1:
-            outcomes.extend(await batch[0].step.run(transaction, [each.request for each in batch]))
+        operations = dict.fromkeys(each.operation for each in batch)
+        if len(operations) == 1:
+            outcomes.extend(await batch[0].operation.run(transaction, [each.request for each in batch]))
             return
-        found: dict[Step[Any, Any], deque[Any]] = {}
-        for step in steps:
-            found[step] = deque(await step.run(transaction, [each.request for each in batch if each.step is step]))
-        outcomes.extend(found[each.step].popleft() for each in batch)
+        found: dict[Operation[Any, Any], deque[Any]] = {}
+        for operation in operations:
+            found[operation] = deque(
+                await operation.run(transaction, [each.request for each in batch if each.operation is operation])
+            )
+        outcomes.extend(found[each.operation].popleft() for each in batch)
 
 
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:

@@ -38,7 +38,7 @@ class Share(NamedTuple):
     rows: int
 
 
-class TakenRow(NamedTuple):
+class ClaimedRow(NamedTuple):
     """A row that a claim has just taken, as the worker gets it. Rows compare in the queue's order."""
 
     sort_key: int
@@ -60,7 +60,7 @@ class TakenRow(NamedTuple):
     """When it was last changed before: published, promoted, released or put back."""
 
 
-class HeldRow(NamedTuple):
+class LockedMessage(NamedTuple):
     """A message's row, locked until the transaction ends, with what a settle has to know."""
 
     id: str
@@ -88,8 +88,8 @@ class HeldRow(NamedTuple):
     failure_reason: str | None
 
 
-class Rewrite(NamedTuple):
-    """The new values of one message's row; `HeldRow` has the old ones. `trail` is appended."""
+class MessageUpdate(NamedTuple):
+    """The new values of one message's row; `LockedMessage` has the old ones. `trail` is appended."""
 
     id: str
     queue_id: int
@@ -139,7 +139,7 @@ class CompletedRow(NamedTuple):
     correlation_id: str
 
 
-class QueueRules(NamedTuple):
+class QueuePolicy(NamedTuple):
     """What settling needs of a queue; the names are those of `QueueRecord`."""
 
     id: int
@@ -207,20 +207,20 @@ class Session(Protocol):
         """Forgets the keys of these messages."""
         ...
 
-    async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
+    async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
         """The oldest pending or delayed rows, held; for overflow policies."""
         ...
 
     # --- claim -----------------------------------------------------------------------------------------------------------
 
-    async def take_next(
+    async def claim_next(
         self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
-    ) -> list[TakenRow]:
+    ) -> list[ClaimedRow]:
         """Claims the first pending rows in the queue's order, passing over those another transaction holds: as many as the
         shares want together, the first ones for the first share. With `labels` only rows that carry all of them."""
         ...
 
-    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+    async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
         """Claims those of these rows that are still pending in this queue, each with its claim; in any order."""
         ...
 
@@ -234,22 +234,22 @@ class Session(Protocol):
         """Completes those that are claimed with their token; returns them. Ids must not repeat."""
         ...
 
-    async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
+    async def lock(self, ids: Sequence[str]) -> list[LockedMessage]:
         """These rows, held, in the order of their ids; ids that do not exist are left out."""
         ...
 
-    async def rules(self, queue_ids: Sequence[int]) -> list[QueueRules]:
+    async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
         """What settling needs of these queues."""
         ...
 
-    async def rewrite(self, rows: Sequence[Rewrite]) -> None:
+    async def update_messages(self, rows: Sequence[MessageUpdate]) -> None:
         """Gives rows that are held their new values."""
         ...
 
     # --- every transaction ---------------------------------------------------------------------------------------------------
 
-    async def add_tallies(self, rows: Sequence[Row]) -> None:
-        """Adds rows of `Differences.rows` to the tallies."""
+    async def add_counters(self, rows: Sequence[Row]) -> None:
+        """Adds rows of `CounterDelta.rows` to the tallies."""
         ...
 
     async def chain_heads(self, limit: int) -> list[Row]:
@@ -268,7 +268,7 @@ class Driver(Protocol):
     def dialect(self) -> Dialect: ...
 
     @property
-    def lanes(self) -> int:
+    def max_transactions(self) -> int:
         """Transactions that may be under way at once; 1 where there is one writer."""
         ...
 

@@ -57,7 +57,7 @@ def in_bulk(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
 
 @cache
 def labelled(dialect: Dialect, count: int) -> str:
-    """`take_next` with a condition for each of `count` labels (name, value), whose places come after all others."""
+    """`claim_next` with a condition for each of `count` labels (name, value), whose places come after all others."""
     if dialect == "mariadb":
         places = ["%s, %s"] * count
     elif dialect == "postgresql":
@@ -68,4 +68,4 @@ def labelled(dialect: Dialect, count: int) -> str:
         "AND EXISTS (SELECT 1 FROM relevo_labels AS l WHERE l.scope_id = m.scope_id AND (l.name, l.value) = ({})"
         " AND l.message_id = m.id)"
     )
-    return statement(dialect, "take_next").replace("/*labels*/", " ".join(condition.format(each) for each in places))
+    return statement(dialect, "claim_next").replace("/*labels*/", " ".join(condition.format(each) for each in places))

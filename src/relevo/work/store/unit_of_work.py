@@ -1,6 +1,6 @@
 """One transaction of the work room: what it changes, and all that goes with a change.
 
-Whoever changes messages hands over, beside the rows: differences of the tallies, events, audit rows, and which messages are
+Whoever changes messages hands over, beside the rows: what it adds to counters, events, audit rows, and which messages are
 claimable once it is committed. All of it is written at the end of the same transaction; the order index and waiting claims are
 told after the commit. Nothing of this can be forgotten, because there is no other way to commit.
 """
@@ -13,11 +13,11 @@ from typing import Any, Literal, NamedTuple
 from relevo.contract.events import EventName
 from relevo.work.caller import Caller
 from relevo.work.faults import fault
-from relevo.work.message.history import trail_line
+from relevo.work.message.history import history_line
 from relevo.work.store import outbox, tables
 from relevo.work.store.audit_chain import Linking
-from relevo.work.store.counters import Differences
-from relevo.work.store.interface import HeldRow, Rewrite, Row, Session
+from relevo.work.store.counters import CounterDelta
+from relevo.work.store.interface import LockedMessage, MessageUpdate, Row, Session
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.tenancy.queues import QueueRecord
 
@@ -33,12 +33,12 @@ class Ready(NamedTuple):
 
 
 class Transaction:
-    """Handed to every piece of work by `Office.transact`."""
+    """Handed to every piece of work by `WorkQueues.transact`."""
 
     def __init__(self, session: Session, now_ms: int) -> None:
         self.session = session
         self.now = now_ms
-        self.differences = Differences()
+        self.counters = CounterDelta()
         self.events: list[WorkEvent] = []
         self.ready: list[Ready] = []
         self.wakes: dict[int, int] = {}
@@ -93,7 +93,7 @@ class Transaction:
             after=f'{{"ids":["{listed}"]}}',
         )
 
-    def event(self, name: EventName, row: HeldRow, **extras: int | str) -> None:
+    def event(self, name: EventName, row: LockedMessage, **extras: int | str) -> None:
         """Something happened to a message whose row is held."""
         queue_id = row.origin_queue_id if row.state == "dead" and row.origin_queue_id is not None else row.queue_id
         self.events.append(
@@ -106,22 +106,22 @@ class Transaction:
         if self.events:
             row = (self.now, outbox.encode(self.events))
             await session.insert(tables.outbox, [row], columns=_OUTBOX_COLUMNS)
-        if self.differences:
-            await session.add_tallies(self.differences.rows(now_ms=self.now, slot=slot))
+        if self.counters:
+            await session.add_counters(self.counters.rows(now_ms=self.now, slot=slot))
         if self._audits:  # last: from here to the end of the commit nobody knows where the chain ends
             await linking.write(self._audits, session)
 
 
-def rewritten(
-    row: HeldRow, transaction: Transaction, event: str, actor: str, detail: str | None = None, **changes: Any
-) -> Rewrite:
+def updated(
+    row: LockedMessage, transaction: Transaction, event: str, actor: str, detail: str | None = None, **changes: Any
+) -> MessageUpdate:
     """A held row with some values changed, and the change in its history; for `session.rewrite`."""
     kept = {name: getattr(row, name) for name in _KEPT}
-    line = trail_line(transaction.now, event, actor, detail)
-    return Rewrite(**(kept | changes), updated_at=transaction.now, trail=line)
+    line = history_line(transaction.now, event, actor, detail)
+    return MessageUpdate(**(kept | changes), updated_at=transaction.now, trail=line)
 
 
-_KEPT = tuple(name for name in Rewrite._fields if name not in ("updated_at", "trail", "error"))
+_KEPT = tuple(name for name in MessageUpdate._fields if name not in ("updated_at", "trail", "error"))
 
 
 _OUTBOX_COLUMNS = ("created_at", "events")

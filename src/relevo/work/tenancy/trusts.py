@@ -17,17 +17,17 @@ from relevo.work.store.tables import scopes, trusts
 from relevo.work.tenancy.queues import require_scope
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 
 _LISTING = Listing("trusts", slug=scopes.c.slug)
 
 
 class Trusts:
-    """The trusts of an office."""
+    """The trusts of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
 
     async def grant(self, caller: Caller, scope: str, trusted: str) -> Trust:
         """Lets messages of `trusted` in. Whoever manages `scope` says so; granting it again changes nothing."""
@@ -55,8 +55,8 @@ class Trusts:
                 return Trust(scope=scope, trusted=trusted, created_by=caller.actor, created_at=transaction.now)
             return Trust(scope=scope, trusted=trusted, created_by=row["created_by"], created_at=row["created_at"])
 
-        granted = await transact(self._office, save)
-        self._office.queues.tell(caller.tenant_id)
+        granted = await transact(self._work_queues, save)
+        self._work_queues.queues.tell(caller.tenant_id)
         return granted
 
     async def revoke(self, caller: Caller, scope: str, trusted: str) -> None:
@@ -74,13 +74,13 @@ class Trusts:
             before = msgspec.json.encode({"trusted": trusted}).decode()
             transaction.audit(caller, "trust.revoke", scope, scope_id=owner["id"], before=before)
 
-        await transact(self._office, forget)
-        self._office.queues.tell(caller.tenant_id)
+        await transact(self._work_queues, forget)
+        self._work_queues.queues.tell(caller.tenant_id)
 
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Trust]:
         """Whom a scope trusts, by name."""
         caller.require("view", scope)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = (
                 select(trusts.c.created_by, trusts.c.created_at, scopes.c.slug)
@@ -97,5 +97,5 @@ class Trusts:
     async def trusted_by(self, scope_id: int) -> frozenset[int]:
         """The scopes that let messages of `scope_id` in."""
         query = select(trusts.c.scope_id).where(trusts.c.trusted_scope_id == scope_id)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return frozenset((await connection.execute(query)).scalars())

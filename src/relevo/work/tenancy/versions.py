@@ -18,7 +18,7 @@ from relevo.work.tenancy.queues import require_scope
 from relevo.work.tenancy.tenants import require_slug
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 V = TypeVar("V")
 
@@ -27,8 +27,10 @@ class Versions(Generic[V]):
     """One table of them. `what` is said of one that is not there, `audited` begins the names of what is done to them, and
     `shown` makes of a row what callers get."""
 
-    def __init__(self, office: Office, table: Table, *, what: str, audited: str, shown: Callable[[Any], V]) -> None:
-        self._office = office
+    def __init__(
+        self, work_queues: WorkQueues, table: Table, *, what: str, audited: str, shown: Callable[[Any], V]
+    ) -> None:
+        self._work_queues = work_queues
         self._table = table
         self._what = what
         self._audited = audited
@@ -37,7 +39,7 @@ class Versions(Generic[V]):
     async def get(self, caller: Caller, scope: str, name: str, version: int | None = None) -> V:
         """One version; the latest when none is named."""
         caller.require("view", scope)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             return self._shown(await self._row(connection, owner["id"], name, version))
 
@@ -45,7 +47,7 @@ class Versions(Generic[V]):
         """The latest version of each, by name."""
         caller.require("view", scope)
         c = self._table.c
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             newer = self._table.alias()
             latest = select(func.max(newer.c.version)).where(newer.c.scope_id == c.scope_id, newer.c.name == c.name)
@@ -78,9 +80,9 @@ class Versions(Generic[V]):
             return self._shown(row)
 
         try:
-            return await transact(self._office, save)
+            return await transact(self._work_queues, save)
         except IntegrityError:  # two at the same moment, on a database that does not hold the scope's row
-            return await transact(self._office, save)
+            return await transact(self._work_queues, save)
 
     async def _row(self, connection: AsyncConnection, scope_id: int, name: str, version: int | None) -> Any:
         c = self._table.c

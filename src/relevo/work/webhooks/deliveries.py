@@ -30,7 +30,7 @@ from relevo.work.webhooks.hooks import MOST_FAILURES, give_up_waiting, secrets_o
 from relevo.work.webhooks.sender import Sender, Told
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 
 RETRIES_MS = tuple(1000 * s for s in (30, 60, 120, 300, 900, 1_800, 3_600, 7_200))
@@ -62,10 +62,10 @@ class Attempt(NamedTuple):
 
 
 class WebhookDeliveries:
-    """The deliveries of an office."""
+    """The deliveries of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
         self.due: Signal[list[Due]] = Signal()
         """Emitted after the commit that made deliveries due: who keeps a queue of them adds these."""
         self.attempted: Signal[Attempt] = Signal()
@@ -96,7 +96,9 @@ class WebhookDeliveries:
                     if wanted and event.event not in wanted:
                         continue
                     payload = payload or _payload(event, queue, seq)
-                    new.append(_row(self._office.mint(transaction.now), hook_id, event, seq, payload, transaction.now))
+                    new.append(
+                        _row(self._work_queues.mint(transaction.now), hook_id, event, seq, payload, transaction.now)
+                    )
         if new:
             await transaction.connection.execute(_insert_new(transaction), new)
         return [Due(row["id"], row["webhook_id"], 0, transaction.now) for row in new]
@@ -108,11 +110,11 @@ class WebhookDeliveries:
         d = webhook_deliveries.c
         query = (
             select(d.id, d.webhook_id, d.attempts, d.next_at)
-            .where(d.state == "waiting", d.next_at <= self._office.now_ms() - by_ms)
+            .where(d.state == "waiting", d.next_at <= self._work_queues.now_ms() - by_ms)
             .order_by(d.next_at)
             .limit(limit * 4)
         )
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             rows = (await connection.execute(query)).all()
         taken: list[Due] = []
         shares: dict[str, int] = {}
@@ -130,8 +132,8 @@ class WebhookDeliveries:
         fault("webhook.taken")
         delivery, hook = taken
         if self._sender is None:
-            self._sender = Sender(self._office.webhooks.guard)
-        now = self._office.now_ms()
+            self._sender = Sender(self._work_queues.webhooks.guard)
+        now = self._work_queues.now_ms()
         told = await self._sender.send(
             hook["url"],
             delivery["payload"].encode(),
@@ -141,7 +143,7 @@ class WebhookDeliveries:
             now_s=now // 1000,
         )
         fault("webhook.sent")
-        again = await transact(self._office, lambda each: self._note(each, due, told))
+        again = await transact(self._work_queues, lambda each: self._note(each, due, told))
         attempt = Attempt(due.id, told, again)
         self.attempted.emit(attempt)
         return attempt
@@ -154,7 +156,7 @@ class WebhookDeliveries:
     async def clear(self, limit: int = 1_000) -> int:
         """Forgets what was made a month ago and does not wait; how many there were."""
         d = webhook_deliveries.c
-        old = first_id(self._office.now_ms() - KEPT_MS)
+        old = first_id(self._work_queues.now_ms() - KEPT_MS)
 
         async def forget(transaction: ColdTransaction) -> int:
             query = select(d.id).where(d.id < old, d.state != "waiting").order_by(d.id)
@@ -163,7 +165,7 @@ class WebhookDeliveries:
                 await transaction.connection.execute(delete(webhook_deliveries).where(d.id.in_(ids)))
             return len(ids)
 
-        return await transact(self._office, forget)
+        return await transact(self._work_queues, forget)
 
     async def _take(self, due: Due) -> tuple[Any, Any] | None:
         d = webhook_deliveries.c
@@ -184,7 +186,7 @@ class WebhookDeliveries:
                 return None
             return delivery, hook
 
-        return await transact(self._office, take)
+        return await transact(self._work_queues, take)
 
     async def _note(self, transaction: ColdTransaction, due: Due, told: Told) -> Due | None:
         connection, now, d = transaction.connection, transaction.now, webhook_deliveries.c
@@ -248,7 +250,7 @@ class WebhookDeliveries:
         cursor: str | None = None,
     ) -> Page[Delivery]:
         """The deliveries of a webhook, newest first."""
-        await self._office.webhooks.get(caller, scope, webhook_id)
+        await self._work_queues.webhooks.get(caller, scope, webhook_id)
         d = webhook_deliveries.c
         conditions = [d.webhook_id == webhook_id]
         conditions += [
@@ -257,12 +259,12 @@ class WebhookDeliveries:
             if value is not None
         ]
         query = select(webhook_deliveries).where(*conditions)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             return await _LISTING.page(connection, query, _delivery, limit=limit, cursor=cursor)
 
     async def redeliver(self, caller: Caller, scope: str, webhook_id: str, delivery_id: str) -> Delivery:
         """Sends it once more, whatever became of it, with all its retries. `WrongState` while the webhook is disabled."""
-        hook = await self._office.webhooks.get(caller, scope, webhook_id)
+        hook = await self._work_queues.webhooks.get(caller, scope, webhook_id)
         if hook.state != "active":
             raise WrongState(what="webhook", name=webhook_id, state="disabled", done="sent to")
         d = webhook_deliveries.c
@@ -284,7 +286,7 @@ class WebhookDeliveries:
             transaction.audit(caller, "webhook.redeliver", delivery_id, after=f'{{"webhook":"{webhook_id}"}}')
             return _delivery(dict(row) | values)
 
-        waiting = await transact(self._office, again)
+        waiting = await transact(self._work_queues, again)
         self.due.emit([Due(waiting.id, webhook_id, 0, waiting.next_at or 0)])
         return waiting
 

@@ -27,7 +27,7 @@ from relevo.work.tenancy.queues import require_scope
 from relevo.work.webhooks.targets import Guard
 
 if TYPE_CHECKING:
-    from relevo.work.work_queues import Office
+    from relevo.work.work_queues import WorkQueues
 
 
 MOST_FAILURES = 50
@@ -50,11 +50,11 @@ _LISTING = Listing("webhooks", id=webhooks.c.id)
 
 
 class Webhooks:
-    """The webhooks of an office."""
+    """The webhooks of an installation."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self.guard = Guard(office.settings.webhook_allow)
+    def __init__(self, work_queues: WorkQueues) -> None:
+        self._work_queues = work_queues
+        self.guard = Guard(work_queues.settings.webhook_allow)
 
     async def create(self, caller: Caller, scope: str, url: str, events: Sequence[EventName] = ()) -> NewSecret:
         """From now on the scope's events, or those named, are posted to `url`."""
@@ -71,7 +71,7 @@ class Webhooks:
                 reason = f"the scope has {MOST_IN_A_SCOPE} webhooks; delete one, or let one receiver pass events on"
                 raise InvalidInput(where="url", reason=reason)
             row: dict[str, Any] = {
-                "id": self._office.mint(now),
+                "id": self._work_queues.mint(now),
                 "tenant_id": caller.tenant_id,
                 "scope_id": owner["id"],
                 "url": url,
@@ -90,14 +90,14 @@ class Webhooks:
             )
             return webhook_of(row, now)
 
-        return NewSecret(webhook=await transact(self._office, save), secret=value)
+        return NewSecret(webhook=await transact(self._work_queues, save), secret=value)
 
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Webhook]:
         """The webhooks of a scope, oldest first."""
         _require(caller, scope)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
-            query, now = select(webhooks).where(webhooks.c.scope_id == owner["id"]), self._office.now_ms()
+            query, now = select(webhooks).where(webhooks.c.scope_id == owner["id"]), self._work_queues.now_ms()
 
             def shown(row: Any) -> Webhook:
                 return webhook_of(row, now)
@@ -106,13 +106,13 @@ class Webhooks:
 
     async def get(self, caller: Caller, scope: str, webhook_id: str) -> Webhook:
         _require(caller, scope)
-        async with self._office.database.connect() as connection:
+        async with self._work_queues.database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = select(webhooks).where(webhooks.c.id == webhook_id, webhooks.c.scope_id == owner["id"])
             row = (await connection.execute(query)).mappings().one_or_none()
         if row is None:
             raise NotFound(what="webhook", name=webhook_id)
-        return webhook_of(row, self._office.now_ms())
+        return webhook_of(row, self._work_queues.now_ms())
 
     async def change(
         self,
@@ -173,7 +173,7 @@ class Webhooks:
             await connection.execute(delete(webhook_deliveries).where(webhook_deliveries.c.webhook_id == webhook_id))
             transaction.audit(caller, "webhook.delete", webhook_id, scope_id=owner["id"])
 
-        await transact(self._office, remove)
+        await transact(self._work_queues, remove)
 
     async def _changed(self, caller: Caller, scope: str, webhook_id: str, action: str, save: Any) -> Webhook:
         async def change(transaction: ColdTransaction) -> Webhook:
@@ -200,7 +200,7 @@ class Webhooks:
             )
             return webhook_of(after, transaction.now)
 
-        return await transact(self._office, change)
+        return await transact(self._work_queues, change)
 
 
 async def give_up_waiting(transaction: ColdTransaction, webhook_id: str) -> None:

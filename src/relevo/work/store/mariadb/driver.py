@@ -22,18 +22,18 @@ from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.database import Database
 from relevo.work.store.interface import (
     Claim,
+    ClaimedRow,
     CompletedRow,
     Completion,
     Dialect,
-    HeldRow,
     KnownKey,
+    LockedMessage,
+    MessageUpdate,
     Phase,
-    QueueRules,
-    Rewrite,
+    QueuePolicy,
     Row,
     Session,
     Share,
-    TakenRow,
 )
 from relevo.work.store.statements import column_names, filled, in_bulk, labelled, statement
 from relevo.work.store.tables import audit, audit_chains
@@ -101,23 +101,23 @@ class MariaDbSession:
     async def forget_keys(self, message_ids: Sequence[str]) -> None:
         await self._fetch(_sql("forget_keys"), tuple(message_ids))
 
-    async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
-        return [HeldRow(*row) for row in await self._fetch(_sql("oldest_waiting"), queue_id, limit)]
+    async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
+        return [LockedMessage(*row) for row in await self._fetch(_sql("oldest_waiting"), queue_id, limit)]
 
-    async def take_next(
+    async def claim_next(
         self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
-    ) -> list[TakenRow]:
+    ) -> list[ClaimedRow]:
         wanted = [text for label in labels for text in label]
         limit = sum(share.rows for share in shares)
         rows = await self._fetch(labelled("mariadb", len(labels)), queue_id, *wanted, limit)
         return await self._claim(rows, [share.claim for share in shares for _ in range(share.rows)])
 
-    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+    async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
         claim_of = {message_id: claim for claim, ids in wanted for message_id in ids}
-        rows = await self._fetch(_sql("take_these"), tuple(claim_of), queue_id)
+        rows = await self._fetch(_sql("claim_ids"), tuple(claim_of), queue_id)
         return await self._claim(rows, [claim_of[row[1]] for row in rows])
 
-    async def _claim(self, rows: Sequence[Row], claims: list[Claim]) -> list[TakenRow]:
+    async def _claim(self, rows: Sequence[Row], claims: list[Claim]) -> list[ClaimedRow]:
         if not rows:
             return []
         if all(claim is claims[0] for claim in claims):
@@ -129,7 +129,7 @@ class MariaDbSession:
                 (claim.token, claim.until, claim.by, claim.now, claim.now, claim.trail, row[1]) for row, claim in pairs
             ]
             await self._cursor.executemany(_sql("mark_each_claimed"), each)
-        return [TakenRow(*row) for row in rows]
+        return [ClaimedRow(*row) for row in rows]
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
         return await self._fetch(_sql("pending_page"), queue_id, sort_key, sort_key, message_id, limit)
@@ -151,18 +151,18 @@ class MariaDbSession:
         await self._fetch(sql, now, now, trail, *values, tuple(row[0] for row in mine))
         return [CompletedRow(*row[:6]) for row in mine]
 
-    async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
-        return [HeldRow(*row) for row in await self._fetch(_sql("hold"), tuple(ids))]
+    async def lock(self, ids: Sequence[str]) -> list[LockedMessage]:
+        return [LockedMessage(*row) for row in await self._fetch(_sql("lock"), tuple(ids))]
 
-    async def rules(self, queue_ids: Sequence[int]) -> list[QueueRules]:
-        return [QueueRules(*row) for row in await self._fetch(_sql("rules"), tuple(queue_ids))]
+    async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
+        return [QueuePolicy(*row) for row in await self._fetch(_sql("policies"), tuple(queue_ids))]
 
-    async def rewrite(self, rows: Sequence[Rewrite]) -> None:
+    async def update_messages(self, rows: Sequence[MessageUpdate]) -> None:
         values = [(*row[1:], row[0]) for row in rows]
-        await self._cursor.executemany(*in_bulk(_sql("rewrite"), values))
+        await self._cursor.executemany(*in_bulk(_sql("update_messages"), values))
 
-    async def add_tallies(self, rows: Sequence[Row]) -> None:
-        await self._cursor.executemany(_sql("add_tallies"), rows)
+    async def add_counters(self, rows: Sequence[Row]) -> None:
+        await self._cursor.executemany(_sql("add_counters"), rows)
 
     async def chain_heads(self, limit: int) -> list[Row]:
         return await self._fetch(_sql("chain_heads"), limit)
@@ -179,7 +179,7 @@ class MariaDbDriver:
     """Connections of the hot path, one for each transaction under way."""
 
     dialect: Dialect = "mariadb"
-    lanes = 3
+    max_transactions = 3
     most_together = 500
     """Batches are transactions of their own, side by side: the server works on one while we pack the next."""
 

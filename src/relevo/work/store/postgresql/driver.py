@@ -20,18 +20,18 @@ from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.database import Database
 from relevo.work.store.interface import (
     Claim,
+    ClaimedRow,
     CompletedRow,
     Completion,
     Dialect,
-    HeldRow,
     KnownKey,
+    LockedMessage,
+    MessageUpdate,
     Phase,
-    QueueRules,
-    Rewrite,
+    QueuePolicy,
     Row,
     Session,
     Share,
-    TakenRow,
 )
 from relevo.work.store.statements import column_names, labelled, statement
 from relevo.work.store.tables import audit, audit_chains
@@ -147,26 +147,26 @@ class PostgresSession:
     async def forget_keys(self, message_ids: Sequence[str]) -> None:
         await self._fetch(_sql("forget_keys"), list(message_ids))
 
-    async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
-        return [HeldRow(*row) for row in await self._fetch(_sql("oldest_waiting"), queue_id, limit)]
+    async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
+        return [LockedMessage(*row) for row in await self._fetch(_sql("oldest_waiting"), queue_id, limit)]
 
-    async def take_next(
+    async def claim_next(
         self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
-    ) -> list[TakenRow]:
+    ) -> list[ClaimedRow]:
         wanted = [text for label in labels for text in label]
         if len(shares) == 1 or labels:
             (claim, count), *_ = shares
             rows = await self._fetch(labelled("postgresql", len(labels)), queue_id, count, *claim, *wanted)
         else:
             claims = [share.claim for share in shares for _ in range(share.rows)]
-            rows = await self._fetch(_sql("take_shared"), queue_id, len(claims), *_claim_arrays(claims))
-        return sorted(TakenRow(*row) for row in rows)
+            rows = await self._fetch(_sql("claim_shared"), queue_id, len(claims), *_claim_arrays(claims))
+        return sorted(ClaimedRow(*row) for row in rows)
 
-    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+    async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
         ids = [message_id for _, ids in wanted for message_id in ids]
         claims = [claim for claim, ids in wanted for _ in ids]
-        rows = await self._fetch(_sql("take_these"), queue_id, ids, *_claim_arrays(claims))
-        return [TakenRow(*row) for row in rows]
+        rows = await self._fetch(_sql("claim_ids"), queue_id, ids, *_claim_arrays(claims))
+        return [ClaimedRow(*row) for row in rows]
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
         return await self._fetch(_sql("pending_page"), queue_id, sort_key, message_id, limit)
@@ -174,17 +174,17 @@ class PostgresSession:
     async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
         return [CompletedRow(*row) for row in await self._fetch(_sql("complete"), *_arrays(items), now, trail)]
 
-    async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
-        return [HeldRow(*row) for row in await self._fetch(_sql("hold"), list(ids))]
+    async def lock(self, ids: Sequence[str]) -> list[LockedMessage]:
+        return [LockedMessage(*row) for row in await self._fetch(_sql("lock"), list(ids))]
 
-    async def rules(self, queue_ids: Sequence[int]) -> list[QueueRules]:
-        return [QueueRules(*row) for row in await self._fetch(_sql("rules"), list(queue_ids))]
+    async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
+        return [QueuePolicy(*row) for row in await self._fetch(_sql("policies"), list(queue_ids))]
 
-    async def rewrite(self, rows: Sequence[Rewrite]) -> None:
-        await self._fetch(_sql("rewrite"), *_arrays(rows))
+    async def update_messages(self, rows: Sequence[MessageUpdate]) -> None:
+        await self._fetch(_sql("update_messages"), *_arrays(rows))
 
-    async def add_tallies(self, rows: Sequence[Row]) -> None:
-        self._later.append((_sql("add_tallies"), _arrays(rows)))
+    async def add_counters(self, rows: Sequence[Row]) -> None:
+        self._later.append((_sql("add_counters"), _arrays(rows)))
 
     async def chain_heads(self, limit: int) -> list[Row]:
         return await self.fetch("chain_heads", limit)
@@ -201,7 +201,7 @@ class PostgresDriver:
     """A pool of connections, one for each transaction under way."""
 
     dialect: Dialect = "postgresql"
-    lanes = 3
+    max_transactions = 3
     most_together = 500
     """Batches are transactions of their own, side by side: the server works on one while we pack the next."""
 

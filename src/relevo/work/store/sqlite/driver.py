@@ -22,17 +22,17 @@ from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.database import BUSY_TIMEOUT_MS, PRAGMAS, Database, sqlite_path
 from relevo.work.store.interface import (
     Claim,
+    ClaimedRow,
     CompletedRow,
     Completion,
     Dialect,
-    HeldRow,
     KnownKey,
-    QueueRules,
-    Rewrite,
+    LockedMessage,
+    MessageUpdate,
+    QueuePolicy,
     Row,
     Session,
     Share,
-    TakenRow,
 )
 from relevo.work.store.statements import column_names, filled, labelled, statement
 from relevo.work.store.tables import audit, audit_chains, idempotency
@@ -111,23 +111,23 @@ class SqliteSession:
     async def forget_keys(self, message_ids: Sequence[str]) -> None:
         self._connection.execute(_sql("forget_keys"), (_json(message_ids),))
 
-    async def oldest_waiting(self, queue_id: int, limit: int) -> list[HeldRow]:
-        return [HeldRow(*row) for row in self._fetch(_sql("oldest_waiting"), (queue_id, limit))]
+    async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
+        return [LockedMessage(*row) for row in self._fetch(_sql("oldest_waiting"), (queue_id, limit))]
 
-    async def take_next(
+    async def claim_next(
         self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
-    ) -> list[TakenRow]:
+    ) -> list[ClaimedRow]:
         wanted = [text for label in labels for text in label]
         limit = sum(share.rows for share in shares)
         rows = self._fetch(labelled("sqlite", len(labels)), (queue_id, limit, *wanted))
         return self._claim(rows, [share.claim for share in shares for _ in range(share.rows)])
 
-    async def take_these(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[TakenRow]:
+    async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
         claim_of = {message_id: claim for claim, ids in wanted for message_id in ids}
-        rows = self._fetch(_sql("take_these"), (queue_id, _json(list(claim_of))))
+        rows = self._fetch(_sql("claim_ids"), (queue_id, _json(list(claim_of))))
         return self._claim(rows, [claim_of[row[1]] for row in rows])
 
-    def _claim(self, rows: list[Row], claims: list[Claim]) -> list[TakenRow]:
+    def _claim(self, rows: list[Row], claims: list[Claim]) -> list[ClaimedRow]:
         ids: dict[Claim, list[str]] = {}
         for row, claim in zip(rows, claims, strict=False):
             ids.setdefault(claim, []).append(row[1])
@@ -136,7 +136,7 @@ class SqliteSession:
             self._connection.executemany(_sql("mark_claimed"), changes)
         else:
             self._connection.executemany(_sql("mark_each_claimed"), [(*claim, *one) for claim, one in ids.items()])
-        return [TakenRow(*row) for row in rows]
+        return [ClaimedRow(*row) for row in rows]
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
         return self._fetch(_sql("pending_page"), (queue_id, sort_key, message_id, limit))
@@ -153,17 +153,17 @@ class SqliteSession:
             self._connection.executemany(_sql("mark_completed"), results)
         return [CompletedRow(*row[:6]) for row in mine]
 
-    async def hold(self, ids: Sequence[str]) -> list[HeldRow]:
-        return [HeldRow(*row) for row in self._fetch(_sql("hold"), (_json(ids),))]
+    async def lock(self, ids: Sequence[str]) -> list[LockedMessage]:
+        return [LockedMessage(*row) for row in self._fetch(_sql("lock"), (_json(ids),))]
 
-    async def rules(self, queue_ids: Sequence[int]) -> list[QueueRules]:
-        return [QueueRules(*row) for row in self._fetch(_sql("rules"), (_json(queue_ids),))]
+    async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
+        return [QueuePolicy(*row) for row in self._fetch(_sql("policies"), (_json(queue_ids),))]
 
-    async def rewrite(self, rows: Sequence[Rewrite]) -> None:
-        self._connection.executemany(_sql("rewrite"), rows)
+    async def update_messages(self, rows: Sequence[MessageUpdate]) -> None:
+        self._connection.executemany(_sql("update_messages"), rows)
 
-    async def add_tallies(self, rows: Sequence[Row]) -> None:
-        self._connection.executemany(_sql("add_tallies"), rows)
+    async def add_counters(self, rows: Sequence[Row]) -> None:
+        self._connection.executemany(_sql("add_counters"), rows)
 
     async def chain_heads(self, limit: int) -> list[Row]:
         return self._fetch(_sql("chain_heads"), (limit,))
@@ -180,7 +180,7 @@ class SqliteDriver:
     """The writing thread of one process. Other processes may write the same file: SQLite makes them wait for each other."""
 
     dialect: Dialect = "sqlite"
-    lanes = 1
+    max_transactions = 1
     most_together = 2_000
     """There is nothing to gain from two, and each costs its share of begin, commit and audit."""
 

@@ -1,4 +1,4 @@
--- What state is not is said for the planner, see take_next.
+-- What state is not is said for the planner, see claim_next.
 -- ?1 queue, ?2 how many
 SELECT id, tenant_id, scope_id, queue_id, origin_queue_id, state, sort_key, visible_at, claim_until, claim_token, claimed_by,
     claimed_at, attempts, reclaims, replays, priority_tier, priority_score, message_type, correlation_id, deadline_at,

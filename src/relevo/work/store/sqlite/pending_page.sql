@@ -1,4 +1,4 @@
--- What state is not is said for the planner, see take_next.
+-- What state is not is said for the planner, see claim_next.
 -- ?1 queue, ?2 sort key, ?3 id, ?4 how many
 SELECT sort_key, id
 FROM relevo_messages

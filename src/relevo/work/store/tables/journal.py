@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInte
 from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, ulid
 from relevo.work.store.tables.tenancy import queues
 
-# Depths and usage in one: every transaction adds its own differences to a row of (queue, day, slot). A slot belongs to
+# Depths and usage in one: every transaction adds its own counters to a row of (queue, day, slot). A slot belongs to
 # one process, so that processes do not queue up for a counter's lock; a depth is the sum over all rows of a queue.
 tallies = table(
     "tallies",

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from relevo.work.store.cache import Remembered
+from relevo.work.store.cache import SingleFlightCache
 
 
 class Shelf:
@@ -16,7 +16,7 @@ class Shelf:
         self.now = 0
         self.begun = asyncio.Event()
         self.open = asyncio.Event()
-        self.remembered = Remembered(self._look, now_ms=lambda: self.now, kept_ms=1000)
+        self.remembered = SingleFlightCache(self._look, now_ms=lambda: self.now, kept_ms=1000)
 
     async def _look(self, key: str) -> str:
         self.looks += 1

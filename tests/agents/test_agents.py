@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from relevo.agents.agent import Batch
-from relevo.agents.agent_runner import Shift
-from relevo.agents.maintenance import Roster, all_agents
+from relevo.agents.agent_runner import AgentRunner
+from relevo.agents.agents import Agents, all_agents
 from relevo.agents.runs import Runs
 from relevo.agents.stream_scheduler import agents_queue
 from relevo.engine.events.queue_events import QueueEvents
 from relevo.errors import NotFound
-from relevo.work.work_queues import Office, OfficeSettings
+from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.conftest import Launch
@@ -50,38 +50,38 @@ class Failing(Counting):
 
 
 @pytest.fixture
-async def lone(tmp_path: Path, clock: Clock) -> AsyncGenerator[Office]:
-    """An office on SQLite, without Redis."""
+async def lone(tmp_path: Path, clock: Clock) -> AsyncGenerator[WorkQueues]:
+    """Work queues on SQLite, without Redis."""
     url = f"sqlite:///{tmp_path}/work.db"
     await emptied(url)
-    async with await Office.open(OfficeSettings(database_url=url), now_ms=clock) as office:
-        yield office
+    async with await WorkQueues.open(WorkSettings(database_url=url), now_ms=clock) as work_queues:
+        yield work_queues
 
 
-OfficeWith = Callable[[str], Awaitable[Office]]
+OfficeWith = Callable[[str], Awaitable[WorkQueues]]
 
 
 @pytest.fixture
 async def office_with(tmp_path: Path, clock: Clock, key_leaks: KeyLeaks) -> AsyncGenerator[OfficeWith]:
-    """`await office_with(redis_url)`: one more process's office on the same SQLite."""
+    """`await office_with(redis_url)`: one more process's work_queues on the same SQLite."""
     key_leaks.allow("rw:*")
     url = f"sqlite:///{tmp_path}/work.db"
     await emptied(url)
-    opened: list[Office] = []
+    opened: list[WorkQueues] = []
 
-    async def make(redis_url: str) -> Office:
-        opened.append(await Office.open(OfficeSettings(database_url=url, redis_url=redis_url), now_ms=clock))
+    async def make(redis_url: str) -> WorkQueues:
+        opened.append(await WorkQueues.open(WorkSettings(database_url=url, redis_url=redis_url), now_ms=clock))
         return opened[-1]
 
     yield make
-    for office in opened:
-        await office.close()
+    for work_queues in opened:
+        await work_queues.close()
 
 
-async def test_run_now_tells_how_it_went(office: Office) -> None:
+async def test_run_now_tells_how_it_went(work_queues: WorkQueues) -> None:
     agent = Counting(batches=3)
-    roster = Roster(office, agents=[agent], node="here")
-    run = await roster.run_now("counting")
+    running_agents = Agents(work_queues, agents=[agent], node="here")
+    run = await running_agents.run_now("counting")
     assert (run.last_items, run.last_error, run.last_node, run.runs) == (3, None, "here", 1)
     assert run.last_started_at is not None
     assert run.last_finished_at is not None
@@ -90,15 +90,15 @@ async def test_run_now_tells_how_it_went(office: Office) -> None:
     assert run.running is False
 
 
-async def test_a_failure_is_noted_and_the_next_run_clears_it(office: Office) -> None:
-    run = await Roster(office, agents=[Failing()]).run_now("counting")
+async def test_a_failure_is_noted_and_the_next_run_clears_it(work_queues: WorkQueues) -> None:
+    run = await Agents(work_queues, agents=[Failing()]).run_now("counting")
     assert (run.last_error, run.failures) == ("ValueError: no luck", 1)
-    run = await Roster(office, agents=[Counting()]).run_now("counting")
+    run = await Agents(work_queues, agents=[Counting()]).run_now("counting")
     assert (run.last_error, run.failures, run.runs) == (None, 1, 2)
 
 
-async def test_all_agents_of_the_spec_are_listed(office: Office) -> None:
-    listed = {run.agent: run.every_s for run in (await Roster(office).list()).items}
+async def test_all_agents_of_the_spec_are_listed(work_queues: WorkQueues) -> None:
+    listed = {run.agent: run.every_s for run in (await Agents(work_queues).list()).items}
     wanted = {
         "visibility_timeout_enforcer": 1.0,
         "expiry_enforcer": 60.0,
@@ -112,18 +112,18 @@ async def test_all_agents_of_the_spec_are_listed(office: Office) -> None:
     assert wanted.items() <= listed.items()
 
 
-async def test_every_agent_finds_nothing_to_do_in_an_empty_installation(office: Office) -> None:
-    for agent in all_agents(office):
+async def test_every_agent_finds_nothing_to_do_in_an_empty_installation(work_queues: WorkQueues) -> None:
+    for agent in all_agents(work_queues):
         assert tuple(await agent.work()) == (0, False)
 
 
-async def test_an_unknown_agent_is_not_found(lone: Office) -> None:
+async def test_an_unknown_agent_is_not_found(lone: WorkQueues) -> None:
     with pytest.raises(NotFound):
-        await Roster(lone).run_now("nobody")
+        await Agents(lone).run_now("nobody")
 
 
-async def test_a_lease_is_held_by_one_until_it_ends(office: Office, clock: Clock) -> None:
-    one, other = Runs(office, "one"), Runs(office, "other")
+async def test_a_lease_is_held_by_one_until_it_ends(work_queues: WorkQueues, clock: Clock) -> None:
+    one, other = Runs(work_queues, "one"), Runs(work_queues, "other")
     await one.enrol(["counting"])
     assert await one.begin("counting", lease_s=10)
     assert not await other.begin("counting", lease_s=10)
@@ -134,9 +134,9 @@ async def test_a_lease_is_held_by_one_until_it_ends(office: Office, clock: Clock
     assert (await other.read("counting", 1.0, "")).running
 
 
-async def test_many_processes_begin_a_beat_once(office: Office, clock: Clock) -> None:
-    shifts = [Shift(Runs(office, f"node-{n}")) for n in range(5)]
-    await Runs(office, "first").enrol(["counting"])
+async def test_many_processes_begin_a_beat_once(work_queues: WorkQueues, clock: Clock) -> None:
+    shifts = [AgentRunner(Runs(work_queues, f"node-{n}")) for n in range(5)]
+    await Runs(work_queues, "first").enrol(["counting"])
     agent = Counting()
     for beat in range(1, 4):
         clock.turn(s=2)
@@ -145,14 +145,14 @@ async def test_many_processes_begin_a_beat_once(office: Office, clock: Clock) ->
         assert agent.done == beat
 
 
-async def test_without_redis_the_watch_gives_the_beat(lone: Office) -> None:
+async def test_without_redis_the_watch_gives_the_beat(lone: WorkQueues) -> None:
     fast, slow = Counting("fast", every_s=0.2), Counting("slow", every_s=3600)
-    async with Roster(lone, agents=[fast, slow]) as roster:
-        await roster.ran.wait_for(lambda _: fast.done >= 3 and slow.done == 1, timeout=limit(20))
+    async with Agents(lone, agents=[fast, slow]) as running_agents:
+        await running_agents.ran.wait_for(lambda _: fast.done >= 3 and slow.done == 1, timeout=limit(20))
     assert slow.done == 1
 
 
-async def test_a_long_run_holds_nobody_up(lone: Office) -> None:
+async def test_a_long_run_holds_nobody_up(lone: WorkQueues) -> None:
     hangs = asyncio.Event()
 
     class Hanging(Counting):
@@ -161,18 +161,18 @@ async def test_a_long_run_holds_nobody_up(lone: Office) -> None:
             return Batch(0)
 
     quick = Counting("quick", every_s=0.1)
-    async with Roster(lone, agents=[Hanging("hanging"), quick]) as roster:
-        await roster.ran.wait_for(lambda _: quick.done >= 2, timeout=limit(20))
+    async with Agents(lone, agents=[Hanging("hanging"), quick]) as running_agents:
+        await running_agents.ran.wait_for(lambda _: quick.done >= 2, timeout=limit(20))
         hangs.set()
 
 
 async def test_the_engine_gives_the_beat_and_each_slot_to_one_process(office_with: OfficeWith, valkey: Server) -> None:
     offices = [await office_with(valkey.url) for _ in range(2)]
     agents = [Counting(every_s=0.5), Counting(every_s=0.5)]
-    rosters = [Roster(each, agents=[agent]) for each, agent in zip(offices, agents, strict=True)]
+    several = [Agents(each, agents=[agent]) for each, agent in zip(offices, agents, strict=True)]
     name = agents_queue(offices[0].installation)
     ran: list[str | None] = []
-    async with QueueEvents(name, redis_url=valkey.url) as events, rosters[0], rosters[1], asyncio.timeout(limit(30)):
+    async with QueueEvents(name, redis_url=valkey.url) as events, several[0], several[1], asyncio.timeout(limit(30)):
         async for event in events:
             ran += [event.job_id] if event.name == "completed" else []
             if len(ran) == 5:
@@ -182,10 +182,10 @@ async def test_the_engine_gives_the_beat_and_each_slot_to_one_process(office_wit
 
 
 async def test_an_emptied_redis_stops_no_agent(office_with: OfficeWith, valkey: Server) -> None:
-    office = await office_with(valkey.url)
+    work_queues = await office_with(valkey.url)
     agent = Counting(every_s=0.5)
-    async with Roster(office, agents=[agent]) as roster:
-        beat = roster.beat
+    async with Agents(work_queues, agents=[agent]) as running_agents:
+        beat = running_agents.scheduler
         assert beat is not None
         await until(lambda: beat.worker.settled.count >= 1)
         client = valkey.client()
@@ -200,11 +200,11 @@ async def test_agents_go_on_while_redis_is(
     how: str, office_with: OfficeWith, clock: Clock, launch: Launch, key_leaks: KeyLeaks
 ) -> None:
     server = launch(EmbeddedValkey)
-    office = await office_with(server.url)
-    desk = await a_desk(office, clock)
+    work_queues = await office_with(server.url)
+    desk = await a_desk(work_queues, clock)
     await desk.queue(visibility_timeout_s=1)
-    async with Roster(office) as roster:
-        beat = roster.beat
+    async with Agents(work_queues) as running_agents:
+        beat = running_agents.scheduler
         assert beat is not None
         await until(lambda: beat.works)
         server.stop() if how == "stopped" else server.pause()
@@ -222,17 +222,17 @@ async def test_agents_go_on_while_redis_is(
 
 
 async def test_agents_start_without_a_redis_that_was_promised(office_with: OfficeWith, clock: Clock) -> None:
-    office = await office_with("redis://127.0.0.1:1")
+    work_queues = await office_with("redis://127.0.0.1:1")
     agent = Counting(every_s=0.2)
-    async with Roster(office, agents=[agent]) as roster:
-        await roster.ran.wait_for(lambda _: agent.done >= 2, timeout=limit(20))
+    async with Agents(work_queues, agents=[agent]) as running_agents:
+        await running_agents.ran.wait_for(lambda _: agent.done >= 2, timeout=limit(20))
 
 
-async def test_the_relay_works_continuously(lone: Office, clock: Clock) -> None:
+async def test_the_relay_works_continuously(lone: WorkQueues, clock: Clock) -> None:
     desk: Desk = await a_desk(lone, clock, events_to_queue=["published"])
     await desk.queue()
-    async with Roster(lone) as roster:
-        (relay,) = roster.relays
+    async with Agents(lone) as running_agents:
+        (relay,) = running_agents.relays
         relayed = asyncio.ensure_future(relay.worked.wait_for(lambda items: items > 0, timeout=limit(20)))
         await desk.publish()
         await relayed
@@ -240,10 +240,10 @@ async def test_the_relay_works_continuously(lone: Office, clock: Clock) -> None:
         assert event.message_type == "message.published"
 
 
-async def test_of_two_relays_one_works_until_it_ends(office: Office) -> None:
-    rosters = [Roster(office, node=f"node-{n}") for n in range(2)]
-    first, second = (roster.relays[0] for roster in rosters)
-    await rosters[0]._runs.enrol(["outbox_relay"])  # pyright: ignore[reportPrivateUsage]
+async def test_of_two_relays_one_works_until_it_ends(work_queues: WorkQueues) -> None:
+    several = [Agents(work_queues, node=f"node-{n}") for n in range(2)]
+    first, second = (running_agents.relays[0] for running_agents in several)
+    await several[0]._runs.enrol(["outbox_relay"])  # pyright: ignore[reportPrivateUsage]
     await first.tick()
     await second.tick()
     assert (first.leads, second.leads) == (True, False)

@@ -10,17 +10,17 @@ from sqlalchemy import func, select
 from relevo.errors import NotFound, StoreUnavailable
 from relevo.work.consume.settlement import SettleItem
 from relevo.work.store import tables
-from relevo.work.store.group_commit import WORTH_A_LANE, Joiner, Step
+from relevo.work.store.group_commit import WORTH_A_TRANSACTION, GroupCommit, Operation
 from relevo.work.store.outbox import decode
 from relevo.work.store.unit_of_work import Transaction
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 from tests.pace import limit
 from tests.patience import turn, until
 from tests.work.desk import JOBS, Desk, new
 
 
-async def rows_of(office: Office, table: Any) -> int:
-    async with office.database.connect() as connection:
+async def rows_of(work_queues: WorkQueues, table: Any) -> int:
+    async with work_queues.database.connect() as connection:
         return (await connection.execute(select(func.count()).select_from(table))).scalar_one()
 
 
@@ -28,17 +28,17 @@ async def test_publishes_of_one_moment_share_a_transaction(desk: Desk) -> None:
     """Seen by the outbox: one row a transaction, however many calls."""
     await desk.queue()
     await desk.ids(new())  # what has to be looked up is known now
-    before = await rows_of(desk.office, tables.outbox)
+    before = await rows_of(desk.work_queues, tables.outbox)
     await asyncio.gather(*(desk.ids(new(n)) for n in range(30)))
-    assert await rows_of(desk.office, tables.outbox) == before + 1
+    assert await rows_of(desk.work_queues, tables.outbox) == before + 1
     assert await desk.states() == {"pending": 31}
 
 
 async def test_each_call_has_its_own_audit_row(desk: Desk) -> None:
     await desk.queue()
-    before = await rows_of(desk.office, tables.audit)
+    before = await rows_of(desk.work_queues, tables.audit)
     await asyncio.gather(*(desk.ids(new(n), new(n)) for n in range(10)))
-    assert await rows_of(desk.office, tables.audit) == before + 10
+    assert await rows_of(desk.work_queues, tables.audit) == before + 10
 
 
 async def test_a_request_that_fails_does_not_fail_its_neighbours(desk: Desk) -> None:
@@ -52,10 +52,10 @@ async def test_a_request_that_fails_does_not_fail_its_neighbours(desk: Desk) -> 
             raise ValueError("thirteen")
         return [number * 2 for number in requests]
 
-    joiner, echoing = desk.office.joiner, Step("echo", echo)
+    group_commit, echoing = desk.work_queues.group_commit, Operation("echo", echo)
     outcomes = await asyncio.gather(
-        *(joiner.join(echoing, number) for number in (1, 13, 3)),
-        joiner.join(Step("explode", explode), 5),
+        *(group_commit.submit(echoing, number) for number in (1, 13, 3)),
+        group_commit.submit(Operation("explode", explode), 5),
         desk.ids(new()),
         return_exceptions=True,
     )
@@ -73,13 +73,15 @@ async def test_what_a_failed_transaction_wrote_is_gone(desk: Desk) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await desk.office.transact(half)
+        await desk.work_queues.transact(half)
     (outcome,) = await desk.ids(new(idempotency_key="k"))
     assert outcome != "01J9ZZZZZZZZZZZZZZZZZZZZZZ"
 
 
-def a_joiner(lanes: int, carried_out: list[list[int]], held: asyncio.Event) -> tuple[Joiner, Step[int, int]]:
-    """A joiner whose transactions write down what they hold; the one with a 0 takes until `held` is set."""
+def a_group_commit(
+    max_transactions: int, carried_out: list[list[int]], held: asyncio.Event
+) -> tuple[GroupCommit, Operation[int, int]]:
+    """A group_commit whose transactions write down what they hold; the one with a 0 takes until `held` is set."""
 
     async def note(_: Transaction, requests: Sequence[int]) -> list[int]:
         carried_out.append(list(requests))
@@ -91,16 +93,16 @@ def a_joiner(lanes: int, carried_out: list[list[int]], held: asyncio.Event) -> t
         await work(cast("Transaction", None))
         return turn
 
-    return Joiner(commit, lanes=lanes, together=False, most=500), Step("note", note)
+    return GroupCommit(commit, max_transactions=max_transactions, together=False, most=500), Operation("note", note)
 
 
 async def test_a_few_wait_for_the_transaction_under_way_and_share_the_next() -> None:
     carried_out: list[list[int]] = []
     held = asyncio.Event()
-    joiner, step = a_joiner(3, carried_out, held)
-    slow = asyncio.ensure_future(joiner.join(step, 0))
+    group_commit, step = a_group_commit(3, carried_out, held)
+    slow = asyncio.ensure_future(group_commit.submit(step, 0))
     await until(lambda: carried_out == [[0]])
-    others = [asyncio.ensure_future(joiner.join(step, number)) for number in (1, 2)]
+    others = [asyncio.ensure_future(group_commit.submit(step, number)) for number in (1, 2)]
     await turn()
     held.set()
     assert await asyncio.gather(slow, *others) == [0, 1, 2]
@@ -110,11 +112,11 @@ async def test_a_few_wait_for_the_transaction_under_way_and_share_the_next() -> 
 async def test_many_take_a_lane_of_their_own_at_once() -> None:
     carried_out: list[list[int]] = []
     held = asyncio.Event()
-    joiner, step = a_joiner(2, carried_out, held)
-    slow = asyncio.ensure_future(joiner.join(step, 0))
+    group_commit, step = a_group_commit(2, carried_out, held)
+    slow = asyncio.ensure_future(group_commit.submit(step, 0))
     await until(lambda: carried_out == [[0]])
-    numbers = list(range(1, 1 + WORTH_A_LANE))
-    assert await asyncio.gather(*(joiner.join(step, number) for number in numbers)) == numbers
+    numbers = list(range(1, 1 + WORTH_A_TRANSACTION))
+    assert await asyncio.gather(*(group_commit.submit(step, number) for number in numbers)) == numbers
     assert not slow.done()
     held.set()
     assert await slow == 0
@@ -124,11 +126,11 @@ async def test_many_take_a_lane_of_their_own_at_once() -> None:
 async def test_a_transaction_that_hangs_holds_nobody_up() -> None:
     carried_out: list[list[int]] = []
     held = asyncio.Event()
-    joiner, step = a_joiner(2, carried_out, held)
-    slow = asyncio.ensure_future(joiner.join(step, 0))
+    group_commit, step = a_group_commit(2, carried_out, held)
+    slow = asyncio.ensure_future(group_commit.submit(step, 0))
     await until(lambda: carried_out == [[0]])
     async with asyncio.timeout(limit(20)):
-        assert await joiner.join(step, 1) == 1
+        assert await group_commit.submit(step, 1) == 1
     assert not slow.done()
     held.set()
     assert await slow == 0
@@ -147,9 +149,9 @@ async def test_a_caller_who_gives_up_takes_nobody_along(desk: Desk) -> None:
 async def test_a_closed_office_says_so(desk: Desk) -> None:
     await desk.queue()
     await desk.ids(new())
-    await desk.office.close()
+    await desk.work_queues.close()
     with pytest.raises(StoreUnavailable):
-        await desk.office.joiner.join(Step("nothing", _nothing), 1)
+        await desk.work_queues.group_commit.submit(Operation("nothing", _nothing), 1)
 
 
 async def _nothing(_: Transaction, requests: Sequence[int]) -> list[int]:
@@ -161,7 +163,7 @@ async def test_the_events_of_a_transaction_tell_what_happened(desk: Desk) -> Non
     (message_id,) = await desk.ids(new(message_type="invoice", correlation_id="c-1"))
     (claimed,) = await desk.claim()
     await desk.settle("fail", claimed, reason="no")
-    async with desk.office.database.connect() as connection:
+    async with desk.work_queues.database.connect() as connection:
         query = select(tables.outbox.c.events).order_by(tables.outbox.c.id.desc()).limit(3)
         texts = list((await connection.execute(query)).scalars())
     events = [event for text in reversed(texts) for event in decode(text)]
@@ -176,7 +178,7 @@ async def test_calls_are_audited_with_their_messages(desk: Desk) -> None:
     queue = await desk.queue()
     ids = await desk.ids(new(), new())
     await desk.settle("complete", *await desk.claim(2))
-    async with desk.office.database.connect() as connection:
+    async with desk.work_queues.database.connect() as connection:
         mine = tables.audit.c.queue_id == queue.id
         rows = (await connection.execute(select(tables.audit).where(mine).order_by(tables.audit.c.id))).mappings().all()
     actions = [row["action"] for row in rows if row["action"].startswith("message.")]
@@ -189,6 +191,8 @@ async def test_unknown_places_are_not_found(desk: Desk) -> None:
     with pytest.raises(NotFound):
         await desk.claim()
     with pytest.raises(NotFound):
-        await desk.office.messages.publish(desk.caller, "nowhere", JOBS, [new()])
+        await desk.work_queues.messages.publish(desk.caller, "nowhere", JOBS, [new()])
     with pytest.raises(NotFound):
-        await desk.office.settling.settle(desk.caller, "nowhere", "complete", [SettleItem(id="a", claim_token="b")])
+        await desk.work_queues.settlements.settle(
+            desk.caller, "nowhere", "complete", [SettleItem(id="a", claim_token="b")]
+        )

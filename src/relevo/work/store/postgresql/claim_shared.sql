@@ -1,4 +1,4 @@
--- As take_next, for several claims at once: the n-th row is claimed by the n-th of the claims.
+-- As claim_next, for several claims at once: the n-th row is claimed by the n-th of the claims.
 -- $1 queue, $2 how many, arrays of $3 tokens, $4 untils, $5 bys, $6 now, $7 lines of history
 -- The rows are chosen in a part of their own: within the join PostgreSQL may choose anew for each row it updates, and takes too many.
 WITH taken AS MATERIALIZED (

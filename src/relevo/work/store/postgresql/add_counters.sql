@@ -1,4 +1,4 @@
--- Arrays: queue, day and slot, then the differences in the order of the columns.
+-- Arrays: queue, day and slot, then the counters in the order of the columns.
 INSERT INTO relevo_tallies AS t (
     queue_id, day, slot,
     pending, delayed, claimed, in_review, dead, published, published_bytes, claims,

@@ -1,9 +1,9 @@
 """The agents of an installation: who they are, how their last runs went, and their beat in this process.
 
-async with Roster(office) as roster:
+async with Agents(work_queues) as running_agents:
     ...                                         # in every `serve` process; the beat falls to one of them
-    await roster.run_now("message_archiver")
-    for run in (await roster.list()).items: ...
+    await running_agents.run_now("message_archiver")
+    for run in (await running_agents.list()).items: ...
 """
 
 from __future__ import annotations
@@ -15,83 +15,87 @@ from collections.abc import Sequence
 from typing import Self
 
 from relevo.agents.agent import Agent
-from relevo.agents.agent_runner import Shift
+from relevo.agents.agent_runner import AgentRunner
 from relevo.agents.audit_exporter import AuditExporter
 from relevo.agents.audit_watch import AuditWatch
 from relevo.agents.dead_letter_monitor import DeadLetterMonitor
 from relevo.agents.erasure_runner import ErasureRunner
 from relevo.agents.expiry_enforcer import ExpiryEnforcer
 from relevo.agents.index_auditor import IndexAuditor
-from relevo.agents.leader_loop import Continuous
+from relevo.agents.leader_loop import LeaderLoop
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.outbox_relay import OutboxRelay
-from relevo.agents.overdue_runner import Watch
+from relevo.agents.overdue_runner import OverdueRunner
 from relevo.agents.priority_aging_worker import PriorityAgingWorker
 from relevo.agents.replay_runner import ReplayRunner
 from relevo.agents.review_clock import ReviewClock
 from relevo.agents.runs import AgentRun, Runs
 from relevo.agents.stream_bridge import StreamBridge
-from relevo.agents.stream_scheduler import EngineBeat, agents_queue
+from relevo.agents.stream_scheduler import StreamScheduler, agents_queue
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
-from relevo.agents.webhook_jobs import WebhookPost
-from relevo.agents.webhook_sender import WebhookCourier
+from relevo.agents.webhook_jobs import WebhookJobs
+from relevo.agents.webhook_sender import WebhookSender
 from relevo.contract.pages import Page
 from relevo.errors import NotFound
 from relevo.work.pagination import page_of
-from relevo.work.work_queues import Office
+from relevo.work.work_queues import WorkQueues
 
 
-def all_agents(office: Office) -> list[Agent]:
+def all_agents(work_queues: WorkQueues) -> list[Agent]:
     """Every agent there is."""
     return [
-        VisibilityTimeoutEnforcer(office),
-        ExpiryEnforcer(office),
-        DeadLetterMonitor(office),
-        PriorityAgingWorker(office),
-        MessageArchiver(office),
-        OutboxRelay(office),
-        AuditExporter(office),
-        AuditWatch(office),
-        IndexAuditor(office),
-        ReplayRunner(office),
-        WebhookCourier(office),
-        ErasureRunner(office),
-        MessageRouter(office),
-        ReviewClock(office),
-        StreamBridge(office),
+        VisibilityTimeoutEnforcer(work_queues),
+        ExpiryEnforcer(work_queues),
+        DeadLetterMonitor(work_queues),
+        PriorityAgingWorker(work_queues),
+        MessageArchiver(work_queues),
+        OutboxRelay(work_queues),
+        AuditExporter(work_queues),
+        AuditWatch(work_queues),
+        IndexAuditor(work_queues),
+        ReplayRunner(work_queues),
+        WebhookSender(work_queues),
+        ErasureRunner(work_queues),
+        MessageRouter(work_queues),
+        ReviewClock(work_queues),
+        StreamBridge(work_queues),
     ]
 
 
-class Roster:
+class Agents:
     """Lists and runs the agents; between `start` and `stop` this process also takes its part in their beat."""
 
-    def __init__(self, office: Office, *, agents: Sequence[Agent] | None = None, node: str | None = None) -> None:
+    def __init__(
+        self, work_queues: WorkQueues, *, agents: Sequence[Agent] | None = None, node: str | None = None
+    ) -> None:
         self.node = node or f"{socket.gethostname()[:40]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._agents = {agent.name: agent for agent in (all_agents(office) if agents is None else agents)}
-        self._runs = Runs(office, self.node)
-        self.shift = Shift(self._runs)
-        self.ran = self.shift.ran
+        self._agents = {agent.name: agent for agent in (all_agents(work_queues) if agents is None else agents)}
+        self._runs = Runs(work_queues, self.node)
+        self.runner = AgentRunner(self._runs)
+        self.ran = self.runner.ran
         beating = {name: agent for name, agent in self._agents.items() if not isinstance(agent, OutboxRelay)}
-        self.beat: EngineBeat | None = None
-        self.post: WebhookPost | None = None
-        if office.settings.redis_url is not None:
-            if WebhookCourier.name in self._agents:
-                self.post = WebhookPost(office, redis_url=office.settings.redis_url)
-            queue = agents_queue(office.installation)
-            self.beat = EngineBeat(queue, beating, self.shift, redis_url=office.settings.redis_url)
-        self.watch = Watch(office, beating, self._runs, self.shift, self.beat)
+        self.scheduler: StreamScheduler | None = None
+        self.webhook_jobs: WebhookJobs | None = None
+        if work_queues.settings.redis_url is not None:
+            if WebhookSender.name in self._agents:
+                self.webhook_jobs = WebhookJobs(work_queues, redis_url=work_queues.settings.redis_url)
+            queue = agents_queue(work_queues.installation)
+            self.scheduler = StreamScheduler(queue, beating, self.runner, redis_url=work_queues.settings.redis_url)
+        self.overdue = OverdueRunner(work_queues, beating, self._runs, self.runner, self.scheduler)
         self.relays = [
-            Continuous(agent, office, self._runs) for agent in self._agents.values() if isinstance(agent, OutboxRelay)
+            LeaderLoop(agent, work_queues, self._runs)
+            for agent in self._agents.values()
+            if isinstance(agent, OutboxRelay)
         ]
 
     async def start(self) -> None:
         await self._runs.enrol(list(self._agents))
-        if self.beat is not None:
-            self.beat.start()
-        if self.post is not None:
-            self.post.start()
-        self.watch.start()
+        if self.scheduler is not None:
+            self.scheduler.start()
+        if self.webhook_jobs is not None:
+            self.webhook_jobs.start()
+        self.overdue.start()
         for relay in self.relays:
             relay.start()
 
@@ -99,12 +103,12 @@ class Roster:
         """Ends after the batches under way; what they left is done elsewhere, or after the next start."""
         for relay in self.relays:
             await relay.stop()
-        await self.shift.stop()
-        await self.watch.stop()
-        if self.post is not None:
-            await self.post.stop()
-        if self.beat is not None:
-            await self.beat.stop()
+        await self.runner.stop()
+        await self.overdue.stop()
+        if self.webhook_jobs is not None:
+            await self.webhook_jobs.stop()
+        if self.scheduler is not None:
+            await self.scheduler.stop()
         for agent in self._agents.values():
             if isinstance(agent, OutboxRelay):
                 await agent.close()
@@ -132,7 +136,7 @@ class Roster:
         if relay is not None:
             relay.wake()  # it works all the time, here or where its lease is
         else:
-            await self.shift.run(agent)
+            await self.runner.run(agent)
         return await self._read(agent)
 
     def _agent(self, name: str) -> Agent:

@@ -1,4 +1,4 @@
--- Many rows: queue, day and slot, then the differences in the order of the columns.
+-- Many rows: queue, day and slot, then the counters in the order of the columns.
 INSERT INTO relevo_tallies (
     queue_id, day, slot,
     pending, `delayed`, claimed, in_review, dead, published, published_bytes, claims,
