@@ -15,8 +15,8 @@ from benchmarks import report
 from benchmarks.case import BY_NAME, CASES
 from benchmarks.goals import outcomes
 from benchmarks.growth import Growth
+from benchmarks.roster import BASE, chosen
 from benchmarks.rounds import Rounds
-from benchmarks.running_agents import BASE, chosen
 from benchmarks.tally import Tally
 from tests.servers.cache import cache_folder
 

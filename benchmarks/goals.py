@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from benchmarks.running_agents import BASE
+from benchmarks.roster import BASE
 from benchmarks.tally import Tally
 
 CEILING = "the server itself"

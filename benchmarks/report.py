@@ -9,7 +9,7 @@ from benchmarks.case import CASES
 from benchmarks.goals import outcomes
 from benchmarks.points import Points
 from benchmarks.reasons import FLAT, not_flat, standing_in_the_way
-from benchmarks.running_agents import BASE
+from benchmarks.roster import BASE
 from benchmarks.tally import Tally
 
 HERE = Path(__file__).parent

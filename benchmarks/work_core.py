@@ -24,9 +24,9 @@ from sqlalchemy import insert
 
 from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import PERMISSIONS, Caller
-from relevo.work.consume.settlement import SettleItem
+from relevo.work.message.verdict import SettleItem
+from relevo.work.queue_record import QueueSettings
 from relevo.work.store.tables import tenants
-from relevo.work.tenancy.queues import QueueSettings
 from relevo.work.tenancy.scopes import Scopes
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.servers.mariadb import MariaDbServer

@@ -10,12 +10,12 @@ from sqlalchemy import func, select, text
 from relevo.contract.claims import Claimed, Settled
 from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import Caller
-from relevo.work.consume.settlement import SettleItem, Verdict
 from relevo.work.message.history import steps
+from relevo.work.message.verdict import SettleItem, Verdict
+from relevo.work.queue_record import QueueSettings
 from relevo.work.store.counters import TALLIES
 from relevo.work.store.database import Database
 from relevo.work.store.tables import archive, messages, metadata, tallies
-from relevo.work.tenancy.queues import QueueSettings
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.clock import Clock
 from tests.servers.leaks import KeyLeaks

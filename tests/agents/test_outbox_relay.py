@@ -13,7 +13,6 @@ from relevo.agents.outbox_relay import OutboxRelay
 from relevo.broker.resp import pack
 from relevo.engine.events.queue_events import QueueEvent, QueueEvents
 from relevo.errors import EventsOvertaken
-from relevo.work.store.cold_transaction import transact
 from relevo.work.store.outbox import EVENTS, WorkEvent
 from relevo.work.store.tables import messages, outbox
 from relevo.work.work_queues import WorkQueues, WorkSettings
@@ -194,7 +193,7 @@ async def test_a_relay_that_was_overtaken_copies_nothing_twice(work_queues: Work
     queues = await slow._queues(rows)  # pyright: ignore[reportPrivateUsage]
     await fast.work()
     with pytest.raises(EventsOvertaken):
-        await transact(work_queues, lambda each: slow._finish(each, rows, queues))  # pyright: ignore[reportPrivateUsage]
+        await work_queues.transactions.run(lambda each: slow._finish(each, rows, queues))  # pyright: ignore[reportPrivateUsage]
     assert len(await desk.claim(10, "_events")) == 1
 
 

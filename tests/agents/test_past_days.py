@@ -61,7 +61,7 @@ async def test_what_is_added_late_to_a_folded_day_is_folded_the_next_day(desk: D
     queue_id = await desk.queue()
     await desk.publish(3)
     day = desk.clock() // 86_400_000
-    assert (await fold(desk.work_queues, before=day + 1))[0] == 1
+    assert (await fold(desk.work_queues.database, desk.work_queues.transactions, before=day + 1))[0] == 1
     await desk.publish(2)  # by a process whose clock is late
     assert len(await slots(desk.work_queues, queue_id)) == 2
     agent = MessageArchiver(desk.work_queues)
@@ -77,7 +77,7 @@ async def test_usage_of_a_folded_day_is_what_it_was(desk: Desk) -> None:
     await desk.settle("complete", await desk.claim(2))
     since = date(2020, 1, 1)
     before = (await desk.work_queues.usage.list(desk.caller, since=since)).items
-    await fold(desk.work_queues, before=desk.clock() // 86_400_000 + 1)
+    await fold(desk.work_queues.database, desk.work_queues.transactions, before=desk.clock() // 86_400_000 + 1)
     assert (await desk.work_queues.usage.list(desk.caller, since=since)).items == before
     assert sum(row.published for row in before) == 3
 
@@ -96,7 +96,7 @@ async def test_folding_while_others_add_counts_everything_once(desk: Desk, datab
     async def folding() -> int:
         folded = 0
         while working:
-            folded += (await fold(desk.work_queues, before=tomorrow))[0]
+            folded += (await fold(desk.work_queues.database, desk.work_queues.transactions, before=tomorrow))[0]
         return folded
 
     offices = [await WorkQueues.open(WorkSettings(database_url=database_url), now_ms=clock) for _ in range(2)]
@@ -110,7 +110,7 @@ async def test_folding_while_others_add_counts_everything_once(desk: Desk, datab
     finally:
         for work_queues in offices:
             await work_queues.close()
-    await fold(desk.work_queues, before=tomorrow)
+    await fold(desk.work_queues.database, desk.work_queues.transactions, before=tomorrow)
     sums = await tallied(desk.work_queues, queue_id)
     assert (sums["published"], sums["completed"], sums["pending"], sums["claimed"]) == (135, 90, 45, 0)
 
@@ -123,7 +123,11 @@ async def test_many_queues_and_days_are_folded_in_batches(desk: Desk) -> None:
             await desk.publish(queue=f"q{n}")
         desk.clock.turn(s=DAY_S)
     before = await rows(desk.work_queues)
-    first, more = await fold(desk.work_queues, before=desk.clock() // 86_400_000)
-    second, rest = await fold(desk.work_queues, before=desk.clock() // 86_400_000)
+    first, more = await fold(
+        desk.work_queues.database, desk.work_queues.transactions, before=desk.clock() // 86_400_000
+    )
+    second, rest = await fold(
+        desk.work_queues.database, desk.work_queues.transactions, before=desk.clock() // 86_400_000
+    )
     assert (first, more, second, rest) == (50, True, 4, False)
     assert await rows(desk.work_queues) == before == 54

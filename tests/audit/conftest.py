@@ -13,6 +13,7 @@ from relevo.work.audit.integrity import AuditIntegrity
 from relevo.work.audit.verifier import Finding
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains
+from relevo.work.store.transactions import Transactions
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import Desk, a_desk, emptied
 from tests.clock import Clock
@@ -60,7 +61,7 @@ class Record:
                 await connection.execute(statement)
 
     async def findings(self, **known: Any) -> list[Finding]:
-        integrity = AuditIntegrity(self.database, lambda: 0)
+        integrity = AuditIntegrity(Transactions(self.database, lambda: 0), self.database, lambda: 0)
         return (await integrity.verify(**known)).findings
 
     async def found(self, **known: Any) -> list[tuple[str, int | None]]:

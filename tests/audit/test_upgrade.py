@@ -8,6 +8,7 @@ from sqlalchemy import text
 from relevo.work.audit.integrity import AuditIntegrity
 from relevo.work.store import schema
 from relevo.work.store.database import Database
+from relevo.work.store.transactions import Transactions
 from tests.audit.conftest import own_database
 
 _ROW = (
@@ -27,6 +28,6 @@ async def test_an_upgrade_links_the_entries_there_are(
         for n in range(count):
             await connection.execute(text(_ROW.format(after=after, n=n)))
     await schema.upgrade(database)
-    verdict = await AuditIntegrity(database, lambda: 0).verify()
+    verdict = await AuditIntegrity(Transactions(database, lambda: 0), database, lambda: 0).verify()
     await database.close()
     assert (verdict.entries, verdict.chains, verdict.findings) == (count, min(count, 1), [])

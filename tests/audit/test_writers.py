@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import distinct, func, select, text
 
 from relevo.errors import SlugTaken, StoreUnavailable
-from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import audit, audit_chains
-from relevo.work.store.unit_of_work import Transaction
+from relevo.work.store.transactions import SqlUnitOfWork
+from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.agents.conftest import SCOPE, Desk
 from tests.work.casualty import Orders, live
@@ -84,19 +84,19 @@ Write = Callable[[Desk, Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
 
 async def _hot(desk: Desk, then: Callable[[Any], Awaitable[None]]) -> None:
-    async def work(transaction: Transaction) -> None:
+    async def work(transaction: UnitOfWork) -> None:
         transaction.audit(desk.caller, "test", "hot")
         await then(transaction)
 
-    await desk.work_queues.transact(work)
+    await desk.work_queues.fast_transactions.run(work)
 
 
 async def _cold(desk: Desk, then: Callable[[Any], Awaitable[None]]) -> None:
-    async def work(transaction: ColdTransaction) -> None:
+    async def work(transaction: SqlUnitOfWork) -> None:
         transaction.audit(desk.caller, "test", "cold")
         await then(transaction)
 
-    await transact(desk.work_queues, work)
+    await desk.work_queues.transactions.run(work)
 
 
 async def _nothing(_: Any) -> None:
@@ -124,13 +124,13 @@ async def test_a_chain_whose_commit_is_uncertain_is_given_up(
     """The rows are written, and then the answer to the commit is lost: it may have happened or not."""
     await write(desk, _nothing)
     with monkeypatch.context() as patched:
-        written = Transaction.write
+        written = UnitOfWork.write
 
-        async def lose_the_answer(self: Transaction, *given: Any) -> None:
+        async def lose_the_answer(self: UnitOfWork, *given: Any) -> None:
             await written(self, *given)
             raise StoreUnavailable(reason="the connection is gone")
 
-        patched.setattr(Transaction, "write", lose_the_answer)
+        patched.setattr(UnitOfWork, "write", lose_the_answer)
         with pytest.raises(StoreUnavailable):
             await write(desk, _nothing)
     await write(desk, _nothing)

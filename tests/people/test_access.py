@@ -7,7 +7,7 @@ import pytest
 
 from relevo.contract.keys import KeyLimits, Permission
 from relevo.errors import InvalidInput, NotFound, PermissionDenied, TooManyRequests, Unauthenticated
-from relevo.work.access.grants import ScopedGrant, narrowed
+from relevo.work.access.key_policy import ScopedGrant, narrowed
 from relevo.work.access.rate_limits import RateLimits
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller

@@ -22,7 +22,6 @@ from relevo.work.retention.erasure import digest_of
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.reviews import Reviews
 from relevo.work.review.spec import ReviewSpec, Section
-from relevo.work.store.cold_transaction import transact
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.store.tables import erased, metadata
 from tests.agents.conftest import SCOPE, Desk
@@ -131,7 +130,7 @@ async def test_reviews_of_the_message_say_nothing_any_more(desk: Desk) -> None:
         spec, tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id, message_id=message_id,
         source="message", origin=Origin(), correlation_id="c", now=desk.clock(),
     )  # fmt: skip
-    review_id = await transact(desk.work_queues, lambda each: desk_reviews.open(each, row))
+    review_id = await desk.work_queues.transactions.run(lambda each: desk_reviews.open(each, row))
     await erase(desk)
     assert WORD not in await said(desk)
     review = await desk_reviews.get(desk.caller, SCOPE, review_id)

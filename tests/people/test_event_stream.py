@@ -148,7 +148,9 @@ async def linked(database_url: str, clock: Clock, valkey: Server, key_leaks: Key
 
 @asynccontextmanager
 async def feed_of(desk: Desk, after: str | None = None, **wanted: Any) -> AsyncGenerator[EventFeed]:
-    feed = EventFeed(desk.work_queues, desk.caller, SCOPE, after=after, **wanted)
+    feed = EventFeed(
+        desk.work_queues.queues, desk.work_queues.settings.redis_url, desk.caller, SCOPE, after=after, **wanted
+    )
     await feed.open()
     try:
         yield feed

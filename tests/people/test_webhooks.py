@@ -13,7 +13,6 @@ from relevo.contract.webhooks import Delivery, NewSecret
 from relevo.errors import BadWebhookUrl, InvalidInput, NotFound, WrongState
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
-from relevo.work.store.cold_transaction import transact
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import webhook_deliveries, webhooks
 from relevo.work.webhooks.deliveries import RETRIES_MS, Due
@@ -64,8 +63,7 @@ async def test_a_relay_that_comes_twice_makes_no_second_delivery(desk: Desk, rec
     queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "jobs")
     event = WorkEvent("published", queue.id, "01J9ZZZZZZZZZZZZZZZZZZZZZZ", 1, "m", "c")
     for _ in range(2):
-        await transact(
-            desk.work_queues,
+        await desk.work_queues.transactions.run(
             lambda each: desk.work_queues.webhook_deliveries.make(each, [(7, [event, event])], {queue.id: queue}),
         )
     assert len(await log_of(desk, made.webhook.id)) == 2

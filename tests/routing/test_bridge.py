@@ -207,7 +207,7 @@ async def test_a_copy_becomes_a_job_while_the_message_waits(desk: Desk, queue_na
 
 async def test_a_stream_queue_that_is_not_open_cannot_be_used(desk: Desk) -> None:
     with pytest.raises(StreamQueueClosed):
-        desk.work_queues.targets.require_open_stream("acme", "other")
+        desk.work_queues.streams.require_open("acme", "other")
     with pytest.raises(StreamQueueClosed):
         await desk.work_queues.stream_letters.review(desk.caller, SCOPE, "other", "1-0")
 

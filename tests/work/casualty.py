@@ -13,7 +13,7 @@ import msgspec
 
 from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import Caller
-from relevo.work.consume.settlement import SettleItem
+from relevo.work.message.verdict import SettleItem
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.pace import limit
 from tests.work.desk import JOBS, SCOPE

@@ -8,11 +8,11 @@ from sqlalchemy import func, select
 from relevo.contract.claims import Claimed, Settled
 from relevo.contract.messages import NewMessage, Published, Refusal
 from relevo.work.caller import Caller
-from relevo.work.consume.settlement import SettleItem, Verdict
 from relevo.work.message.history import steps
+from relevo.work.message.verdict import SettleItem, Verdict
+from relevo.work.queue_record import QueueRecord, QueueSettings
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.store.tables import messages
-from relevo.work.tenancy.queues import QueueRecord, QueueSettings
 from relevo.work.work_queues import WorkQueues
 
 SCOPE = "main"

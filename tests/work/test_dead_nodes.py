@@ -10,7 +10,7 @@ from relevo.contract.messages import Published
 from relevo.errors import StoreUnavailable
 from relevo.work.store import session_timeouts
 from relevo.work.store.tables import queues
-from relevo.work.store.unit_of_work import Transaction
+from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.work_queues import WorkQueues
 from tests.pace import limit
 from tests.work.conftest import OpenOffice
@@ -50,14 +50,14 @@ async def test_a_transaction_that_stood_still_runs_once_more(desk: Desk, work_qu
     queue = await desk.queue(max_depth=10)
     runs, holding, ended = list[int](), asyncio.Event(), asyncio.Event()
 
-    async def stand_still_once(transaction: Transaction) -> None:
+    async def stand_still_once(transaction: UnitOfWork) -> None:
         runs.append(len(runs))
         await transaction.session.lock_queues([queue.id])
         holding.set()
         await ended.wait()
         await transaction.session.lock_queues([queue.id])
 
-    standing = asyncio.ensure_future(work_queues.transact(stand_still_once))
+    standing = asyncio.ensure_future(work_queues.fast_transactions.run(stand_still_once))
     await holding.wait()
     async with asyncio.timeout(limit(15)):
         assert isinstance(
@@ -72,14 +72,14 @@ async def test_a_transaction_that_always_stands_still_is_ended_and_says_so(desk:
     queue = await desk.queue(max_depth=10)
     holding: asyncio.Queue[asyncio.Event] = asyncio.Queue()
 
-    async def stand_still(transaction: Transaction) -> None:
+    async def stand_still(transaction: UnitOfWork) -> None:
         await transaction.session.lock_queues([queue.id])
         go_on = asyncio.Event()
         holding.put_nowait(go_on)
         await go_on.wait()
         await transaction.session.lock_queues([queue.id])
 
-    standing = asyncio.ensure_future(work_queues.transact(stand_still))
+    standing = asyncio.ensure_future(work_queues.fast_transactions.run(stand_still))
     for _ in range(2):
         go_on = await holding.get()
         async with asyncio.timeout(limit(15)):

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import func, select
 
 from relevo.errors import NotFound, StoreUnavailable
-from relevo.work.consume.settlement import SettleItem
+from relevo.work.message.verdict import SettleItem
 from relevo.work.store import tables
 from relevo.work.store.group_commit import WORTH_A_TRANSACTION, GroupCommit, Operation
 from relevo.work.store.outbox import decode
-from relevo.work.store.unit_of_work import Transaction
+from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.work_queues import WorkQueues
 from tests.pace import limit
 from tests.patience import turn, until
@@ -44,10 +44,10 @@ async def test_each_call_has_its_own_audit_row(desk: Desk) -> None:
 async def test_a_request_that_fails_does_not_fail_its_neighbours(desk: Desk) -> None:
     await desk.queue()
 
-    async def explode(_: Transaction, requests: Sequence[int]) -> list[int]:
+    async def explode(_: UnitOfWork, requests: Sequence[int]) -> list[int]:
         raise ZeroDivisionError(requests)
 
-    async def echo(_: Transaction, requests: Sequence[int]) -> list[int]:
+    async def echo(_: UnitOfWork, requests: Sequence[int]) -> list[int]:
         if 13 in requests:
             raise ValueError("thirteen")
         return [number * 2 for number in requests]
@@ -68,12 +68,12 @@ async def test_a_request_that_fails_does_not_fail_its_neighbours(desk: Desk) -> 
 async def test_what_a_failed_transaction_wrote_is_gone(desk: Desk) -> None:
     queue = await desk.queue()
 
-    async def half(transaction: Transaction) -> None:
+    async def half(transaction: UnitOfWork) -> None:
         await transaction.session.remember_keys([(queue.id, "k", "01J9ZZZZZZZZZZZZZZZZZZZZZZ", "0" * 64)])
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await desk.work_queues.transact(half)
+        await desk.work_queues.fast_transactions.run(half)
     (outcome,) = await desk.ids(new(idempotency_key="k"))
     assert outcome != "01J9ZZZZZZZZZZZZZZZZZZZZZZ"
 
@@ -83,14 +83,14 @@ def a_group_commit(
 ) -> tuple[GroupCommit, Operation[int, int]]:
     """A group_commit whose transactions write down what they hold; the one with a 0 takes until `held` is set."""
 
-    async def note(_: Transaction, requests: Sequence[int]) -> list[int]:
+    async def note(_: UnitOfWork, requests: Sequence[int]) -> list[int]:
         carried_out.append(list(requests))
         if 0 in requests:
             await held.wait()
         return list(requests)
 
-    async def commit(work: Callable[[Transaction], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        await work(cast("Transaction", None))
+    async def commit(work: Callable[[UnitOfWork], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        await work(cast("UnitOfWork", None))
         return turn
 
     return GroupCommit(commit, max_transactions=max_transactions, together=False, most=500), Operation("note", note)
@@ -154,7 +154,7 @@ async def test_a_closed_office_says_so(desk: Desk) -> None:
         await desk.work_queues.group_commit.submit(Operation("nothing", _nothing), 1)
 
 
-async def _nothing(_: Transaction, requests: Sequence[int]) -> list[int]:
+async def _nothing(_: UnitOfWork, requests: Sequence[int]) -> list[int]:
     return list(requests)
 
 

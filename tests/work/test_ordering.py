@@ -8,7 +8,7 @@ import pytest
 from relevo.contract.claims import Claimed
 from relevo.contract.messages import NewMessage
 from relevo.work.message.model import TIERS
-from relevo.work.ready_index.index import sort_key
+from relevo.work.message.ordering import sort_key
 from tests.clock import Clock
 from tests.work.conftest import OpenOffice
 from tests.work.desk import SCOPE, Desk, new, number

@@ -7,7 +7,7 @@ import pytest
 
 from relevo.contract.claims import Claimed, Settled
 from relevo.errors import PermissionDenied
-from relevo.work.consume.settlement import SettleItem, Verdict
+from relevo.work.message.verdict import SettleItem, Verdict
 from tests.work.desk import JOBS, SCOPE, Desk, new
 
 VERDICTS: tuple[Verdict, ...] = ("complete", "fail", "release", "extend")

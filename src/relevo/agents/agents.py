@@ -84,9 +84,7 @@ class Agents:
             self.scheduler = StreamScheduler(queue, beating, self.runner, redis_url=work_queues.settings.redis_url)
         self.overdue = OverdueRunner(work_queues, beating, self._runs, self.runner, self.scheduler)
         self.relays = [
-            LeaderLoop(agent, work_queues, self._runs)
-            for agent in self._agents.values()
-            if isinstance(agent, OutboxRelay)
+            LeaderLoop(agent, self._runs) for agent in self._agents.values() if isinstance(agent, OutboxRelay)
         ]
 
     async def start(self) -> None:

@@ -23,9 +23,9 @@ from relevo.contract.audit import AuditEntry
 from relevo.contract.messages import NewMessage
 from relevo.work.audit.entries import entry_of
 from relevo.work.caller import Caller
-from relevo.work.publish.system_messages import post
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.message.system_messages import post
 from relevo.work.store.tables import audit, idempotency, messages, queues, scopes, settings
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.tenancy.queues import AUDIT
 from relevo.work.work_queues import WorkQueues
 
@@ -74,11 +74,11 @@ class AuditExporter:
                     await connection.execute(insert(settings).values(name=_NAME, value="{}"))
         reached = dict(self._reached)
         self._reached = {}  # a run that fails begins at the cursors again
-        copied, full = await transact(self._work_queues, lambda each: self._export(each, reached))
+        copied, full = await self._work_queues.transactions.run(lambda each: self._export(each, reached))
         self._reached = full
         return Batch(copied, more=bool(full))
 
-    async def _export(self, transaction: ColdTransaction, reached: dict[int, int]) -> tuple[int, dict[int, int]]:
+    async def _export(self, transaction: SqlUnitOfWork, reached: dict[int, int]) -> tuple[int, dict[int, int]]:
         """How many were copied, and where to go on in scopes that have more."""
         connection = transaction.connection
         kept = select(settings.c.value).where(settings.c.name == _NAME)
@@ -101,7 +101,7 @@ class AuditExporter:
             await connection.execute(update(settings).where(settings.c.name == _NAME).values(value=value))
         return copied, full
 
-    async def _asked(self, transaction: ColdTransaction, cursors: dict[str, int]) -> list[_Asked]:
+    async def _asked(self, transaction: SqlUnitOfWork, cursors: dict[str, int]) -> list[_Asked]:
         query = (
             select(scopes.c.id, scopes.c.tenant_id, scopes.c.slug, scopes.c.audit_to_queue, queues.c.id.label("home"))
             .join_from(scopes, queues, queues.c.scope_id == scopes.c.id)
@@ -119,7 +119,7 @@ class AuditExporter:
             found.append(_Asked(row.id, row.tenant_id, row.home, bool(row.audit_to_queue), switch_id))
         return found
 
-    async def _entries(self, transaction: ColdTransaction, asked: _Asked, start: int) -> list[Any]:
+    async def _entries(self, transaction: SqlUnitOfWork, asked: _Asked, start: int) -> list[Any]:
         a = audit.c
         query = (
             select(audit, scopes.c.slug.label("scope"), queues.c.slug.label("queue"))
@@ -132,21 +132,21 @@ class AuditExporter:
             query = query.where(a.id <= asked.switch_id)
         return list((await transaction.connection.execute(query)).all())
 
-    async def _copy(self, transaction: ColdTransaction, asked: _Asked, rows: list[Any]) -> int:
+    async def _copy(self, transaction: SqlUnitOfWork, asked: _Asked, rows: list[Any]) -> int:
         known = await self._known(transaction, asked, [_key(row.id) for row in rows])
         own = await self._about_the_export(transaction, asked, rows)
         new = [_as_message(row) for row in rows if row.id not in own and _key(row.id) not in known]
         if not new:
             return 0
         home = await self._work_queues.queues.by_id(asked.home_id)
-        return await post(transaction, self._work_queues, self._caller, home, new)
+        return await post(transaction, self._work_queues.mint, self._caller, home, new)
 
-    async def _known(self, transaction: ColdTransaction, asked: _Asked, keys: list[str]) -> set[str]:
+    async def _known(self, transaction: SqlUnitOfWork, asked: _Asked, keys: list[str]) -> set[str]:
         i = idempotency.c
         query = select(i.idempotency_key).where(i.queue_id == asked.home_id, i.idempotency_key.in_(keys))
         return set((await transaction.connection.execute(query)).scalars())
 
-    async def _about_the_export(self, transaction: ColdTransaction, asked: _Asked, rows: list[Any]) -> set[int]:
+    async def _about_the_export(self, transaction: SqlUnitOfWork, asked: _Asked, rows: list[Any]) -> set[int]:
         """Entries that tell what was done to messages of `_audit`. A single settle names no queue, only the message."""
         nowhere = [row for row in rows if row.queue_id is None and row.action.startswith("message.")]
         m = messages.c

@@ -14,9 +14,9 @@ from relevo.contract.messages import NewMessage
 from relevo.work.audit.integrity import AuditWalk
 from relevo.work.audit.verifier import Finding
 from relevo.work.caller import Caller
-from relevo.work.publish.system_messages import post
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.message.system_messages import post
 from relevo.work.store.tables import audit, idempotency, queues
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.work.integrity")
@@ -54,10 +54,10 @@ class AuditWatch:
                 len(found),
                 extra={"event": "audit_broken", "findings": len(found)},
             )
-            await transact(self._work_queues, lambda each: self._tell(each, found[:_TOLD]))
+            await self._work_queues.transactions.run(lambda each: self._tell(each, found[:_TOLD]))
         return Batch(len(found))
 
-    async def _tell(self, transaction: ColdTransaction, found: Sequence[Finding]) -> None:
+    async def _tell(self, transaction: SqlUnitOfWork, found: Sequence[Finding]) -> None:
         """Each finding once, in the scope of the row that shows it. Of rows of no scope only the log can tell."""
         ids = [finding.id for finding in found if finding.id is not None]
         homes = (
@@ -76,7 +76,7 @@ class AuditWatch:
             before = set((await transaction.connection.execute(known)).scalars())
             new = [_message(key, each, self._caller.actor) for key, each in own.items() if key not in before]
             await post(
-                transaction, self._work_queues, self._caller, await self._work_queues.queues.by_id(queue_id), new
+                transaction, self._work_queues.mint, self._caller, await self._work_queues.queues.by_id(queue_id), new
             )
 
 

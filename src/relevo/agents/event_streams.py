@@ -11,8 +11,8 @@ from relevo.broker.link import Link
 from relevo.broker.resp import ReplyError, command
 from relevo.errors import ServerRefused
 from relevo.wire.keys import QueueKeys
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import WorkEvent, stream_name
-from relevo.work.tenancy.queues import QueueRecord
 
 _ANSWER_S = 3.0
 """Less than half of the relay's lease: who has not heard by then has still time to let go."""

@@ -19,10 +19,10 @@ from relevo.work.caller import Caller
 from relevo.work.dead_letters.listing import bury
 from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import deliveries, messages
-from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
 
 _WAITING = ("pending", "delayed")
@@ -56,8 +56,8 @@ class ExpiryEnforcer:
             now = self._work_queues.now_ms()
             since = window.since(now)
             if await self._any(column, since, now):
-                count = await transact(
-                    self._work_queues, lambda each, a=column, b=reason, c=since: self._expire(each, a, b, c)
+                count = await self._work_queues.transactions.run(
+                    lambda each, a=column, b=reason, c=since: self._expire(each, a, b, c)
                 )
             if count < self._batch:
                 window.seen(now)
@@ -69,7 +69,7 @@ class ExpiryEnforcer:
         async with self._work_queues.database.connect() as connection:
             return (await connection.execute(query)).first() is not None
 
-    async def _expire(self, transaction: ColdTransaction, column: Column[int], reason: str, since: int) -> int:
+    async def _expire(self, transaction: SqlUnitOfWork, column: Column[int], reason: str, since: int) -> int:
         m = messages.c
         query = (
             select(*(m.id, m.queue_id, m.state, m.attempts, m.message_type, m.correlation_id))
@@ -103,7 +103,7 @@ class ExpiryEnforcer:
         return len(rows)
 
     async def _end(
-        self, transaction: ColdTransaction, queue: QueueRecord, before: str, rows: Sequence[Any], reason: str
+        self, transaction: SqlUnitOfWork, queue: QueueRecord, before: str, rows: Sequence[Any], reason: str
     ) -> None:
         now, m = transaction.now, messages.c
         await transaction.connection.execute(
@@ -121,7 +121,7 @@ class ExpiryEnforcer:
         )
         transaction.counters.moved(queue.id, before, None, len(rows))
 
-    async def _close_deliveries(self, transaction: ColdTransaction, rows: Sequence[Any]) -> None:
+    async def _close_deliveries(self, transaction: SqlUnitOfWork, rows: Sequence[Any]) -> None:
         """Subscriptions that have not begun with them will not; those that have may finish."""
         d = deliveries.c
         await transaction.connection.execute(
@@ -130,7 +130,7 @@ class ExpiryEnforcer:
             .values(state="expired", visible_at=None, updated_at=transaction.now)
         )
 
-    def _tell(self, transaction: ColdTransaction, queue: QueueRecord, rows: Sequence[Any], reason: str) -> None:
+    def _tell(self, transaction: SqlUnitOfWork, queue: QueueRecord, rows: Sequence[Any], reason: str) -> None:
         now = transaction.now
         transaction.events += [
             WorkEvent("expired", queue.id, row.id, now, row.message_type, row.correlation_id, {"reason": reason})

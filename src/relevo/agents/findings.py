@@ -11,10 +11,10 @@ from sqlalchemy import select
 
 from relevo.contract.messages import NewMessage
 from relevo.work.caller import Caller
-from relevo.work.publish.system_messages import post
-from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.message.system_messages import post
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.tables import queues
-from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.work.integrity")
@@ -46,7 +46,7 @@ def finding(
 
 
 async def report(
-    transaction: ColdTransaction, work_queues: WorkQueues, caller: Caller, queue: QueueRecord, found: Sequence[Finding]
+    transaction: SqlUnitOfWork, work_queues: WorkQueues, caller: Caller, queue: QueueRecord, found: Sequence[Finding]
 ) -> None:
     """Puts findings into `_integrity`, and those that were repaired into `_corrections` too."""
     if not found:
@@ -73,9 +73,9 @@ async def report(
                 )
                 for each in own
             ]
-            await post(transaction, work_queues, caller, home, new)
+            await post(transaction, work_queues.mint, caller, home, new)
 
 
-async def _system_queue(transaction: ColdTransaction, work_queues: WorkQueues, scope_id: int, slug: str) -> QueueRecord:
+async def _system_queue(transaction: SqlUnitOfWork, work_queues: WorkQueues, scope_id: int, slug: str) -> QueueRecord:
     wanted = select(queues.c.id).where(queues.c.scope_id == scope_id, queues.c.slug == slug)
     return await work_queues.queues.by_id((await transaction.connection.execute(wanted)).scalar_one())

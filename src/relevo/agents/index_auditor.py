@@ -20,11 +20,11 @@ from sqlalchemy import and_, func, or_, select
 from relevo.agents.agent import Batch
 from relevo.agents.findings import Finding, finding, report
 from relevo.work.caller import Caller
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.counters import COUNTED_STATES, depths_of
 from relevo.work.store.tables import CLAIMED, STANDING, messages, queues, tallies
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready
-from relevo.work.tenancy.queues import QueueRecord
 from relevo.work.work_queues import WorkQueues
 
 _SETTLED_MS = 5_000
@@ -68,8 +68,8 @@ class IndexAuditor:
             missing, reached = await self._order(queue, place)
             found += missing
             if found:
-                await transact(
-                    self._work_queues, lambda each: report(each, self._work_queues, self._caller, queue, found)
+                await self._work_queues.transactions.run(
+                    lambda each: report(each, self._work_queues, self._caller, queue, found)
                 )
         except Exception:
             self._walk.clear()
@@ -144,12 +144,12 @@ class IndexAuditor:
         if not any(drift.values()):
             return []
 
-        async def correct(transaction: ColdTransaction) -> None:
+        async def correct(transaction: SqlUnitOfWork) -> None:
             for state, by in drift.items():
                 transaction.counters.add(queue.id, state, by)
 
         # What others add meanwhile does not matter: the drift was measured in one snapshot, and stays what it is.
-        await transact(self._work_queues, correct)
+        await self._work_queues.transactions.run(correct)
         changed = {state: by for state, by in drift.items() if by}
         return [finding("depth_drift", queue, [], at=now, before=changed, after={"corrected": True})]
 

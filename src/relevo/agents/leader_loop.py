@@ -8,7 +8,6 @@ from relevo.agents.agent import Agent
 from relevo.agents.runs import Runs
 from relevo.engine.service.loop import Loop
 from relevo.engine.service.signals import Signal
-from relevo.work.work_queues import WorkQueues
 
 LEASE_S = 6.0
 _NOTE_S = 2.0
@@ -18,13 +17,12 @@ class LeaderLoop(Loop):
     """Holds the lease of one agent and works for as long as it has it. Noted in the record every two seconds, not at every
     look: a look that finds nothing should cost one query and no write."""
 
-    def __init__(self, agent: Agent, work_queues: WorkQueues, runs: Runs, *, every: float = 0.1) -> None:
+    def __init__(self, agent: Agent, runs: Runs, *, every: float = 0.1) -> None:
         super().__init__(agent.name, every=every)
         self.worked: Signal[int] = Signal()
         """Emitted after each batch, with its number of items."""
         self._agent = agent
         self._runs = runs
-        self._work_queues = work_queues
         self._leased = 0.0
         self._items = 0
 

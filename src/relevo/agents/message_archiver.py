@@ -1,6 +1,6 @@
 """Every five minutes: messages that have been finished for over an hour move to the archive; once a day past days are added up.
 
-Reads go on through the same API; claims, settles and the order no longer walk past them. See work/retention/archive.py for why
+Reads go on through the same API; claims, settles and the order no longer walk past them. See work/message/archive.py for why
 a kill in the middle neither loses nor doubles one.
 """
 
@@ -11,10 +11,11 @@ from sqlalchemy import select, update
 from relevo.agents.agent import Batch
 from relevo.agents.window import Window
 from relevo.work.caller import Caller
+from relevo.work.message import archive
 from relevo.work.message.history import history_line
-from relevo.work.retention import archive, counter_rollup
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.retention import counter_rollup
 from relevo.work.store.tables import STANDING, messages, queues
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
 
 AFTER_MS = 3_600_000
@@ -41,7 +42,7 @@ class MessageArchiver:
         closed = await self._close_unheard()
         now = self._work_queues.now_ms()
         since, until = self._window.since(now), now - self._after_ms
-        moved = await transact(self._work_queues, lambda each: self._move(each, since, until))
+        moved = await self._work_queues.transactions.run(lambda each: self._move(each, since, until))
         if moved < self._batch:
             self._window.seen(now)
         folded, more_days = await self._fold(now)
@@ -52,12 +53,14 @@ class MessageArchiver:
         today = (now - _LATE_MS) // counter_rollup.DAY_MS
         if today <= self._folded_until:
             return 0, False
-        folded, more = await counter_rollup.fold(self._work_queues, before=today)
+        folded, more = await counter_rollup.fold(
+            self._work_queues.database, self._work_queues.transactions, before=today
+        )
         if not more:
             self._folded_until = today
         return folded, more
 
-    async def _move(self, transaction: ColdTransaction, since: int, until: int) -> int:
+    async def _move(self, transaction: SqlUnitOfWork, since: int, until: int) -> int:
         m = messages.c
         query = (
             select(m.id)
@@ -88,7 +91,7 @@ class MessageArchiver:
         if not found:
             return 0
 
-        async def close(transaction: ColdTransaction) -> int:
+        async def close(transaction: SqlUnitOfWork) -> int:
             mine = select(m.id, m.queue_id).where(
                 m.id.in_([row.id for row in found]), m.state == "pending", m.open_deliveries == 0
             )
@@ -109,4 +112,4 @@ class MessageArchiver:
                 transaction.counters.add(row.queue_id, "completed", 1)
             return len(rows)
 
-        return await transact(self._work_queues, close)
+        return await self._work_queues.transactions.run(close)

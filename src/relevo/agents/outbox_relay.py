@@ -24,11 +24,11 @@ from relevo.contract.messages import NewMessage
 from relevo.errors import EventsOvertaken, NotFound, RelevoError
 from relevo.work.caller import Caller
 from relevo.work.faults import fault
-from relevo.work.publish.system_messages import post
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.message.system_messages import post
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import WorkEvent, decode
 from relevo.work.store.tables import outbox
-from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.webhooks.deliveries import Due
 from relevo.work.work_queues import WorkQueues
 
@@ -84,7 +84,7 @@ class OutboxRelay:
             log.warning("events leave the outbox again")
         self._away, self._copied_until = False, 0
         fault("relay.sent")
-        await transact(self._work_queues, lambda each: self._finish(each, rows, queues))
+        await self._work_queues.transactions.run(lambda each: self._finish(each, rows, queues))
         self._tell_webhooks()
         # Little by little would cost a query and a commit each: what is not a whole batch yet waits for the next beat.
         return Batch(sum(len(row.events) for row in rows), more=self._more)
@@ -114,16 +114,16 @@ class OutboxRelay:
         queues = await self._queues(rows)
         ids = [row.id for row in rows]
 
-        async def copy(transaction: ColdTransaction) -> int:
+        async def copy(transaction: SqlUnitOfWork) -> int:
             copied = await self._to_events_queue(transaction, rows, queues)
             await transaction.connection.execute(update(outbox).where(outbox.c.id.in_(ids)).values(copied=1))
             return copied
 
-        copied = await transact(self._work_queues, copy)
+        copied = await self._work_queues.transactions.run(copy)
         self._tell_webhooks()
         return Batch(copied, more=self._more)
 
-    async def _finish(self, transaction: ColdTransaction, rows: Sequence[Row], queues: dict[int, QueueRecord]) -> None:
+    async def _finish(self, transaction: SqlUnitOfWork, rows: Sequence[Row], queues: dict[int, QueueRecord]) -> None:
         ids = [row.id for row in rows]
         gone = await transaction.connection.execute(delete(outbox).where(outbox.c.id.in_(ids)))
         if gone.rowcount == len(rows):
@@ -133,7 +133,7 @@ class OutboxRelay:
         raise EventsOvertaken
 
     async def _to_events_queue(
-        self, transaction: ColdTransaction, rows: Sequence[Row], queues: dict[int, QueueRecord]
+        self, transaction: SqlUnitOfWork, rows: Sequence[Row], queues: dict[int, QueueRecord]
     ) -> int:
         told = [(event, queues[event.queue_id]) for row in rows for event in row.events if event.queue_id in queues]
         await self._work_queues.router.note(transaction, told)  # as the messages of `_events`: exactly once
@@ -149,7 +149,7 @@ class OutboxRelay:
         copied = 0
         for queue_id, new in sorted(wanted.items()):
             home = await self._work_queues.queues.by_id(queue_id)
-            copied += await post(transaction, self._work_queues, self._caller, home, new)
+            copied += await post(transaction, self._work_queues.mint, self._caller, home, new)
         return copied
 
     def _tell_webhooks(self) -> None:

@@ -16,11 +16,11 @@ from relevo.agents.agent import Batch
 from relevo.work.caller import Caller
 from relevo.work.message.history import history_line
 from relevo.work.message.model import TIERS
-from relevo.work.ready_index.index import sort_key
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.message.ordering import sort_key
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.tables import STANDING, messages, queues
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready
-from relevo.work.tenancy.queues import QueueRecord
 from relevo.work.work_queues import WorkQueues
 
 TOP_SCORE = 999
@@ -56,7 +56,7 @@ class PriorityAgingWorker:
         queue_id, place = self._walk.pop(0)
         try:
             queue = await self._work_queues.queues.by_id(queue_id)
-            raised, reached = await transact(self._work_queues, lambda each: self._raise(each, queue, place))
+            raised, reached = await self._work_queues.transactions.run(lambda each: self._raise(each, queue, place))
         except Exception:
             self._walk.clear()  # the next run begins anew
             raise
@@ -64,7 +64,7 @@ class PriorityAgingWorker:
             self._walk.insert(0, (queue_id, reached))
         return Batch(raised, more=bool(self._walk))
 
-    async def _raise(self, transaction: ColdTransaction, queue: QueueRecord, place: Place) -> tuple[int, Place | None]:
+    async def _raise(self, transaction: SqlUnitOfWork, queue: QueueRecord, place: Place) -> tuple[int, Place | None]:
         """Raises one page behind `place`; returns where the page ended, None at the end of the queue."""
         m, now = messages.c, transaction.now
         key, last_id = place
@@ -92,7 +92,7 @@ class PriorityAgingWorker:
         reached = (rows[-1].sort_key, rows[-1].id) if len(rows) == self._batch else None
         return len(rows), reached
 
-    async def _write(self, transaction: ColdTransaction, queue: QueueRecord, rows: Sequence[Any]) -> None:
+    async def _write(self, transaction: SqlUnitOfWork, queue: QueueRecord, rows: Sequence[Any]) -> None:
         now, actor = transaction.now, self._caller.actor
         values: list[dict[str, Any]] = []
         for row in rows:

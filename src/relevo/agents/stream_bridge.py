@@ -29,10 +29,10 @@ from relevo.work.message.failure import Failure
 from relevo.work.review.case import Case
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.stream_letters import approved
-from relevo.work.routing.stream_jobs import claimant
 from relevo.work.routing.stream_outcomes import StreamOutcomes
-from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.tables import queues, reviews, settings, stream_watches
+from relevo.work.store.transactions import SqlUnitOfWork
+from relevo.work.streams.stream_jobs import claimant
 from relevo.work.tenancy.queues import DEAD_LETTER
 from relevo.work.work_queues import WorkQueues
 
@@ -58,7 +58,9 @@ class StreamBridge:
         self._batch = batch
         self._silent_ms = int(silent_s * 1000)
         self._caller = Caller.system(self.name)
-        self._outcomes = StreamOutcomes(work_queues, self._caller)
+        self._outcomes = StreamOutcomes(
+            work_queues.transactions, work_queues.database, work_queues.queues, work_queues.now_ms, self._caller
+        )
 
     async def work(self) -> Batch:
         if not self._work_queues.streams.there:
@@ -190,8 +192,8 @@ class StreamBridge:
                 row = None
                 if letter.envelope is None or letter.envelope.id not in ours:
                     row = await self._review_row(watch, letter)
-                if not await transact(
-                    self._work_queues, lambda each, a=watch, b=letter, c=row: self._open(each, a, b.dlq_id, c)
+                if not await self._work_queues.transactions.run(
+                    lambda each, a=watch, b=letter, c=row: self._open(each, a, b.dlq_id, c)
                 ):
                     break
                 watch = dict(watch) | {"reached": letter.dlq_id}
@@ -210,7 +212,7 @@ class StreamBridge:
             log.warning("stream queue %s: %s", watch["stream_queue"], error)
             return None
 
-    async def _open(self, transaction: ColdTransaction, watch: Any, dlq_id: str, row: dict[str, Any] | None) -> bool:
+    async def _open(self, transaction: SqlUnitOfWork, watch: Any, dlq_id: str, row: dict[str, Any] | None) -> bool:
         """Opens the review and moves the watch on, in one: a letter is reviewed once."""
         if not await self._work_queues.stream_letters.reached(transaction, watch, dlq_id):
             return False
@@ -245,7 +247,7 @@ class StreamBridge:
         for row in rows:
             done = await self._carry_out(row)
             fault("bridge.replayed")
-            await transact(self._work_queues, lambda each, a=row, b=done: self._close(each, a, b))
+            await self._work_queues.transactions.run(lambda each, a=row, b=done: self._close(each, a, b))
         return len(rows)
 
     async def _carry_out(self, row: Any) -> str:
@@ -264,7 +266,7 @@ class StreamBridge:
             return "discarded" if await letters.discard(origin.entry_id) else "gone"
         return "left"
 
-    async def _close(self, transaction: ColdTransaction, row: Any, done: str) -> None:
+    async def _close(self, transaction: SqlUnitOfWork, row: Any, done: str) -> None:
         mine = (reviews.c.id == row["id"]) & reviews.c.next_tick_at.is_not(None)
         closed = await transaction.connection.execute(update(reviews).where(mine).values(next_tick_at=None))
         if closed.rowcount:

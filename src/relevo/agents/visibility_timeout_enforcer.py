@@ -19,11 +19,11 @@ from relevo.work.caller import Caller
 from relevo.work.dead_letters.listing import bury
 from relevo.work.message.failure import CLAIM_TIMED_OUT
 from relevo.work.message.history import history_line
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import CLAIMED, deliveries, messages
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready
-from relevo.work.tenancy.queues import QueueRecord
 from relevo.work.work_queues import WorkQueues
 
 
@@ -45,15 +45,17 @@ class VisibilityTimeoutEnforcer:
         claims, visible, delivery_claims, visible_deliveries = await self._due()
         counts = [0]
         if claims:
-            counts.append(await transact(work_queues, self._reclaim))
+            counts.append(await work_queues.transactions.run(self._reclaim))
         if visible:
-            counts.append(await transact(work_queues, self._promote))
+            counts.append(await work_queues.transactions.run(self._promote))
         if delivery_claims:
             counts.append(
-                await transact(work_queues, lambda each: reclaim_deliveries(each, work_queues, limit, self._caller))
+                await work_queues.transactions.run(
+                    lambda each: reclaim_deliveries(each, work_queues.queues, work_queues.mint, limit, self._caller)
+                )
             )
         if visible_deliveries:
-            counts.append(await transact(work_queues, lambda each: promote_deliveries(each, limit)))
+            counts.append(await work_queues.transactions.run(lambda each: promote_deliveries(each, limit)))
         return Batch(sum(counts), more=max(counts) >= limit)
 
     async def _due(self) -> list[bool]:
@@ -68,7 +70,7 @@ class VisibilityTimeoutEnforcer:
         async with self._work_queues.database.connect() as connection:
             return [(await connection.execute(each.limit(1))).first() is not None for each in questions]
 
-    async def _reclaim(self, transaction: ColdTransaction) -> int:
+    async def _reclaim(self, transaction: SqlUnitOfWork) -> int:
         m = messages.c
         query = (
             select(*(m.id, m.queue_id, m.sort_key, m.attempts, m.reclaims, m.message_type, m.correlation_id))
@@ -102,7 +104,7 @@ class VisibilityTimeoutEnforcer:
             )
         return len(rows)
 
-    async def _return(self, transaction: ColdTransaction, queue: QueueRecord, rows: Sequence[Any]) -> None:
+    async def _return(self, transaction: SqlUnitOfWork, queue: QueueRecord, rows: Sequence[Any]) -> None:
         if not rows:
             return
         now, m = transaction.now, messages.c
@@ -139,7 +141,7 @@ class VisibilityTimeoutEnforcer:
             for row in rows
         ]
 
-    async def _promote(self, transaction: ColdTransaction) -> int:
+    async def _promote(self, transaction: SqlUnitOfWork) -> int:
         m = messages.c
         query = (
             select(m.id, m.queue_id, m.sort_key)

@@ -11,13 +11,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from relevo.agents.agents import Agents
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit
 from relevo.api.responses import answer, page_answer
 from relevo.contract.agents import Agent
 from relevo.work.caller import Caller
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.transactions import SqlUnitOfWork
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"])
 
@@ -33,15 +33,15 @@ async def list_agents(request: Request, caller: Authenticated, limit: Limit = 10
 async def run_agent(
     request: Request,
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     agent: Annotated[str, Path(max_length=40, description="name of the agent")],
 ) -> Response:
     caller.require_unlimited("operate")
     running_agents: Agents = request.app.state.running_agents
     await running_agents.get(agent)
-    await transact(work_queues, lambda each: _note(each, caller, agent))
+    await work_queues.transactions.run(lambda each: _note(each, caller, agent))
     return answer(await running_agents.run_now(agent), caller.request_id)
 
 
-async def _note(transaction: ColdTransaction, caller: Caller, agent: str) -> None:
+async def _note(transaction: SqlUnitOfWork, caller: Caller, agent: str) -> None:
     transaction.audit(caller, "agent.run", agent)

@@ -16,7 +16,7 @@ from msgspec import structs
 from relevo.contract.keys import Permission
 from relevo.errors import BodyTooLarge, Unauthenticated
 from relevo.wire.ids import IdMint
-from relevo.work.access.grants import KeyPolicy, narrowed
+from relevo.work.access.key_policy import KeyPolicy, narrowed
 from relevo.work.caller import Caller
 from relevo.work.work_queues import WorkQueues
 
@@ -101,11 +101,11 @@ async def _work_queues(request: Request) -> WorkQueues:
     return request.app.state.work_queues
 
 
-ThisOffice = Annotated[WorkQueues, Depends(_work_queues)]
+ThisWorkQueues = Annotated[WorkQueues, Depends(_work_queues)]
 """The work queues that are served here, for a route that needs it."""
 
 
-async def _caller(request: Request, work_queues: ThisOffice) -> Caller:
+async def _caller(request: Request, work_queues: ThisWorkQueues) -> Caller:
     headers = request.scope["headers"]
     authorization = header(headers, b"authorization")
     parts = request.scope["path"].split("/")

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import MessageKey, ScopeSlug, require_id
 from relevo.api.request_body import ClientGone, body_of
@@ -36,7 +36,7 @@ _NEW = msgspec.json.Decoder(ChunkIn)
     ),
 )
 async def append_chunk(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _NEW)
     added = await work_queues.chunk_streams.append(
@@ -49,7 +49,7 @@ async def append_chunk(
 async def read_chunks(
     request: Request,
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     message_id: MessageKey,
     after: Annotated[int, Query(ge=0, le=MOST_PARTS, description="the last number you have")] = 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import (
     Cursor,
@@ -40,7 +40,7 @@ _REPLAY = msgspec.json.Decoder(ReplayIn)
 )
 async def list_dead_letters(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     queue: QueueFilter = None,
     reason: TextFilter = None,
@@ -72,7 +72,9 @@ async def list_dead_letters(
     summary="Send dead letters back to their queues: filtered, throttled, in the background",
     **describe("start_replay", Replay, body=ReplayIn, body_optional=True, status=201),
 )
-async def start_replay(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def start_replay(
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
+) -> Response:
     body = await body_of(request, _REPLAY, optional=True)
     asked = body.filter
     wanted = ReplayFilter(
@@ -93,14 +95,14 @@ async def start_replay(request: Request, caller: Authenticated, work_queues: Thi
 
 @router.get("/replays", summary="List replays, newest first", **describe("list_replays", list[Replay], paged=True))
 async def list_replays(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(await work_queues.replays.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.get("/replays/{replay_id}", summary="How far a replay is", **describe("get_replay", Replay))
 async def get_replay(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, replay_id: MessageKey
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, replay_id: MessageKey
 ) -> Response:
     return answer(await work_queues.replays.get(caller, scope, require_id(replay_id, "replay")), caller.request_id)
 
@@ -109,6 +111,6 @@ async def get_replay(
     "/replays/{replay_id}/cancel", summary="Stop a replay", **describe("cancel_replay", Replay, problems=[WrongState])
 )
 async def cancel_replay(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, replay_id: MessageKey
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, replay_id: MessageKey
 ) -> Response:
     return answer(await work_queues.replays.cancel(caller, scope, require_id(replay_id, "replay")), caller.request_id)

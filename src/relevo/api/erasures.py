@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
 from relevo.api.request_body import body_of
@@ -25,7 +25,9 @@ _NEW = msgspec.json.Decoder(ErasureIn)
     summary="Erase what messages labelled `subject=…` say; large ones go on in the background",
     **describe("start_erasure", Erasure, body=ErasureIn, status=202),
 )
-async def start_erasure(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def start_erasure(
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
+) -> Response:
     body = await body_of(request, _NEW)
     return answer(await work_queues.erasures.start(caller, scope, body.subject), caller.request_id, 202)
 
@@ -36,7 +38,7 @@ async def start_erasure(request: Request, caller: Authenticated, work_queues: Th
     **describe("list_erasures", list[Erasure], paged=True),
 )
 async def list_erasures(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(await work_queues.erasures.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
@@ -44,7 +46,7 @@ async def list_erasures(
 @router.get("/{erasure_id}", summary="How far an erasure is", **describe("get_erasure", Erasure))
 async def get_erasure(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     erasure_id: Annotated[str, Path(description="id of the erasure", max_length=100)],
 ) -> Response:

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from relevo.api.auth import Authenticated, ThisOffice, caller_of, header
+from relevo.api.auth import Authenticated, ThisWorkQueues, caller_of, header
 from relevo.api.openapi import describe
 from relevo.api.params import ScopeSlug
 from relevo.contract.events import EventName
@@ -34,7 +34,7 @@ _about["responses"][200] = {"description": "events, until one side ends it", "co
 async def follow_events(
     request: Request,
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     queue: Annotated[
         list[Annotated[str, Query(pattern=_SLUG, max_length=63)]] | None,
@@ -48,7 +48,15 @@ async def follow_events(
     readers: set[EventFeed] = request.app.state.feeds
     if len(readers) >= MOST_READERS:
         raise EventsUnavailable(reason=f"{MOST_READERS} readers follow them here already")
-    feed = EventFeed(work_queues, caller, scope, queues=queue or (), events=event or (), after=last_event_id)
+    feed = EventFeed(
+        work_queues.queues,
+        work_queues.settings.redis_url,
+        caller,
+        scope,
+        queues=queue or (),
+        events=event or (),
+        after=last_event_id,
+    )
     await feed.open()
     readers.add(feed)
     return _Following(request, feed)

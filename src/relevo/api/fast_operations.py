@@ -37,7 +37,7 @@ from relevo.errors import (
     WorkQueueFull,
     WrongConsumerMode,
 )
-from relevo.work.consume.settlement import Verdict
+from relevo.work.message.verdict import Verdict
 
 _CLOSED = (ScopePaused, QueuePaused, QueueArchived)
 

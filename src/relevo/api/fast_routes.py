@@ -31,8 +31,8 @@ from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
 from relevo.work.caller import Caller
 from relevo.work.consume.long_poll import CancelToken
-from relevo.work.consume.settlement import SettleItem, Verdict
 from relevo.work.message.failure import Failure
+from relevo.work.message.verdict import SettleItem, Verdict
 from relevo.work.work_queues import WorkQueues
 
 Send = Callable[[Any], Awaitable[None]]

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import insert, update
 
-from relevo.api.auth import ThisOffice, header
+from relevo.api.auth import ThisWorkQueues, header
 from relevo.api.metrics import CONTENT_TYPE, ApiMetrics
 from relevo.api.problems import known, nowhere
 from relevo.api.responses import encode
@@ -34,7 +34,7 @@ async def healthz() -> Response:
     responses={503: {"description": "not ready; `reason` says why"}},
     **_PLAIN,
 )
-async def readyz(request: Request, work_queues: ThisOffice) -> Response:
+async def readyz(request: Request, work_queues: ThisWorkQueues) -> Response:
     if request.app.state.stopping.is_set():
         return _not_ready("the process is ending")
     try:
@@ -55,7 +55,7 @@ async def readyz(request: Request, work_queues: ThisOffice) -> Response:
     },
     **_PLAIN,
 )
-async def metrics(request: Request, work_queues: ThisOffice) -> Response:
+async def metrics(request: Request, work_queues: ThisWorkQueues) -> Response:
     wanted: ApiSettings = request.app.state.limits
     if wanted.metrics_token is not None:
         given = header(request.scope["headers"], b"authorization") or b""

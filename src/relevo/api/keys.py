@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, MessageKey, require_id
 from relevo.api.request_body import body_of
@@ -20,7 +20,7 @@ _NEW = msgspec.json.Decoder(KeyIn)
 
 @router.get("", summary="List keys, without their secrets", **describe("list_keys", list[ApiKey], paged=True))
 async def list_keys(
-    caller: Authenticated, work_queues: ThisOffice, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(await work_queues.keys.list(caller, limit=limit, cursor=cursor), caller.request_id)
 
@@ -30,7 +30,7 @@ async def list_keys(
     summary="Make a key; the secret is in this answer and nowhere else",
     **describe("create_key", NewKey, body=KeyIn, status=201),
 )
-async def create_key(request: Request, caller: Authenticated, work_queues: ThisOffice) -> Response:
+async def create_key(request: Request, caller: Authenticated, work_queues: ThisWorkQueues) -> Response:
     body = await body_of(request, _NEW)
     made = await work_queues.keys.create(
         caller,
@@ -44,5 +44,5 @@ async def create_key(request: Request, caller: Authenticated, work_queues: ThisO
 
 
 @router.delete("/{key_id}", summary="Revoke a key", **describe("revoke_key", ApiKey))
-async def revoke_key(caller: Authenticated, work_queues: ThisOffice, key_id: MessageKey) -> Response:
+async def revoke_key(caller: Authenticated, work_queues: ThisWorkQueues, key_id: MessageKey) -> Response:
     return answer(await work_queues.keys.revoke(caller, require_id(key_id, "key")), caller.request_id)

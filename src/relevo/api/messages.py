@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import (
     Cursor,
@@ -42,7 +42,7 @@ _PRIORITY = msgspec.json.Decoder(PriorityIn)
 )
 async def search_messages(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     queue: QueueFilter = None,
     state: State | None = None,
@@ -77,7 +77,7 @@ async def search_messages(
 
 @router.get("/{message_id}", summary="Read a message", **describe("get_message", Message))
 async def get_message(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     return answer(await work_queues.search.get(caller, scope, require_id(message_id)), caller.request_id)
 
@@ -89,7 +89,7 @@ async def get_message(
 )
 async def get_history(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     message_id: MessageKey,
     limit: Limit = 100,
@@ -105,7 +105,7 @@ async def get_history(
     **describe("cancel_message", Message, body=CancelIn, body_optional=True, problems=[WrongState]),
 )
 async def cancel_message(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _CANCEL, optional=True)
     await work_queues.messages.cancel(caller, scope, require_id(message_id), reason=body.reason)
@@ -118,7 +118,7 @@ async def cancel_message(
     **describe("reprioritise_message", Message, body=PriorityIn, problems=[WrongState]),
 )
 async def reprioritise_message(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _PRIORITY)
     await work_queues.messages.reprioritise(

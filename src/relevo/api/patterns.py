@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, ScopeSlug, Version
 from relevo.api.request_body import body_of
@@ -37,7 +37,7 @@ _NEW, _PREVIEW = msgspec.json.Decoder(PatternIn), msgspec.json.Decoder(PreviewIn
     "", summary="The latest version of each pattern", **describe("list_review_patterns", list[Pattern], paged=True)
 )
 async def list_patterns(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(await work_queues.patterns.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
@@ -47,14 +47,16 @@ async def list_patterns(
     summary="Make a pattern, or a new version",
     **describe("add_review_pattern", Pattern, body=PatternIn, status=201, problems=[BadReviewSpec]),
 )
-async def add_pattern(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def add_pattern(
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
+) -> Response:
     body = await body_of(request, _NEW)
     return answer(await work_queues.patterns.add(caller, scope, body.name, body.spec), caller.request_id, 201)
 
 
 @router.get("/{name}", summary="Read a pattern", **describe("get_review_pattern", Pattern))
 async def get_pattern(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, name: PatternName, version: Version = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, name: PatternName, version: Version = None
 ) -> Response:
     return answer(await work_queues.patterns.get(caller, scope, name, version), caller.request_id)
 
@@ -65,7 +67,7 @@ async def get_pattern(
     **describe("preview_review_pattern", ReviewSpec, body=PreviewIn, body_optional=True, problems=[BadReviewSpec]),
 )
 async def preview_pattern(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, name: PatternName
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, name: PatternName
 ) -> Response:
     body = await body_of(request, _PREVIEW, optional=True)
     use = PatternUse(pattern=name, version=body.version, parameters=body.parameters)

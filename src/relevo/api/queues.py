@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug
 from relevo.api.request_body import body_of
@@ -13,7 +13,7 @@ from relevo.api.responses import answer, page_answer
 from relevo.api.views import changes_in, queues_out
 from relevo.contract.queues import Queue, QueueChange, QueueIn
 from relevo.errors import QueueNotEmpty, SlugTaken, SystemQueue
-from relevo.work.tenancy.queues import QueueRecord, QueueSettings
+from relevo.work.queue_record import QueueRecord, QueueSettings
 from relevo.work.work_queues import WorkQueues
 
 router = APIRouter(prefix="/v1/scopes/{scope}/queues", tags=["queues"])
@@ -24,7 +24,7 @@ _CHANGE = msgspec.json.Decoder(QueueChange)
 
 @router.get("", summary="List queues", **describe("list_queues", list[Queue], paged=True))
 async def list_queues(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     page = await work_queues.queues.list(caller, scope, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id, await queues_out(work_queues, page.items))
@@ -33,7 +33,9 @@ async def list_queues(
 @router.post(
     "", summary="Make a queue", **describe("create_queue", Queue, body=QueueIn, status=201, problems=[SlugTaken])
 )
-async def create_queue(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def create_queue(
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
+) -> Response:
     body = await body_of(request, _NEW)
     settings = QueueSettings(**{name: getattr(body, name) for name in QueueSettings.__struct_fields__})
     record = await work_queues.queues.create(caller, scope, body.slug, settings)
@@ -41,7 +43,7 @@ async def create_queue(request: Request, caller: Authenticated, work_queues: Thi
 
 
 @router.get("/{queue}", summary="Read a queue", **describe("get_queue", Queue))
-async def get_queue(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
+async def get_queue(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, queue: QueueSlug) -> Response:
     caller.require("view")
     return await _shown(work_queues, await work_queues.queues.lookup(caller, scope, queue), caller.request_id)
 
@@ -52,7 +54,7 @@ async def get_queue(caller: Authenticated, work_queues: ThisOffice, scope: Scope
     **describe("change_queue", Queue, body=QueueChange, problems=[SystemQueue]),
 )
 async def change_queue(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
     changes = changes_in(await body_of(request, _CHANGE))
     return await _shown(work_queues, await work_queues.queues.change(caller, scope, queue, changes), caller.request_id)
@@ -63,7 +65,9 @@ async def change_queue(
     summary="Delete an empty queue",
     **describe("delete_queue", None, status=204, problems=[QueueNotEmpty, SystemQueue]),
 )
-async def delete_queue(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
+async def delete_queue(
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, queue: QueueSlug
+) -> Response:
     await work_queues.queues.delete(caller, scope, queue)
     return Response(status_code=204)
 

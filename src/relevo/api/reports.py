@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from starlette.responses import StreamingResponse
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import (
     PLAIN,
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1", tags=["reports"])
 @router.get("/usage", summary="What each queue did on each day", **describe("list_usage", list[UsageRow], paged=True))
 async def usage(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     since: DayFilter = None,
     until: DayFilter = None,
     scope: ScopeFilter = None,
@@ -48,7 +48,7 @@ async def usage(
 )
 async def audit(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeFilter = None,
     queue: QueueFilter = None,
     actor: TextFilter = None,
@@ -84,7 +84,7 @@ _exporting["responses"][200] = {"description": "one JSON object a line", "conten
 @router.get("/audit/export", summary="The audit as JSON lines, oldest first, with its hashes", **_exporting)
 async def export_audit(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeFilter = None,
     since: MomentFilter = None,
     until: MomentFilter = None,
@@ -107,7 +107,7 @@ async def _lines(pages: AsyncGenerator[list[ExportedEntry]]) -> AsyncGenerator[b
 )
 async def trace(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     correlation_id: Annotated[str, Query(min_length=1, max_length=200, pattern=PLAIN)],
     scope: ScopeFilter = None,
 ) -> Response:

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice, header
+from relevo.api.auth import Authenticated, ThisWorkQueues, header
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, MessageKey, ScopeSlug, TextFilter, require_id
 from relevo.api.request_body import body_of
@@ -82,7 +82,7 @@ def person_of(request: Request, caller: Caller) -> str:
 )
 async def list_reviews(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     state: CaseState | None = None,
     holder: TextFilter = None,
@@ -98,7 +98,7 @@ async def list_reviews(
 
 @router.get("/reviews/{review_id}", summary="Read a review", **describe("get_review", Review))
 async def get_review(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, review_id: ReviewKey
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, review_id: ReviewKey
 ) -> Response:
     return answer(await work_queues.reviews.get(caller, scope, require_id(review_id, "review")), caller.request_id)
 
@@ -108,7 +108,7 @@ async def get_review(
 )
 async def get_result(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     review_id: ReviewKey,
     wait_s: Annotated[float, Query(ge=0, le=60)] = 0.0,
@@ -140,7 +140,7 @@ class Act:
 async def act(
     request: Request,
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     review_id: ReviewKey,
     _: Person = None,
@@ -227,7 +227,7 @@ async def withdraw_review(act: Acting) -> Response:
     ),
 )
 async def review_dead_letter(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, message_id: MessageKey
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _SEND, optional=True)
     opened = await work_queues.reviews.open_for_dead_letter(caller, scope, require_id(message_id), body.review)
@@ -246,7 +246,7 @@ async def review_dead_letter(
     ),
 )
 async def review_stream_dead_letter(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
 ) -> Response:
     body = await body_of(request, _STREAM_LETTER)
     opened = await work_queues.stream_letters.review(caller, scope, body.stream_queue, body.entry_id, body.review)
@@ -259,7 +259,7 @@ async def review_stream_dead_letter(
     **describe("list_stream_watches", list[StreamWatch], paged=True),
 )
 async def list_watches(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(
         await work_queues.stream_letters.watches(caller, scope, limit=limit, cursor=cursor), caller.request_id
@@ -271,7 +271,9 @@ async def list_watches(
     summary="Send the dead letters of a stream queue to review from now on",
     **describe("watch_stream", StreamWatch, body=WatchIn, status=201, problems=[BadReviewSpec, StreamQueueClosed]),
 )
-async def watch_stream(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def watch_stream(
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
+) -> Response:
     body = await body_of(request, _WATCH)
     made = await work_queues.stream_letters.watch(caller, scope, body.stream_queue, body.review)
     return answer(made, caller.request_id, 201)
@@ -280,7 +282,7 @@ async def watch_stream(request: Request, caller: Authenticated, work_queues: Thi
 @router.delete("/stream-watches/{stream_queue}", summary="No longer", **describe("unwatch_stream", None, status=204))
 async def unwatch_stream(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     stream_queue: Annotated[str, Path(max_length=200, description="name of the stream queue")],
 ) -> Response:

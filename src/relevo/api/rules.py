@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Path, Request, Response
 from msgspec import Meta, Raw
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, ScopeSlug
 from relevo.api.request_body import body_of
@@ -55,7 +55,7 @@ _DRY_RUN = msgspec.json.Decoder(DryRunIn)
     **describe("list_rules", list[StoredRule], paged=True),
 )
 async def list_rules(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     page = await work_queues.rules.list(caller, scope, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id, [_shown(each) for each in page.items])
@@ -66,7 +66,9 @@ async def list_rules(
     summary="Make a rule",
     **describe("create_rule", StoredRule, body=Rule, status=201, problems=[BadRule, SlugTaken]),
 )
-async def create_rule(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def create_rule(
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
+) -> Response:
     made = await work_queues.rules.create(caller, scope, await body_of(request, _RULE))
     return answer(_shown(made), caller.request_id, 201)
 
@@ -76,7 +78,7 @@ async def create_rule(request: Request, caller: Authenticated, work_queues: This
     summary="What a rule would do, with a sample or with the last messages of a queue",
     **describe("try_rule", list[Tried], body=DryRunIn, problems=[BadRule]),
 )
-async def dry_run(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def dry_run(request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug) -> Response:
     body = await body_of(request, _DRY_RUN)
     if (body.last is None) == (len(body.body) == 0):
         raise InvalidInput(where="body", reason="pass a `body` to try the rule on, or how many of the `last` messages")
@@ -96,25 +98,25 @@ async def dry_run(request: Request, caller: Authenticated, work_queues: ThisOffi
 
 
 @router.get("/{rule}", summary="Read a rule", **describe("get_rule", StoredRule))
-async def get_rule(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
+async def get_rule(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await work_queues.rules.get(caller, scope, rule)), caller.request_id)
 
 
 @router.put("/{rule}", summary="Replace a rule", **describe("replace_rule", StoredRule, body=Rule, problems=[BadRule]))
 async def change_rule(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, rule: RuleName
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, rule: RuleName
 ) -> Response:
     changed = await work_queues.rules.change(caller, scope, rule, await body_of(request, _RULE))
     return answer(_shown(changed), caller.request_id)
 
 
 @router.post("/{rule}/reset", summary="Close the breaker of a rule", **describe("reset_rule", StoredRule))
-async def reset_rule(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
+async def reset_rule(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await work_queues.rules.reset(caller, scope, rule)), caller.request_id)
 
 
 @router.delete("/{rule}", summary="Delete a rule", **describe("delete_rule", None, status=204))
-async def delete_rule(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, rule: RuleName) -> Response:
+async def delete_rule(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, rule: RuleName) -> Response:
     await work_queues.rules.delete(caller, scope, rule)
     return Response(status_code=204)
 

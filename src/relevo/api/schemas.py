@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug, Version
 from relevo.api.request_body import body_of
@@ -27,7 +27,7 @@ _NEW, _BINDING = msgspec.json.Decoder(SchemaIn), msgspec.json.Decoder(BindingIn)
     "/schemas", summary="The latest version of each schema", **describe("list_schemas", list[Schema], paged=True)
 )
 async def list_schemas(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(await work_queues.schemas.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
@@ -37,7 +37,9 @@ async def list_schemas(
     summary="Make a schema, or a new version",
     **describe("add_schema", Schema, body=SchemaIn, status=201, problems=[BadSchema]),
 )
-async def add_schema(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def add_schema(
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
+) -> Response:
     body = await body_of(request, _NEW)
     made = await work_queues.schemas.add(caller, scope, body.name, bytes(body.definition).decode())
     return answer(made, caller.request_id, 201)
@@ -45,7 +47,7 @@ async def add_schema(request: Request, caller: Authenticated, work_queues: ThisO
 
 @router.get("/schemas/{name}", summary="Read a schema", **describe("get_schema", Schema))
 async def get_schema(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, name: SchemaName, version: Version = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, name: SchemaName, version: Version = None
 ) -> Response:
     return answer(await work_queues.schemas.get(caller, scope, name, version), caller.request_id)
 
@@ -55,7 +57,9 @@ async def get_schema(
     summary="Delete all versions of a schema",
     **describe("delete_schema", None, status=204, problems=[SchemaInUse]),
 )
-async def remove_schema(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, name: SchemaName) -> Response:
+async def remove_schema(
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, name: SchemaName
+) -> Response:
     await work_queues.schemas.remove(caller, scope, name)
     return Response(status_code=204)
 
@@ -65,7 +69,9 @@ async def remove_schema(caller: Authenticated, work_queues: ThisOffice, scope: S
     summary="What bodies of a queue must fit; null for anything",
     **describe("get_bound_schema", Binding | None),
 )
-async def get_binding(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
+async def get_binding(
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, queue: QueueSlug
+) -> Response:
     return answer(await work_queues.schemas.bound(caller, scope, queue), caller.request_id)
 
 
@@ -75,7 +81,7 @@ async def get_binding(caller: Authenticated, work_queues: ThisOffice, scope: Sco
     **describe("bind_schema", Binding, body=BindingIn, problems=[SchemaIncompatible]),
 )
 async def bind_schema(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
     body = await body_of(request, _BINDING)
     bound = await work_queues.schemas.bind(caller, scope, queue, body.name, body.version, force=body.force)
@@ -85,7 +91,9 @@ async def bind_schema(
 @router.delete(
     "/queues/{queue}/schema", summary="Take any body from now on", **describe("unbind_schema", None, status=204)
 )
-async def unbind_schema(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug) -> Response:
+async def unbind_schema(
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, queue: QueueSlug
+) -> Response:
     await work_queues.schemas.unbind(caller, scope, queue)
     return Response(status_code=204)
 
@@ -97,7 +105,7 @@ async def unbind_schema(caller: Authenticated, work_queues: ThisOffice, scope: S
 )
 async def get_compatibility(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     name: SchemaName,
     queue: QueueSlug,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, ScopeSlug
 from relevo.api.request_body import body_of
@@ -22,7 +22,7 @@ _CHANGE = msgspec.json.Decoder(ScopeChange)
 
 @router.get("", summary="List scopes", **describe("list_scopes", list[Scope], paged=True))
 async def list_scopes(
-    caller: Authenticated, work_queues: ThisOffice, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     page = await work_queues.scopes.list(caller, limit=limit, cursor=cursor)
     return page_answer(page, caller.request_id, [scope_out(scope) for scope in page.items])
@@ -33,7 +33,7 @@ async def list_scopes(
     summary="Make a scope and its system queues",
     **describe("create_scope", Scope, body=ScopeIn, status=201, problems=[SlugTaken]),
 )
-async def create_scope(request: Request, caller: Authenticated, work_queues: ThisOffice) -> Response:
+async def create_scope(request: Request, caller: Authenticated, work_queues: ThisWorkQueues) -> Response:
     body = await body_of(request, _NEW)
     scope = await work_queues.scopes.create(
         caller,
@@ -47,7 +47,7 @@ async def create_scope(request: Request, caller: Authenticated, work_queues: Thi
 
 
 @router.get("/{scope}", summary="Read a scope", **describe("get_scope", Scope))
-async def get_scope(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def get_scope(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug) -> Response:
     caller.require("view")
     return answer(scope_out(await work_queues.scopes.get(caller, scope)), caller.request_id)
 
@@ -55,7 +55,9 @@ async def get_scope(caller: Authenticated, work_queues: ThisOffice, scope: Scope
 @router.patch(
     "/{scope}", summary="Change, pause or archive a scope", **describe("change_scope", Scope, body=ScopeChange)
 )
-async def change_scope(request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def change_scope(
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
+) -> Response:
     changes = changes_in(await body_of(request, _CHANGE))
     return answer(scope_out(await work_queues.scopes.change(caller, scope, changes)), caller.request_id)
 
@@ -63,6 +65,6 @@ async def change_scope(request: Request, caller: Authenticated, work_queues: Thi
 @router.delete(
     "/{scope}", summary="Delete an empty scope", **describe("delete_scope", None, status=204, problems=[QueueNotEmpty])
 )
-async def delete_scope(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug) -> Response:
+async def delete_scope(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug) -> Response:
     await work_queues.scopes.delete(caller, scope)
     return Response(status_code=204)

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug
 from relevo.api.request_body import body_of
@@ -27,7 +27,7 @@ _NEW = msgspec.json.Decoder(SubscriptionIn)
 )
 async def list_subscriptions(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     queue: QueueSlug,
     limit: Limit = 100,
@@ -45,7 +45,7 @@ async def list_subscriptions(
     ),
 )
 async def create_subscription(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, queue: QueueSlug
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, queue: QueueSlug
 ) -> Response:
     body = await body_of(request, _NEW)
     made = await work_queues.subscriptions.create(caller, scope, queue, body.name, after=body.after)
@@ -59,7 +59,7 @@ async def create_subscription(
 )
 async def delete_subscription(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     queue: QueueSlug,
     name: Annotated[str, Path(max_length=63, description="name of the subscription")],

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, ScopeSlug
 from relevo.api.responses import answer, page_answer
@@ -19,17 +19,21 @@ Trusted = Annotated[str, Path(max_length=63, description="slug of the scope that
 
 @router.get("", summary="Whom a scope lets in", **describe("list_trusts", list[Trust], paged=True))
 async def list_trusts(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(await work_queues.trusts.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
 
 @router.put("/{trusted}", summary="Let messages of another scope in", **describe("grant_trust", Trust))
-async def grant_trust(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
+async def grant_trust(
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, trusted: Trusted
+) -> Response:
     return answer(await work_queues.trusts.grant(caller, scope, trusted), caller.request_id)
 
 
 @router.delete("/{trusted}", summary="No longer let them in", **describe("revoke_trust", None, status=204))
-async def revoke_trust(caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, trusted: Trusted) -> Response:
+async def revoke_trust(
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, trusted: Trusted
+) -> Response:
     await work_queues.trusts.revoke(caller, scope, trusted)
     return Response(status_code=204)

@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from relevo.contract.queues import Queue, QueueChange
 from relevo.contract.scopes import Scope, ScopeChange
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.counters import Depth, depths_of
-from relevo.work.tenancy.queues import QueueRecord
 from relevo.work.tenancy.scopes import Scope as ScopeRecord
 from relevo.work.work_queues import WorkQueues
 

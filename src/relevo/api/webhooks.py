@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 from msgspec import UNSET
 
-from relevo.api.auth import Authenticated, ThisOffice
+from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
 from relevo.api.request_body import body_of
@@ -38,7 +38,7 @@ _ROTATION = msgspec.json.Decoder(RotationIn)
 
 @router.get("", summary="List webhooks, without their secrets", **describe("list_webhooks", list[Webhook], paged=True))
 async def list_webhooks(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
 ) -> Response:
     return page_answer(await work_queues.webhooks.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
 
@@ -49,7 +49,7 @@ async def list_webhooks(
     **describe("create_webhook", NewSecret, body=WebhookIn, status=201, problems=[BadWebhookUrl]),
 )
 async def create_webhook(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
 ) -> Response:
     body = await body_of(request, _NEW)
     return answer(await work_queues.webhooks.create(caller, scope, body.url, body.events), caller.request_id, 201)
@@ -57,7 +57,7 @@ async def create_webhook(
 
 @router.get("/{webhook_id}", summary="Read a webhook", **describe("get_webhook", Webhook))
 async def get_webhook(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     return answer(await work_queues.webhooks.get(caller, scope, require_id(webhook_id, "webhook")), caller.request_id)
 
@@ -68,7 +68,7 @@ async def get_webhook(
     **describe("change_webhook", Webhook, body=WebhookChange, problems=[BadWebhookUrl]),
 )
 async def change_webhook(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     body = await body_of(request, _CHANGE)
     changed = await work_queues.webhooks.change(
@@ -84,7 +84,7 @@ async def change_webhook(
 
 @router.delete("/{webhook_id}", summary="Delete a webhook and its log", **describe("delete_webhook", None, status=204))
 async def delete_webhook(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     await work_queues.webhooks.delete(caller, scope, require_id(webhook_id, "webhook"))
     return Response(status_code=204)
@@ -96,7 +96,7 @@ async def delete_webhook(
     **describe("rotate_webhook", NewSecret, body=RotationIn, body_optional=True),
 )
 async def rotate_webhook(
-    request: Request, caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
     turned = await work_queues.webhooks.rotate(
@@ -112,7 +112,7 @@ async def rotate_webhook(
 )
 async def list_deliveries(
     caller: Authenticated,
-    work_queues: ThisOffice,
+    work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     webhook_id: WebhookKey,
     state: Annotated[DeliveryState | None, Query()] = None,
@@ -140,7 +140,11 @@ async def list_deliveries(
     **describe("redeliver_webhook_event", Delivery, status=202, problems=[WrongState]),
 )
 async def redeliver(
-    caller: Authenticated, work_queues: ThisOffice, scope: ScopeSlug, webhook_id: WebhookKey, delivery_id: DeliveryKey
+    caller: Authenticated,
+    work_queues: ThisWorkQueues,
+    scope: ScopeSlug,
+    webhook_id: WebhookKey,
+    delivery_id: DeliveryKey,
 ) -> Response:
     again = await work_queues.webhook_deliveries.redeliver(
         caller, scope, require_id(webhook_id, "webhook"), require_id(delivery_id, "delivery")

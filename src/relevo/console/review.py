@@ -27,7 +27,7 @@ from relevo.errors import (
 )
 from relevo.wire.ids import minted_ms
 from relevo.work.review.reviews import Review
-from relevo.work.review.subject import Subject, subject_of
+from relevo.work.review.subject import Subject
 
 if TYPE_CHECKING:
     from relevo.console.console import Console
@@ -112,7 +112,7 @@ async def _found(console: Console, visit: Visit) -> tuple[Review, Subject]:
         raise NotFound(what="review", name=review_id[:100])
     caller = visit.session.caller(scope)
     review = await console.work_queues.reviews.get(caller, scope, review_id)
-    return review, await subject_of(console.work_queues, caller, review)
+    return review, await console.work_queues.subjects.of(caller, review)
 
 
 def _page(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import time
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable
-from typing import Literal, Self, TypeVar
+from collections import Counter
+from typing import Literal, Self
 
 import msgspec
 
@@ -21,7 +18,7 @@ from relevo.work.audit.integrity import AuditIntegrity
 from relevo.work.audit.trace import Traces
 from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.broadcast.subscriptions import Subscriptions
-from relevo.work.caller import Caller
+from relevo.work.clock import Clock, wall_clock
 from relevo.work.consume.chunks import ChunkStreams
 from relevo.work.consume.claims import Claims
 from relevo.work.consume.long_poll import LongPoll
@@ -38,31 +35,27 @@ from relevo.work.retention.erasure import Erasures
 from relevo.work.review.patterns import Patterns
 from relevo.work.review.reviews import Reviews
 from relevo.work.review.stream_letters import StreamLetters
+from relevo.work.review.subject import Subjects
 from relevo.work.routing.dry_run import DryRuns
 from relevo.work.routing.route_plan import RoutePlanner
 from relevo.work.routing.route_writer import RouteWriter
 from relevo.work.routing.router import Router
 from relevo.work.routing.rules import Rules
-from relevo.work.routing.stream_queues import StreamQueues
 from relevo.work.routing.targets import Targets
 from relevo.work.schemas.registry import Schemas
 from relevo.work.store.database import Database
 from relevo.work.store.group_commit import GroupCommit
 from relevo.work.store.installation import installation_id
 from relevo.work.store.interface import Dialect, Driver, Session
-from relevo.work.store.unit_of_work import Transaction
-from relevo.work.tenancy.queues import DEAD_LETTER, QueueRecord, Queues
+from relevo.work.store.transactions import FastTransactions, Transactions
+from relevo.work.store.unit_of_work import UnitOfWork
+from relevo.work.streams.stream_queues import StreamQueues
+from relevo.work.tenancy.queues import Queues
 from relevo.work.tenancy.scopes import Scopes
 from relevo.work.tenancy.tenants import Tenants
 from relevo.work.tenancy.trusts import Trusts
 from relevo.work.webhooks.deliveries import WebhookDeliveries
 from relevo.work.webhooks.hooks import Webhooks
-
-T = TypeVar("T")
-
-_SLOTS = 64
-"""Rows of tallies a queue and day at most: each transaction under way has one of its own, and those of two processes are seldom
-the same."""
 
 
 class WorkSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,63 +89,92 @@ class WorkQueues:
     people: `rules`, `reviews`, `patterns`, `schemas`, `trusts`.
     """
 
-    def __init__(self, settings: WorkSettings, *, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, settings: WorkSettings, *, now_ms: Clock | None = None) -> None:
         self.settings = settings
-        self.now_ms: Callable[[], int] = now_ms or _clock
+        self.now_ms: Clock = now_ms or wall_clock
         """The time; tests may turn it."""
         self.mint = IdMint()
         self.installation = ""
         """Names this installation's keys in Redis; known once opened."""
-        self.database = Database(settings.database_url)
-        self.queues = Queues(self.database, self.now_ms)
-        self.tenants = Tenants(self.database, self.now_ms)
-        self.keys = Keys(self.database, self.now_ms)
-        self.scopes = Scopes(self.database, self.queues, self.now_ms)
-        self.audit = Audit(self.database, self.now_ms)
-        self.audit_integrity = AuditIntegrity(self.database, self.now_ms)
-        self.traces = Traces(self.database)
-        self.search = Search(self.database, self.now_ms)
-        self.usage = Usage(self.database, self.now_ms)
-        self.long_poll = LongPoll(settings.redis_url, poll_s=settings.poll_s)
-        self.ready_index = ReadyIndex(self, settings.redis_url, claims_by_index=self._claims_by_index())
-        self.messages = Publisher(self)
-        self.claims = Claims(self)
-        self.settlements = Settlements(self)
-        self.subscriptions = Subscriptions(self)
-        self.deliveries = Deliveries(self)
-        self.dead_letters = DeadLetters(self)
-        self.replays = Replays(self)
-        self.streams = StreamQueues(settings.redis_url)
-        self.stream_letters = StreamLetters(self)
-        self.trusts = Trusts(self)
-        self.schemas = Schemas(self)
-        self.patterns = Patterns(self)
-        self.reviews = Reviews(self)
-        self.rules = Rules(self)
-        self.targets = Targets(self)
-        self.route_planner = RoutePlanner(self)
-        self.route_writer = RouteWriter(self)
-        self.router = Router(self)
-        self.dry_runs = DryRuns(self)
-        self.admission = Admission(self)
-        self.access = Access(self)
-        self.console_sessions = ConsoleSessions(self)
-        self.rate_limits = RateLimits(settings.redis_url)
-        self.chunk_streams = ChunkStreams(self)
-        self.webhooks = Webhooks(self)
-        self.webhook_deliveries = WebhookDeliveries(self)
-        self.erasures = Erasures(self)
-        self._driver: Driver = _driver_for(self.database)
-        self.group_commit = GroupCommit(
-            self._commit,
-            max_transactions=settings.max_transactions or self._driver.max_transactions,
-            together=self._driver.max_transactions == 1,
-            most=self._driver.most_together,
+        now, mint = self.now_ms, self.mint
+        database = self.database = Database(settings.database_url)
+        driver = self._driver = _driver_for(database)
+
+        # Commits, and who is told of them.
+        self.ready_index = ReadyIndex(
+            settings.redis_url, self._pending_page, mint, claims_by_index=self._claims_by_index()
         )
-        self._slots = deque(random.sample(range(_SLOTS), _SLOTS))
+        self.long_poll = LongPoll(settings.redis_url, poll_s=settings.poll_s)
+        transactions = self.transactions = Transactions(database, now, after_commit=self._tell)
+        fast = self.fast_transactions = FastTransactions(database, driver, now, after_commit=self._tell)
+        self.group_commit = GroupCommit(
+            fast.commit,
+            max_transactions=settings.max_transactions or driver.max_transactions,
+            together=driver.max_transactions == 1,
+            most=driver.most_together,
+        )
+
+        # Who may do what, and where.
+        queues = self.queues = Queues(transactions, database, now)
+        self.tenants = Tenants(transactions, database, now)
+        self.scopes = Scopes(transactions, database, queues, now)
+        self.trusts = Trusts(transactions, database, queues)
+        self.keys = Keys(transactions, database, now)
+        self.access = Access(transactions, database, self.keys, mint)
+        self.rate_limits = RateLimits(settings.redis_url)
+        self.console_sessions = ConsoleSessions(transactions, database, self.keys, self.rate_limits, now)
+
+        # What is asked of a message on its way in.
+        streams = self.streams = StreamQueues(settings.redis_url, settings.stream_queues)
+        self.schemas = Schemas(transactions, database, queues, now)
+        self.patterns = Patterns(transactions, database)
+        self.reviews = Reviews(transactions, database, queues, self.patterns, self.schemas, mint, now)
+        self.stream_letters = StreamLetters(transactions, database, queues, self.reviews, self.patterns, streams, now)
+        self.targets = Targets(queues, streams)
+        self.rules = Rules(transactions, database, queues, self.targets, self.trusts, self.patterns, mint, now)
+        self.route_planner = RoutePlanner(self.rules, self.targets, self.patterns, self.schemas, mint, now)
+
+        # The walk: published, claimed, settled; to every subscription of a broadcast queue.
+        self.subscriptions = Subscriptions(transactions, database, queues, now)
+        self.deliveries = Deliveries(transactions, mint)
+        self.route_writer = RouteWriter(self.reviews, self.subscriptions)
+        self.admission = Admission(self.rules, self.schemas, self.patterns, self.route_planner)
+        self.messages = Publisher(
+            fast,
+            self.group_commit,
+            queues,
+            self.admission,
+            self.route_writer,
+            self.subscriptions,
+            mint,
+            now,
+            settings.max_body_bytes,
+        )
+        self.claims = Claims(queues, self.deliveries, self.group_commit, self.ready_index, self.long_poll)
+        self.settlements = Settlements(queues, self.deliveries, self.group_commit)
+        self.chunk_streams = ChunkStreams(transactions, database, queues, self.long_poll, settings.max_body_bytes)
+
+        # After the walk.
+        self.dead_letters = DeadLetters(database, queues)
+        self.replays = Replays(transactions, database, queues, mint)
+        self.router = Router(
+            transactions, database, queues, self.rules, self.route_planner, self.route_writer, mint, now
+        )
+        self.dry_runs = DryRuns(database, queues, self.targets, self.trusts, mint, now)
+        self.erasures = Erasures(transactions, database, queues, streams, mint)
+        self.webhooks = Webhooks(transactions, database, mint, now, settings.webhook_allow)
+        self.webhook_deliveries = WebhookDeliveries(transactions, database, self.webhooks, mint, now)
+
+        # Reading.
+        self.search = Search(database)
+        self.usage = Usage(database, now)
+        self.subjects = Subjects(database, self.search, streams)
+        self.audit = Audit(database)
+        self.audit_integrity = AuditIntegrity(transactions, database, now)
+        self.traces = Traces(database)
 
     @classmethod
-    async def open(cls, settings: WorkSettings, *, now_ms: Callable[[], int] | None = None) -> Self:
+    async def open(cls, settings: WorkSettings, *, now_ms: Clock | None = None) -> Self:
         """Connects to the database. Redis may be away: then claims go by SQL until it is there."""
         arm_from_environment()
         work_queues = cls(settings, now_ms=now_ms)
@@ -164,7 +186,7 @@ class WorkQueues:
         except BaseException:
             await work_queues.close()
             raise
-        work_queues.ready_index.open()
+        work_queues.ready_index.open(work_queues.installation)
         work_queues.long_poll.open(work_queues.installation)
         work_queues.rate_limits.open(work_queues.installation)
         return work_queues
@@ -173,26 +195,7 @@ class WorkQueues:
     def dialect(self) -> Dialect:
         return self._driver.dialect
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Runs `work` in one transaction of the hot driver, writes what it collected (tallies, events, audit rows), commits,
-        and tells the order index and the waiting claims. `work` awaits nothing but its session, see store/port.py, and may
-        be run again after a deadlock."""
-        done: list[T] = []
-
-        async def keep(transaction: Transaction) -> None:
-            done[:] = [await work(transaction)]
-
-        await (await self._commit(keep))()
-        return done[0]
-
-    async def scope_of(self, caller: Caller, scope: str) -> QueueRecord:
-        """A record of the scope's own `_dead_letter`, for what all its queues share; from the same cache."""
-        if caller.queues is not None:
-            caller.require_sight(scope)
-            caller = msgspec.structs.replace(caller, queues=None)
-        return await self.queues.lookup(caller, scope, DEAD_LETTER)
-
-    async def pending_page(self, queue_id: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
+    async def _pending_page(self, queue_id: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
         """The next pending messages of a queue in its order, as the order index wants them."""
 
         async def read(session: Session) -> list[tuple[int, str]]:
@@ -223,38 +226,15 @@ class WorkQueues:
         path = self.settings.claim_path
         return path == "index" or (path == "auto" and self.database.dialect == "mariadb")
 
-    async def _commit(self, work: Callable[[Transaction], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        """One transaction; returns what is to be done after it, which may overlap with the next."""
-        done: list[Transaction] = []
-
-        async def run(session: Session) -> None:
-            transaction = Transaction(session, self.now_ms())
-            await work(transaction)
-            await transaction.write(slot, linking)
-            transaction.passed("written")
-            done[:] = [transaction]
-
-        slot = self._slots.popleft()  # with more transactions than slots some share one, and wait for each other
-        self._slots.append(slot)
-        try:
-            with self.database.chains.linking() as linking:
-                await self._driver.transact(run)
-        finally:
-            self._slots.remove(slot)
-            self._slots.appendleft(slot)
-        transaction = done[0]
-        transaction.passed("committed")
-
-        async def tell() -> None:
-            if transaction.ready:
-                await self.ready_index.add(transaction.ready)
-            wakes = Counter(ready.queue_id for ready in transaction.ready)
-            wakes.update(transaction.wakes)
-            if wakes:
-                self.long_poll.wake(wakes)
-            transaction.passed("indexed")
-
-        return tell
+    async def _tell(self, unit: UnitOfWork) -> None:
+        """After every commit: the order index learns what is ready, and who waits for it is woken."""
+        if unit.ready:
+            await self.ready_index.add(unit.ready)
+        wakes = Counter(ready.queue_id for ready in unit.ready)
+        wakes.update(unit.wakes)
+        if wakes:
+            self.long_poll.wake(wakes)
+        unit.passed("indexed")
 
 
 def _driver_for(database: Database) -> Driver:
@@ -269,7 +249,3 @@ def _driver_for(database: Database) -> Driver:
     from relevo.work.store.mariadb.driver import MariaDbDriver
 
     return MariaDbDriver(database)
-
-
-def _clock() -> int:
-    return time.time_ns() // 1_000_000

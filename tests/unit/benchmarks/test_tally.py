@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.running_agents import CONTESTANTS, chosen
 
 from benchmarks.case import CASES, TASKS
 from benchmarks.contestant import PINNED
 from benchmarks.goals import GOALS, outcomes
 from benchmarks.pace import FIRST, Pace
+from benchmarks.roster import CONTESTANTS, chosen
 from benchmarks.rounds import planned
 from benchmarks.tally import Tally
 

@@ -135,7 +135,7 @@ def export(
 
         lines = 0
         caller = None if tenant is None else await _caller(database, tenant)
-        pages = Audit(database, lambda: 0).export(caller, AuditFilter(scope=scope), after=after)
+        pages = Audit(database).export(caller, AuditFilter(scope=scope), after=after)
         async for page in pages:
             await asyncio.to_thread(out.write, msgspec.json.Encoder().encode_lines(page))
             lines += len(page)
@@ -173,17 +173,19 @@ def cut(
 
 
 def _integrity(database: Database) -> AuditIntegrity:
-    import time
-
     from relevo.work.audit.integrity import AuditIntegrity
+    from relevo.work.clock import wall_clock
+    from relevo.work.store.transactions import Transactions
 
-    return AuditIntegrity(database, lambda: time.time_ns() // 1_000_000)
+    return AuditIntegrity(Transactions(database, wall_clock), database, wall_clock)
 
 
 async def _caller(database: Database, tenant: str) -> Caller:
+    from relevo.work.clock import wall_clock
+    from relevo.work.store.transactions import Transactions
     from relevo.work.tenancy.tenants import Tenants
 
-    tenants = Tenants(database, lambda: 0)
+    tenants = Tenants(Transactions(database, wall_clock), database, wall_clock)
     return tenants.caller(await tenants.get(tenant))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,13 +16,13 @@ from relevo.contract.keys import ApiKey, KeyLimits, NewKey, Permission
 from relevo.contract.pages import Page
 from relevo.errors import InvalidInput, KeyExpired, NotFound, PermissionDenied, Unauthenticated, WrongState
 from relevo.wire.ids import IdMint
-from relevo.work.access.grants import KeyPolicy, standing_of
-from relevo.work.audit.entries import audit_row
+from relevo.work.access.key_policy import KeyPolicy, policy_of
 from relevo.work.caller import ALL_PERMISSIONS, PERMISSIONS, Caller
+from relevo.work.clock import Clock
 from relevo.work.pagination import Listing
-from relevo.work.store.audit_rows import audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import api_keys, key_limits, tenants
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.tenancy.tenants import Tenants
 
 FIRST = "rlv_"
@@ -65,7 +65,8 @@ _LISTING = Listing("keys", id=api_keys.c.id)
 class Keys:
     """Makes, revokes and recognises keys."""
 
-    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(self, transactions: Transactions, database: Database, now_ms: Clock) -> None:
+        self._transactions = transactions
         self._database = database
         self._now_ms = now_ms
         self._mint = IdMint()
@@ -139,7 +140,7 @@ class Keys:
             row = (await connection.execute(query)).mappings().one_or_none()
             if row is None or not _fits(digest, row, now) or row["tenant_state"] != "active":
                 raise Unauthenticated
-            policy = await standing_of(connection, key_id, row)
+            policy = await policy_of(connection, key_id, row)
         ended = row["revoked_at"] if row["revoked_at"] is not None else row["expires_at"]
         if ended is not None and now >= ended:
             raise KeyExpired(key=key_id, at=ended)
@@ -204,19 +205,21 @@ class Keys:
             "expires_at": expires_at,
         }
         made = _key({**row, "revoked_at": None, "last_used_at": None})
-        async with audited(self._database) as change:
-            connection = change.connection
+
+        async def save(unit: SqlUnitOfWork) -> None:
+            connection = unit.connection
             await connection.execute(insert(api_keys).values(row))
-            entry = audit_row(caller, at=now, action="key.create", target=key_id, after=made)
-            change.note(entry)
+            unit.audit(caller, "key.create", key_id, after=made)
+
+        await self._transactions.run(save)
         return NewKey(key=made, secret=secret)
 
     async def revoke(self, caller: Caller, key_id: str) -> ApiKey:
         """Ends a key now; in other processes within a second. Revoking twice changes nothing more."""
         caller.require("manage")
-        now = self._now_ms()
-        async with audited(self._database) as change:
-            connection = change.connection
+
+        async def save(unit: SqlUnitOfWork) -> ApiKey:
+            connection = unit.connection
             query = select(api_keys).where(_mine(caller, key_id)).with_for_update()
             row = (await connection.execute(query)).mappings().one_or_none()
             if row is None or _reaches_beyond(row, caller):
@@ -224,10 +227,12 @@ class Keys:
             before = _key(row)
             if row["revoked_at"] is not None:
                 return before
-            await connection.execute(update(api_keys).where(_mine(caller, key_id)).values(revoked_at=now))
-            after = msgspec.structs.replace(before, revoked_at=now)
-            entry = audit_row(caller, at=now, action="key.revoke", target=key_id, before=before, after=after)
-            change.note(entry)
+            await connection.execute(update(api_keys).where(_mine(caller, key_id)).values(revoked_at=unit.now))
+            after = msgspec.structs.replace(before, revoked_at=unit.now)
+            unit.audit(caller, "key.revoke", key_id, before=before, after=after)
+            return after
+
+        after = await self._transactions.run(save)
         self.forget(key_id)
         return after
 
@@ -237,16 +242,16 @@ class Keys:
         caller.require("manage")
         if not 0 <= grace_s <= _LONGEST_GRACE_S:
             raise InvalidInput(where="grace_s", reason=f"{grace_s} is not between 0 and {_LONGEST_GRACE_S}")
-        now = self._now_ms()
         secret = f"{FIRST}{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-        async with audited(self._database) as change:
-            connection = change.connection
+
+        async def save(unit: SqlUnitOfWork) -> ApiKey:
+            connection = unit.connection
             query = select(api_keys).where(_mine(caller, key_id)).with_for_update()
             row = (await connection.execute(query)).mappings().one_or_none()
             if row is None or _reaches_beyond(row, caller):
                 raise NotFound(what="key", name=key_id)
             ended = row["revoked_at"] if row["revoked_at"] is not None else row["expires_at"]
-            if ended is not None and now >= ended:
+            if ended is not None and unit.now >= ended:
                 state = "expired" if row["revoked_at"] is None else "revoked"
                 raise WrongState(what="key", name=key_id, state=state, done="given a new secret")
             for permission in _permissions(row["permissions"]):
@@ -255,15 +260,17 @@ class Keys:
             await connection.execute(update(api_keys).where(_mine(caller, key_id)).values(fresh))
             previous = {
                 "previous_digest": row["digest"] if grace_s else None,
-                "previous_until": now + grace_s * 1000 if grace_s else None,
+                "previous_until": unit.now + grace_s * 1000 if grace_s else None,
             }
             changed = update(key_limits).where(key_limits.c.key_id == key_id).values(previous)
             if (await connection.execute(changed)).rowcount == 0:
                 first = msgspec.structs.asdict(KeyLimits()) | {"acts_for_people": 0}
                 await connection.execute(insert(key_limits).values(key_id=key_id, **first, **previous))
             before, after = _key(row), _key({**row, **fresh})
-            entry = audit_row(caller, at=now, action="key.rotate", target=key_id, before=before, after=after)
-            change.note(entry)
+            unit.audit(caller, "key.rotate", key_id, before=before, after=after)
+            return after
+
+        after = await self._transactions.run(save)
         self.forget(key_id)
         return NewKey(key=after, secret=secret)
 
@@ -275,16 +282,19 @@ class Keys:
             return await _LISTING.page(connection, query, _key, limit=limit, cursor=cursor)
 
 
-async def first_key(database: Database, tenant: str, now_ms: Callable[[], int], *, operator: bool = False) -> NewKey:
+async def first_key(database: Database, tenant: str, now_ms: Clock, *, operator: bool = False) -> NewKey:
     """A key that may do everything in a tenant, which is made when it is not there: where a new installation begins. The key
     of its `operator` also sees and runs the agents, which work for all tenants."""
-    tenants_of = Tenants(database, now_ms)
+    transactions = Transactions(database, now_ms)
+    tenants_of = Tenants(transactions, database, now_ms)
     try:
         found = await tenants_of.get(tenant)
     except NotFound:
         found = await tenants_of.create(tenant)
     permissions = ALL_PERMISSIONS if operator else PERMISSIONS
-    return await Keys(database, now_ms).create(tenants_of.caller(found), "first key", permissions=permissions)
+    return await Keys(transactions, database, now_ms).create(
+        tenants_of.caller(found), "first key", permissions=permissions
+    )
 
 
 def _mine(caller: Caller, key_id: str) -> ColumnElement[bool]:

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import delete, insert, select
 
 from relevo.contract.keys import Permission
 from relevo.errors import InvalidInput, PermissionDenied, Unauthenticated
-from relevo.work.access.grants import ScopedGrant, narrowed
+from relevo.work.access.api_keys import Keys
+from relevo.work.access.key_policy import ScopedGrant, narrowed
+from relevo.work.access.rate_limits import RateLimits
 from relevo.work.caller import Caller
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.clock import Clock
+from relevo.work.store.database import Database
 from relevo.work.store.tables import console_sessions
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 
 LASTS_MS = 12 * 3_600_000
 _TOKEN_BYTES = 32
@@ -43,8 +44,14 @@ class ConsoleSession(msgspec.Struct, frozen=True, kw_only=True):
 class ConsoleSessions:
     """The sessions of an installation's console."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self, transactions: Transactions, database: Database, keys: Keys, rate_limits: RateLimits, now_ms: Clock
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._keys = keys
+        self._rate_limits = rate_limits
+        self._now_ms = now_ms
 
     async def open(self, key: str, person: str, request_id: str) -> str:
         """Logs somebody in with an API key; the token that their browser keeps. `person` may be named by a key that acts
@@ -54,7 +61,7 @@ class ConsoleSessions:
             raise PermissionDenied(permission="act for people")
         if person and not (person.isprintable() and len(person) <= 200):
             raise InvalidInput(where="person", reason="name one person, in up to 200 printable characters")
-        token, now = secrets.token_urlsafe(_TOKEN_BYTES), self._work_queues.now_ms()
+        token, now = secrets.token_urlsafe(_TOKEN_BYTES), self._now_ms()
         name = person or caller.person
         row = {
             "digest": _digest(token),
@@ -65,39 +72,39 @@ class ConsoleSessions:
             "expires_at": now + LASTS_MS,
         }
 
-        async def keep(transaction: ColdTransaction) -> None:
+        async def keep(transaction: SqlUnitOfWork) -> None:
             over = console_sessions.c.expires_at <= now
             await transaction.connection.execute(delete(console_sessions).where(over))
             await transaction.connection.execute(insert(console_sessions).values(row))
             transaction.audit(caller, "console.login", name)
 
-        await transact(self._work_queues, keep)
+        await self._transactions.run(keep)
         return token
 
     async def find(self, token: str, request_id: str) -> ConsoleSession:
         """Who it is; `Unauthenticated` or `KeyExpired` when nobody, or nobody any more."""
         query = select(console_sessions).where(console_sessions.c.digest == _digest(token))
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             row: Any = (await connection.execute(query)).mappings().one_or_none()
-        if row is None or row["expires_at"] <= self._work_queues.now_ms():
+        if row is None or row["expires_at"] <= self._now_ms():
             raise Unauthenticated
-        caller, policy = await self._work_queues.keys.recognise_digest(row["key_id"], row["key_digest"], request_id)
+        caller, policy = await self._keys.recognise_digest(row["key_id"], row["key_digest"], request_id)
         limits = policy.limits
         if limits.requests_per_s is not None:
             burst = limits.burst or limits.requests_per_s
-            await self._work_queues.rate_limits.take(row["key_id"], limits.requests_per_s, burst)
+            await self._rate_limits.take(row["key_id"], limits.requests_per_s, burst)
         if row["person"] != caller.person and not limits.acts_for_people:
             raise Unauthenticated  # the key was renamed, or may no longer speak for others
         return ConsoleSession(key=caller, person=row["person"], granted=policy.grants, expires_at=row["expires_at"])
 
     async def close(self, token: str) -> None:
         """Logs out; a token that is not known is out already."""
-        async with self._work_queues.database.begin() as connection:
+        async with self._database.begin() as connection:
             await connection.execute(delete(console_sessions).where(console_sessions.c.digest == _digest(token)))
 
     async def _recognised(self, key: bytes, request_id: str) -> Caller:
-        caller = await self._work_queues.keys.recognise(key, request_id)
-        policy = self._work_queues.keys.policy(key)
+        caller = await self._keys.recognise(key, request_id)
+        policy = self._keys.policy(key)
         return (
             caller if policy is None else msgspec.structs.replace(caller, acts_for_people=policy.limits.acts_for_people)
         )

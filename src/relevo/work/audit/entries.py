@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,42 +30,6 @@ class ExportedEntry(AuditEntry, frozen=True, kw_only=True):
     hash: str | None
 
 
-def audit_row(
-    caller: Caller,
-    *,
-    at: int,
-    action: str,
-    target: str,
-    tenant_id: int | None = None,
-    scope_id: int | None = None,
-    queue_id: int | None = None,
-    correlation_id: str | None = None,
-    before: object = None,
-    after: object = None,
-) -> dict[str, Any]:
-    """The values of one row, for the transaction that makes the change. `before` and `after` are written as JSON.
-
-    >>> row = audit_row(
-    ...     Caller.system("archiver"), at=0, action="queue.pause", target="emails", after={"state": "paused"}
-    ... )
-    >>> row["actor"], row["after"]
-    ('agent:archiver', '{"state":"paused"}')
-    """
-    return {
-        "tenant_id": caller.tenant_id if tenant_id is None else tenant_id,
-        "scope_id": scope_id,
-        "queue_id": queue_id,
-        "at": at,
-        "actor": caller.actor,
-        "action": action,
-        "target": target[:200],
-        "request_id": caller.request_id[:40],
-        "correlation_id": correlation_id,
-        "before": None if before is None else _encode(before).decode(),
-        "after": None if after is None else _encode(after).decode(),
-    }
-
-
 E = TypeVar("E", bound=AuditEntry)
 
 
@@ -89,9 +53,8 @@ _LISTING = Listing("audit", newest_first=True, id=audit.c.id)
 class Audit:
     """Reads the audit of one tenant, the newest entry first."""
 
-    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._now_ms = now_ms
 
     async def list(
         self, caller: Caller, wanted: AuditFilter, *, limit: int = 100, cursor: str | None = None

@@ -14,13 +14,13 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import InvalidInput
-from relevo.work.audit.entries import audit_row
 from relevo.work.audit.verifier import CUT, Entry, Finding, Verifier
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.store.audit_chain import COLUMNS, Head
-from relevo.work.store.audit_rows import Audited, audited
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 
 PAGE = 1_000
 _TOLD_AT_ONCE = 500
@@ -47,7 +47,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class AuditIntegrity:
     """The audit of one database."""
 
-    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(self, transactions: Transactions, database: Database, now_ms: Clock) -> None:
+        self._transactions = transactions
         self._database = database
         self._now_ms = now_ms
 
@@ -79,10 +80,9 @@ class AuditIntegrity:
         """Removes the entries from before a moment, and returns how many. Each chain loses a piece at its beginning and says
         so in its head, and an entry tells who had it removed: a cut that no entry tells of is found by `verify`."""
         caller.require_unlimited("manage")
-        now = self._now_ms()
-        if before_ms >= now:
+        if before_ms >= self._now_ms():
             raise InvalidInput(where="before", reason="it lies in the future; name a moment that has passed")
-        await self._tell_again(caller, now)
+        await self._tell_again(caller)
         removed, kept, last = 0, set[str](), -1
         while page := await self.page(last):
             last = page[-1]["id"]
@@ -95,29 +95,35 @@ class AuditIntegrity:
                 elif row["chain"] not in kept:
                     old.setdefault(row["chain"], []).append(row)
             if old:
-                await self._cut_page(caller, now, old)
+                await self._cut_page(caller, old)
                 removed += sum(map(len, old.values()))
                 told(removed)
             elif page[0]["at"] >= before_ms:
                 break  # ids and times go up together, but for clocks that differ a little
         return removed
 
-    async def _cut_page(self, caller: Caller, now: int, old: Mapping[str, Sequence[Any]]) -> None:
+    async def _cut_page(self, caller: Caller, old: Mapping[str, Sequence[Any]]) -> None:
         cuts: _Cuts = {chain: (rows[-1]["chain_no"], rows[-1]["hash"]) for chain, rows in old.items()}
-        async with audited(self._database) as change:
+
+        async def cut(unit: SqlUnitOfWork) -> None:
             for chain, (number, digest) in sorted(cuts.items()):  # in one order: somebody else may cut too
                 moved = update(audit_chains).where(audit_chains.c.chain == chain, audit_chains.c.cut_no < number)
-                await change.connection.execute(moved.values(cut_no=number, cut_hash=digest))
+                await unit.connection.execute(moved.values(cut_no=number, cut_hash=digest))
             ids = [row["id"] for rows in old.values() for row in rows]
-            await change.connection.execute(delete(audit).where(audit.c.id.in_(ids)))
-            _tell(change, caller, now, cuts)
+            await unit.connection.execute(delete(audit).where(audit.c.id.in_(ids)))
+            _tell(unit, caller, cuts)
 
-    async def _tell_again(self, caller: Caller, now: int) -> None:
+        await self._transactions.run(cut)
+
+    async def _tell_again(self, caller: Caller) -> None:
         """The entries that told of earlier cuts are about to be cut themselves: what they say is said anew, first."""
         cuts: _Cuts = {head.chain: (head.cut_no, head.cut_hash) for head in await self.heads() if head.cut_no}
         if cuts:
-            async with audited(self._database) as change:
-                _tell(change, caller, now, cuts)
+
+            async def tell(unit: SqlUnitOfWork) -> None:
+                _tell(unit, caller, cuts)
+
+            await self._transactions.run(tell)
 
     async def page(self, after: int) -> Sequence[Any]:
         """The next entries behind an id, with their links."""
@@ -157,11 +163,11 @@ class AuditWalk:
         return Verdict(entries=self.entries, chains=len(self._heads), cut=cut, findings=findings)
 
 
-def _tell(change: Audited, caller: Caller, now: int, cuts: _Cuts) -> None:
+def _tell(unit: SqlUnitOfWork, caller: Caller, cuts: _Cuts) -> None:
     named = sorted(cuts.items())
     for at in range(0, len(named), _TOLD_AT_ONCE):
         some = dict(named[at : at + _TOLD_AT_ONCE])
-        change.note(audit_row(caller, at=now, action=CUT, target="audit", after={"cuts": some}))
+        unit.audit(caller, CUT, "audit", after={"cuts": some})
 
 
 async def _heads(connection: AsyncConnection) -> list[Head]:

@@ -11,7 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import Row, RowMapping, and_, exists, insert, select, update
@@ -20,24 +20,20 @@ from relevo.contract.claims import Claimed, Settled
 from relevo.contract.events import EventName
 from relevo.contract.messages import Refusal
 from relevo.errors import ClaimLost, NotFound
+from relevo.wire.ids import IdMint
 from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
-from relevo.work.consume.settlement import SettleItem, Verdict
 from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
 from relevo.work.message.model import AS_WRITTEN, TIERS
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.message.verdict import LONGEST_CLAIM_S, SettleItem, Verdict
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import deliveries, labels, messages, subscriptions
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 
 SUBSCRIPTION = "subscription"
 """The `source_type` of a copy in `_dead_letter`."""
-
-LONGEST_CLAIM_S = 43_200.0
 
 _DONE_BY: Mapping[Verdict, frozenset[str]] = {
     "complete": frozenset({"completed"}),
@@ -62,7 +58,7 @@ class Held:
     visible_at: int | None = None
     claim_until: int | None = None
 
-    async def change(self, transaction: ColdTransaction, **values: Any) -> None:
+    async def change(self, transaction: SqlUnitOfWork, **values: Any) -> None:
         """Writes new values, and knows them itself."""
         mine = and_(deliveries.c.subscription_id == self.subscription_id, deliveries.c.message_id == self.message_id)
         await transaction.connection.execute(
@@ -72,7 +68,7 @@ class Held:
             if name in values:
                 setattr(self, name, values[name])
 
-    async def let_go(self, transaction: ColdTransaction, state: str, **values: Any) -> None:
+    async def let_go(self, transaction: SqlUnitOfWork, state: str, **values: Any) -> None:
         """Ends the claim. The token stays: by it the same settle, sent once more, is known."""
         unheld = {"claim_until": None, "claimed_by": None, "claimed_at": None}
         await self.change(transaction, state=state, **unheld, **values)
@@ -81,8 +77,9 @@ class Held:
 class Deliveries:
     """The deliveries of an installation's broadcast queues."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(self, transactions: Transactions, mint: IdMint) -> None:
+        self._transactions = transactions
+        self._mint = mint
 
     async def claim(
         self,
@@ -97,7 +94,7 @@ class Deliveries:
         """Up to `batch_size` messages for this subscription, in the queue's order, all with one token. Does not wait."""
         token = secrets.token_hex(13)
 
-        async def take(transaction: ColdTransaction) -> list[Claimed]:
+        async def take(transaction: SqlUnitOfWork) -> list[Claimed]:
             number = await _number_of(transaction, queue, subscription)
             rows: dict[str, RowMapping] = {}
             live: list[Row[*tuple[Any, ...]]] = []
@@ -139,14 +136,14 @@ class Deliveries:
             _note(transaction, caller, "claim", queue, ids)
             return [_claimed(rows[each.message_id], queue, token, until, each) for each in live]
 
-        return await transact(self._work_queues, take)
+        return await self._transactions.run(take)
 
     async def settle(
         self, caller: Caller, queue: QueueRecord, verdict: Verdict, items: Sequence[SettleItem]
     ) -> list[Settled]:
         """Settles deliveries; the token says of which subscription. One outcome for each item, in their order."""
 
-        async def decide(transaction: ColdTransaction) -> list[Settled]:
+        async def decide(transaction: SqlUnitOfWork) -> list[Settled]:
             held = await _held(transaction, items)
             known = await _messages(transaction, [item.id for item in items])
             settled: list[Settled] = []
@@ -172,17 +169,17 @@ class Deliveries:
             for each in dead:
                 item = failed[each.message_id, each.claim_token or ""]
                 why = (item.told, item.failure)
-                await bury(transaction, self._work_queues, queue, each, known[each.message_id], *why, caller)
+                await bury(transaction, self._mint, queue, each, known[each.message_id], *why, caller)
             await close_messages(transaction, queue, [each.message_id for each in finished], caller)
             if changed := [each.id for each in settled if each.refusal is None]:
                 _note(transaction, caller, verdict, queue, changed)
             return settled
 
-        return await transact(self._work_queues, decide)
+        return await self._transactions.run(decide)
 
     async def _settle_one(
         self,
-        transaction: ColdTransaction,
+        transaction: SqlUnitOfWork,
         queue: QueueRecord,
         verdict: Verdict,
         item: SettleItem,
@@ -233,8 +230,8 @@ class Deliveries:
 
 
 async def bury(
-    transaction: ColdTransaction,
-    work_queues: WorkQueues,
+    transaction: SqlUnitOfWork,
+    mint: IdMint,
     queue: QueueRecord,
     delivery: Held,
     message: RowMapping,
@@ -244,7 +241,7 @@ async def bury(
 ) -> None:
     """Leaves a copy of the message in the scope's `_dead_letter`, for a delivery that has run out of tries."""
     now = transaction.now
-    copy_id = work_queues.mint()
+    copy_id = mint()
     row: dict[str, Any] = dict(message) | {
         "id": copy_id,
         "parent_id": message["id"],
@@ -296,7 +293,7 @@ async def bury(
 
 
 async def close_messages(
-    transaction: ColdTransaction, queue: QueueRecord, message_ids: Sequence[str], caller: Caller
+    transaction: SqlUnitOfWork, queue: QueueRecord, message_ids: Sequence[str], caller: Caller
 ) -> None:
     """Notes that each of these messages (as often as it is named) has one open delivery less, and ends those that have none."""
     connection, now, m = transaction.connection, transaction.now, messages.c
@@ -341,7 +338,7 @@ async def close_messages(
 # --- rows ----------------------------------------------------------------------------------------------------------------
 
 
-async def _number_of(transaction: ColdTransaction, queue: QueueRecord, name: str) -> int:
+async def _number_of(transaction: SqlUnitOfWork, queue: QueueRecord, name: str) -> int:
     mine = select(subscriptions.c.id).where(subscriptions.c.queue_id == queue.id, subscriptions.c.name == name)
     number = (await transaction.connection.execute(mine)).scalar_one_or_none()
     if number is None:
@@ -350,7 +347,7 @@ async def _number_of(transaction: ColdTransaction, queue: QueueRecord, name: str
 
 
 async def _first_pending(
-    transaction: ColdTransaction, number: int, limit: int, wanted: Mapping[str, str]
+    transaction: SqlUnitOfWork, number: int, limit: int, wanted: Mapping[str, str]
 ) -> Sequence[Row[*tuple[Any, ...]]]:
     d = deliveries.c
     query = select(d.message_id, d.attempts, d.reclaims, d.updated_at).where(
@@ -363,7 +360,7 @@ async def _first_pending(
     return (await transaction.connection.execute(transaction.held(ordered))).all()
 
 
-async def _held(transaction: ColdTransaction, items: Sequence[SettleItem]) -> dict[tuple[str, str], Held]:
+async def _held(transaction: SqlUnitOfWork, items: Sequence[SettleItem]) -> dict[tuple[str, str], Held]:
     """The deliveries with these tokens, held, by message and token."""
     d = deliveries.c
     tokens = {item.claim_token for item in items}
@@ -383,19 +380,19 @@ async def _held(transaction: ColdTransaction, items: Sequence[SettleItem]) -> di
     }
 
 
-async def subscription_names(transaction: ColdTransaction, numbers: set[int]) -> dict[int, str]:
+async def subscription_names(transaction: SqlUnitOfWork, numbers: set[int]) -> dict[int, str]:
     query = select(subscriptions.c.id, subscriptions.c.name).where(subscriptions.c.id.in_(numbers))
     return {row.id: row.name for row in await transaction.connection.execute(query)}
 
 
-async def _messages(transaction: ColdTransaction, ids: Sequence[str]) -> dict[str, RowMapping]:
+async def _messages(transaction: SqlUnitOfWork, ids: Sequence[str]) -> dict[str, RowMapping]:
     if not ids:
         return {}
     rows = await transaction.connection.execute(select(messages).where(messages.c.id.in_(set(ids))))
     return {row["id"]: row for row in rows.mappings()}
 
 
-async def _drop(transaction: ColdTransaction, number: int, ids: Sequence[str]) -> None:
+async def _drop(transaction: SqlUnitOfWork, number: int, ids: Sequence[str]) -> None:
     """Closes deliveries of messages that have ended without them (cancelled, expired)."""
     if ids:
         mine = and_(deliveries.c.subscription_id == number, deliveries.c.message_id.in_(ids))
@@ -435,7 +432,7 @@ def event_of(event: EventName, queue: QueueRecord, row: RowMapping, now: int, **
     return WorkEvent(event, queue.id, row["id"], now, row["message_type"], row["correlation_id"], extras)
 
 
-def _note(transaction: ColdTransaction, caller: Caller, verb: str, queue: QueueRecord, ids: Sequence[str]) -> None:
+def _note(transaction: SqlUnitOfWork, caller: Caller, verb: str, queue: QueueRecord, ids: Sequence[str]) -> None:
     transaction.audit(
         caller,
         f"message.{verb}",

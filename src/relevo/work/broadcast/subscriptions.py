@@ -8,7 +8,7 @@ subscription; none falls between. The message itself is pending until its last d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import and_, delete, func, insert, literal, select, update
@@ -20,17 +20,17 @@ from relevo.errors import InvalidInput, NotFound, SlugTaken, WrongConsumerMode
 from relevo.wire.ids import minted_ms
 from relevo.work.broadcast.deliveries import close_messages
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
+from relevo.work.message.archive import bring_back
 from relevo.work.message.history import history_line
 from relevo.work.pagination import Listing
-from relevo.work.retention.archive import bring_back
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.queue_record import QueueRecord
+from relevo.work.store.database import Database
 from relevo.work.store.tables import archive, deliveries, messages, queues, subscriptions
-from relevo.work.store.unit_of_work import Transaction
-from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.store.unit_of_work import UnitOfWork
+from relevo.work.tenancy.queues import Queues
 from relevo.work.tenancy.tenants import require_slug
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
 
 OPEN = ("pending", "delayed", "claimed")
 """States of a delivery that somebody still has to settle."""
@@ -43,12 +43,15 @@ _LISTING = Listing("subscriptions", name=subscriptions.c.name)
 class Subscriptions:
     """The subscriptions of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(self, transactions: Transactions, database: Database, queues: Queues, now_ms: Clock) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
+        self._now_ms = now_ms
 
     # --- in the transaction of a publish -----------------------------------------------------------------------------------
 
-    async def fan_out(self, transaction: Transaction, queue: QueueRecord, message_ids: Sequence[str]) -> None:
+    async def fan_out(self, transaction: UnitOfWork, queue: QueueRecord, message_ids: Sequence[str]) -> None:
         """Makes the deliveries of messages that this transaction has just inserted. The queue's row has to be held first
         (`session.lock_queues`), or a subscription that is made meanwhile would miss them."""
         ids = msgspec.json.encode(message_ids).decode()
@@ -66,9 +69,9 @@ class Subscriptions:
         caller.require("manage")
         require_slug(name, "subscription")
         record = await self._broadcast(caller, scope, queue)
-        from_id = _from_id(after, self._work_queues.now_ms())
+        from_id = _from_id(after, self._now_ms())
 
-        async def subscribe(transaction: ColdTransaction) -> Subscription:
+        async def subscribe(transaction: SqlUnitOfWork) -> Subscription:
             connection, now = transaction.connection, transaction.now
             await connection.execute(select(queues.c.id).where(queues.c.id == record.id).with_for_update())
             row = {"queue_id": record.id, "name": name, "from_id": from_id, "created_at": now}
@@ -87,7 +90,7 @@ class Subscriptions:
             return Subscription(name=name, from_id=seen, created_at=now, pending=waiting, delayed=0, claimed=0)
 
         try:
-            return await transact(self._work_queues, subscribe)
+            return await self._transactions.run(subscribe)
         except IntegrityError as error:
             raise SlugTaken(what="subscription", slug=name) from error
 
@@ -96,7 +99,7 @@ class Subscriptions:
         caller.require("manage")
         record = await self._broadcast(caller, scope, queue)
 
-        async def unsubscribe(transaction: ColdTransaction) -> None:
+        async def unsubscribe(transaction: SqlUnitOfWork) -> None:
             connection = transaction.connection
             await connection.execute(select(queues.c.id).where(queues.c.id == record.id).with_for_update())
             mine = and_(subscriptions.c.queue_id == record.id, subscriptions.c.name == name)
@@ -112,7 +115,7 @@ class Subscriptions:
                 await close_messages(transaction, record, ids[at : at + 1000], caller)
             self._note(transaction, caller, "delete", record, name, before={"unsettled": len(ids)})
 
-        await transact(self._work_queues, unsubscribe)
+        await self._transactions.run(unsubscribe)
 
     async def list(
         self, caller: Caller, scope: str, queue: str, *, limit: int = 100, cursor: str | None = None
@@ -127,7 +130,7 @@ class Subscriptions:
             .where(c.queue_id == record.id, d.state.in_(OPEN))
             .group_by(d.subscription_id, d.state)
         )
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             counted = {(each[0], each[1]): int(each[2]) for each in await connection.execute(counts)}
 
             def shown(row: Any) -> Subscription:
@@ -144,7 +147,7 @@ class Subscriptions:
             return await _LISTING.page(connection, query, shown, limit=limit, cursor=cursor)
 
     async def _broadcast(self, caller: Caller, scope: str, queue: str) -> QueueRecord:
-        record = await self._work_queues.queues.lookup(caller, scope, queue)
+        record = await self._queues.lookup(caller, scope, queue)
         if record.consumer_mode != "broadcast":
             remedy = "only a queue with consumer_mode=broadcast has subscriptions; claim from this one without"
             raise WrongConsumerMode(queue=queue, mode=record.consumer_mode, remedy=remedy)
@@ -152,7 +155,7 @@ class Subscriptions:
 
     @staticmethod
     def _note(
-        transaction: ColdTransaction, caller: Caller, verb: str, queue: QueueRecord, name: str, **sides: dict[str, Any]
+        transaction: SqlUnitOfWork, caller: Caller, verb: str, queue: QueueRecord, name: str, **sides: dict[str, Any]
     ) -> None:
         said = {side: msgspec.json.encode(value).decode() for side, value in sides.items()}
         transaction.audit(
@@ -166,7 +169,7 @@ class Subscriptions:
         )
 
     async def _catch_up(
-        self, transaction: ColdTransaction, queue: QueueRecord, number: int, from_id: str, caller: Caller
+        self, transaction: SqlUnitOfWork, queue: QueueRecord, number: int, from_id: str, caller: Caller
     ) -> int:
         """Deliveries of what was published before the subscription and after its chosen point."""
         connection, m = transaction.connection, messages.c

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import RowMapping, select, update
 
+from relevo.wire.ids import IdMint
 from relevo.work.broadcast.deliveries import Held, bury, close_messages, event_of, subscription_names
 from relevo.work.caller import Caller
 from relevo.work.message.failure import CLAIM_TIMED_OUT
-from relevo.work.store.cold_transaction import ColdTransaction
 from relevo.work.store.tables import deliveries, messages
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork
+from relevo.work.tenancy.queues import Queues
 
 WORKER_LOST = "worker_lost"
 
 
-async def reclaim_deliveries(transaction: ColdTransaction, work_queues: WorkQueues, limit: int, caller: Caller) -> int:
+async def reclaim_deliveries(
+    transaction: SqlUnitOfWork, queues: Queues, mint: IdMint, limit: int, caller: Caller
+) -> int:
     """Returns deliveries whose claim has run out, or buries those that lost their worker too often."""
     d, now = deliveries.c, transaction.now
     query = (
@@ -38,7 +39,7 @@ async def reclaim_deliveries(transaction: ColdTransaction, work_queues: WorkQueu
     for row in sorted(rows, key=_by_message):
         held = Held(subscription=names.get(row["subscription_id"], ""), **row)
         message = of[held.message_id]
-        queue = await work_queues.queues.by_id(message["queue_id"])
+        queue = await queues.by_id(message["queue_id"])
         reclaims = held.reclaims + 1
         if reclaims <= queue.max_reclaims:
             await held.let_go(
@@ -59,14 +60,14 @@ async def reclaim_deliveries(transaction: ColdTransaction, work_queues: WorkQueu
             )
         else:
             await held.let_go(transaction, "dead", reclaims=reclaims, failure_reason=WORKER_LOST)
-            await bury(transaction, work_queues, queue, held, message, WORKER_LOST, CLAIM_TIMED_OUT, caller)
+            await bury(transaction, mint, queue, held, message, WORKER_LOST, CLAIM_TIMED_OUT, caller)
             ended[queue.id].append(held.message_id)
     for queue_id, ids in sorted(ended.items()):
-        await close_messages(transaction, await work_queues.queues.by_id(queue_id), ids, caller)
+        await close_messages(transaction, await queues.by_id(queue_id), ids, caller)
     return len(rows)
 
 
-async def promote_deliveries(transaction: ColdTransaction, limit: int) -> int:
+async def promote_deliveries(transaction: SqlUnitOfWork, limit: int) -> int:
     """Makes delayed deliveries visible whose time has come."""
     d, connection = deliveries.c, transaction.connection
     query = (

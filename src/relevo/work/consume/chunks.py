@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import and_, delete, insert, select
@@ -18,13 +18,12 @@ from sqlalchemy import and_, delete, insert, select
 from relevo.contract.chunks import MOST_PARTS, Chunk, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.work.caller import Caller
-from relevo.work.consume.long_poll import CancelToken
+from relevo.work.consume.long_poll import CancelToken, LongPoll
 from relevo.work.message.model import TERMINAL
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.database import Database
 from relevo.work.store.tables import archive, chunks, messages
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.tenancy.queues import Queues
 
 MOST_IN_A_PAGE = 500
 LONGEST_WAIT_S = 60.0
@@ -35,8 +34,14 @@ _EVERYONE = 1_000_000
 class ChunkStreams:
     """The parts of an installation's messages."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self, transactions: Transactions, database: Database, queues: Queues, long_poll: LongPoll, max_body_bytes: int
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
+        self._long_poll = long_poll
+        self._max_body_bytes = max_body_bytes
 
     async def append(
         self,
@@ -56,9 +61,9 @@ class ChunkStreams:
             raise InvalidInput(where="body", reason="it is empty; send any JSON value")
         if number is not None and not 1 <= number <= MOST_PARTS:
             raise InvalidInput(where="number", reason=f"{number} is not between 1 and {MOST_PARTS}")
-        home = await self._work_queues.scope_of(caller, scope)
+        home = await self._queues.scope_of(caller, scope)
 
-        async def add(transaction: ColdTransaction) -> Chunk:
+        async def add(transaction: SqlUnitOfWork) -> Chunk:
             await self._require_claim(transaction, caller, home.scope_id, message_id, claim_token)
             last = await _last(transaction, message_id)
             if last is not None and last["claim_token"] != claim_token:
@@ -68,8 +73,8 @@ class ChunkStreams:
                 transaction, caller, home.scope_id, message_id, claim_token, body, number, final, last
             )
 
-        added = await transact(self._work_queues, add)
-        self._work_queues.long_poll.wake({_waiting_place(message_id): _EVERYONE})
+        added = await self._transactions.run(add)
+        self._long_poll.wake({_waiting_place(message_id): _EVERYONE})
         return added
 
     async def read(
@@ -89,7 +94,7 @@ class ChunkStreams:
         caller.require("view")
         patience = patience or CancelToken()
         until = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
-        with self._work_queues.long_poll.waiter(_waiting_place(message_id)) as waiter:
+        with self._long_poll.waiter(_waiting_place(message_id)) as waiter:
             patience.waiter = waiter
             while True:
                 found = await self._read(caller, scope, message_id, after, stream, limit)
@@ -101,14 +106,14 @@ class ChunkStreams:
     # --- in the transaction ----------------------------------------------------------------------------------------------
 
     async def _require_claim(
-        self, transaction: ColdTransaction, caller: Caller, scope_id: int, message_id: str, claim_token: str
+        self, transaction: SqlUnitOfWork, caller: Caller, scope_id: int, message_id: str, claim_token: str
     ) -> None:
         m = messages.c
         query = select(m.scope_id, m.queue_id, m.state, m.claim_token).where(m.id == message_id)
         row = (await transaction.connection.execute(transaction.held(query, wait=True))).one_or_none()
         if row is None or row.scope_id != scope_id:
             raise NotFound(what="message", name=message_id)
-        queue = await self._work_queues.queues.by_id(row.queue_id)
+        queue = await self._queues.by_id(row.queue_id)
         if not caller.sees_queue(queue.slug):
             raise NotFound(what="message", name=message_id)
         if queue.consumer_mode == "broadcast":
@@ -120,7 +125,7 @@ class ChunkStreams:
 
     async def _add(
         self,
-        transaction: ColdTransaction,
+        transaction: SqlUnitOfWork,
         caller: Caller,
         scope_id: int,
         message_id: str,
@@ -139,7 +144,7 @@ class ChunkStreams:
         if last is not None and last["final"]:
             raise ChunkConflict(message_id=message_id, number=next_number, reason="the final part has come already")
         total = len(body) + (0 if last is None else last["total"])
-        limit = self._work_queues.settings.max_body_bytes
+        limit = self._max_body_bytes
         if total > limit or next_number > MOST_PARTS:
             raise BodyTooLarge(what="whole of the parts", size=total, limit=limit, option="max_message_bytes")
         row = {
@@ -165,8 +170,8 @@ class ChunkStreams:
     async def _read(
         self, caller: Caller, scope: str, message_id: str, after: int, stream: str | None, limit: int
     ) -> Chunks:
-        scope_id = (await self._work_queues.scope_of(caller, scope)).scope_id
-        async with self._work_queues.database.connect() as connection:
+        scope_id = (await self._queues.scope_of(caller, scope)).scope_id
+        async with self._database.connect() as connection:
             row: Any = None
             for table in (messages, archive, messages):  # it may move between two looks
                 query = select(table.c.state, table.c.queue_id, table.c.origin_queue_id).where(
@@ -196,18 +201,18 @@ class ChunkStreams:
 
     async def _require_sight(self, caller: Caller, message_id: str, queue_ids: Sequence[int | None]) -> None:
         for queue_id in queue_ids:
-            if queue_id is not None and caller.sees_queue((await self._work_queues.queues.by_id(queue_id)).slug):
+            if queue_id is not None and caller.sees_queue((await self._queues.by_id(queue_id)).slug):
                 return
         raise NotFound(what="message", name=message_id)
 
 
-async def _last(transaction: ColdTransaction, message_id: str) -> Any:
+async def _last(transaction: SqlUnitOfWork, message_id: str) -> Any:
     mine = chunks.c.message_id == message_id
     query = select(chunks).where(mine, chunks.c.number != _WHOLE).order_by(chunks.c.number.desc()).limit(1)
     return (await transaction.connection.execute(query)).mappings().one_or_none()
 
 
-async def _repeated(transaction: ColdTransaction, message_id: str, number: int, body: str, final: bool) -> Chunk:
+async def _repeated(transaction: SqlUnitOfWork, message_id: str, number: int, body: str, final: bool) -> Chunk:
     query = select(chunks).where(chunks.c.message_id == message_id, chunks.c.number == number)
     known = (await transaction.connection.execute(query)).mappings().one()
     if known["body"] != body or bool(known["final"]) != final:
@@ -215,7 +220,7 @@ async def _repeated(transaction: ColdTransaction, message_id: str, number: int, 
     return _chunk(known)
 
 
-async def _assembled(transaction: ColdTransaction, message_id: str) -> str:
+async def _assembled(transaction: SqlUnitOfWork, message_id: str) -> str:
     """Texts are joined to one; parts of any other kind become a list."""
     query = select(chunks.c.body).where(chunks.c.message_id == message_id).order_by(chunks.c.number)
     parts = [text for (text,) in await transaction.connection.execute(query)]

@@ -6,26 +6,25 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from relevo.contract.claims import Claimed
 from relevo.errors import InvalidInput, QueueArchived, QueuePaused, ScopePaused, WrongConsumerMode
+from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
-from relevo.work.consume.long_poll import CancelToken
+from relevo.work.consume.long_poll import CancelToken, LongPoll
 from relevo.work.faults import fault
 from relevo.work.message.history import history_line
 from relevo.work.message.model import AS_WRITTEN, TIERS
-from relevo.work.ready_index.index import IndexLease
-from relevo.work.store.group_commit import Operation
+from relevo.work.queue_record import QueueRecord
+from relevo.work.ready_index.index import IndexLease, ReadyIndex
+from relevo.work.store.group_commit import GroupCommit, Operation
 from relevo.work.store.interface import Claim, ClaimedRow, Share
 from relevo.work.store.outbox import WorkEvent
-from relevo.work.store.unit_of_work import Transaction
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.unit_of_work import UnitOfWork
+from relevo.work.tenancy.queues import Queues
 
 MOST_IN_A_CALL = 1_000
 LONGEST_WAIT_S = 60.0
@@ -47,8 +46,19 @@ class _Asking(NamedTuple):
 class Claims:
     """The claims of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self,
+        queues: Queues,
+        deliveries: Deliveries,
+        group_commit: GroupCommit,
+        ready_index: ReadyIndex,
+        long_poll: LongPoll,
+    ) -> None:
+        self._queues = queues
+        self._deliveries = deliveries
+        self._group_commit = group_commit
+        self._ready_index = ready_index
+        self._long_poll = long_poll
         self._claiming: Operation[_Asking, list[Claimed]] = Operation("claim", self._claim)
 
     async def claim(
@@ -74,10 +84,10 @@ class Claims:
         caller.require("consume")
         until = asyncio.get_running_loop().time() + wait_s
         while True:
-            record = await self._work_queues.queues.lookup(caller, scope, queue)
+            record = await self._queues.lookup(caller, scope, queue)
             _require_open(record)
             _require_mode(record, subscription)
-            with self._work_queues.long_poll.waiter(record.id) as waiter:
+            with self._long_poll.waiter(record.id) as waiter:
                 claimed = await self._look(caller, record, batch_size, consumer or caller.actor, labels, subscription)
                 left = until - asyncio.get_running_loop().time()
                 if claimed or left <= 0 or (patience is not None and patience.ended):
@@ -95,24 +105,23 @@ class Claims:
         labels: Mapping[str, str] | None,
         subscription: str | None,
     ) -> list[Claimed]:
-        work_queues = self._work_queues
         if subscription is not None:
-            return await work_queues.deliveries.claim(
+            return await self._deliveries.claim(
                 caller, queue, subscription, batch_size=batch_size, consumer=consumer, wanted=labels
             )
-        taken = None if labels else await work_queues.ready_index.take(queue.id, batch_size)
+        taken = None if labels else await self._ready_index.take(queue.id, batch_size)
         asking = _Asking(caller, queue, batch_size, consumer, tuple((labels or {}).items()), taken)
         try:
             fault("claim.taken")
-            return await work_queues.group_commit.submit(self._claiming, asking, weight=batch_size)
+            return await self._group_commit.submit(self._claiming, asking, weight=batch_size)
         finally:
             if taken:
-                work_queues.ready_index.taken_up(queue.id, taken)
+                self._ready_index.taken_up(queue.id, taken)
                 fault("claim.indexed")
 
     # --- in the transaction ----------------------------------------------------------------------------------------------
 
-    async def _claim(self, transaction: Transaction, askings: Sequence[_Asking]) -> list[list[Claimed]]:
+    async def _claim(self, transaction: UnitOfWork, askings: Sequence[_Asking]) -> list[list[Claimed]]:
         transaction.begun("claim")
         lines: dict[tuple[str, str], str] = {}
         looks: list[_Look] = []
@@ -148,7 +157,7 @@ class _Look(NamedTuple):
     rows: list[ClaimedRow]
 
 
-async def _take_indexed(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:
+async def _take_indexed(transaction: UnitOfWork, queue_id: int, looks: Sequence[_Look]) -> None:
     """The rows that the order index named, for all looks at once. An index just rebuilt may name one to two of them."""
     owner: dict[str, _Look] = {}
     for look in looks:
@@ -161,7 +170,7 @@ async def _take_indexed(transaction: Transaction, queue_id: int, looks: Sequence
         owner[row.id].rows.append(row)
 
 
-async def _take_next(transaction: Transaction, queue_id: int, looks: Sequence[_Look]) -> None:
+async def _take_next(transaction: UnitOfWork, queue_id: int, looks: Sequence[_Look]) -> None:
     """The first rows by SQL, for those who did not get all they want: the index had no more, or should have had none of what it
     named, or was not asked. What it lacks is never lost, only asked for here."""
     shares = [Share(look.claim, missing) for look in looks if (missing := look.asking.batch_size - len(look.rows)) > 0]
@@ -200,7 +209,7 @@ def _require_mode(queue: QueueRecord, subscription: str | None) -> None:
         raise WrongConsumerMode(queue=queue.slug, mode="competing", remedy="claim without `subscription`")
 
 
-def _note(transaction: Transaction, asking: _Asking, rows: Sequence[ClaimedRow]) -> None:
+def _note(transaction: UnitOfWork, asking: _Asking, rows: Sequence[ClaimedRow]) -> None:
     queue, now = asking.queue, transaction.now
     transaction.counters.moved(queue.id, "pending", "claimed", len(rows))
     transaction.counters.add(queue.id, "claims", len(rows))

@@ -7,59 +7,27 @@ Completing is the hot case and one statement. The others hold the rows first and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from relevo.contract.claims import Settled
 from relevo.contract.messages import Refusal
 from relevo.errors import ClaimLost, InvalidInput, NotFound
 from relevo.wire.retry import RetryDefaults
+from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
-from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
-from relevo.work.message.lifecycle import bury_rows
-from relevo.work.store.group_commit import Operation
+from relevo.work.message.lifecycle import bury_rows, updated
+from relevo.work.message.verdict import LONGEST_CLAIM_S, LONGEST_REASON, SettleItem, Verdict
+from relevo.work.queue_record import QueueRecord
+from relevo.work.store.group_commit import GroupCommit, Operation
 from relevo.work.store.interface import CompletedRow, Completion, LockedMessage, MessageUpdate, QueuePolicy
 from relevo.work.store.outbox import WorkEvent
-from relevo.work.store.unit_of_work import Ready, Transaction, updated
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
-
-Verdict = Literal["complete", "fail", "release", "extend"]
+from relevo.work.store.unit_of_work import Ready, UnitOfWork
+from relevo.work.tenancy.queues import Queues
 
 MOST_IN_A_CALL = 1_000
-LONGEST_CLAIM_S = 43_200.0
-LONGEST_REASON = 10_000
 LETTERS: Mapping[Verdict, str] = {"fail": "F", "release": "R"}
 """What stands in the place of a token's first letter after its verdict. Tokens are lower case: nobody is given this one."""
-
-
-class SettleItem(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One message to settle. `result` goes with complete, `reason` and `error` (and `dead`: no more tries) with fail,
-    `seconds` with extend (none: the queue's visibility timeout)."""
-
-    id: str
-    claim_token: str
-    result: msgspec.Raw = msgspec.Raw()
-    """Empty for none: msgspec reads no `Raw | None`."""
-    reason: str | None = None
-    error: Failure | None = None
-    dead: bool = False
-    seconds: float | None = None
-    subscription: str | None = None
-
-    @property
-    def failure(self) -> Failure:
-        """Why it failed, in parts; of a worker that gave a reason only, or nothing, what there is."""
-        return self.error or Failure(message=self.reason or "failed")
-
-    @property
-    def told(self) -> str:
-        """Why it failed, in one text."""
-        return (self.reason or "failed") if self.error is None else self.error.told_with(self.reason)
 
 
 class _Settlement(NamedTuple):
@@ -84,8 +52,10 @@ class _Held(NamedTuple):
 class Settlements:
     """The settles of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(self, queues: Queues, deliveries: Deliveries, group_commit: GroupCommit) -> None:
+        self._queues = queues
+        self._deliveries = deliveries
+        self._group_commit = group_commit
         self._steps: dict[Verdict, Operation[_Settlement, list[Settled]]] = {
             "complete": Operation("complete", self._complete),
             "fail": Operation("fail", self._fail),
@@ -105,12 +75,11 @@ class Settlements:
         caller.require("consume")
         if not 0 < len(items) <= MOST_IN_A_CALL:
             raise InvalidInput(where="items", reason=f"{len(items)} is not between 1 and {MOST_IN_A_CALL}")
-        work_queues = self._work_queues
-        record = None if queue is None else await work_queues.queues.lookup(caller, scope, queue)
+        record = None if queue is None else await self._queues.lookup(caller, scope, queue)
         if record is not None and record.consumer_mode == "broadcast":
-            return await work_queues.deliveries.settle(caller, record, verdict, items)
-        call = _Settlement(caller, record or await work_queues.scope_of(caller, scope), record, items)
-        settled = await work_queues.group_commit.submit(self._steps[verdict], call, weight=len(items))
+            return await self._deliveries.settle(caller, record, verdict, items)
+        call = _Settlement(caller, record or await self._queues.scope_of(caller, scope), record, items)
+        settled = await self._group_commit.submit(self._steps[verdict], call, weight=len(items))
         return await self._of_broadcasts(call, verdict, settled) if record is None else settled
 
     async def _of_broadcasts(self, call: _Settlement, verdict: Verdict, settled: list[Settled]) -> list[Settled]:
@@ -120,17 +89,17 @@ class Settlements:
             if outcome.refusal is not None and outcome.refusal.code == _BROADCAST:
                 elsewhere.setdefault(int(outcome.refusal.detail), []).append(place)
         for queue_id, places in elsewhere.items():
-            record = await self._work_queues.queues.by_id(queue_id)
+            record = await self._queues.by_id(queue_id)
             items = [call.items[place] for place in places]
             for place, outcome in zip(
-                places, await self._work_queues.deliveries.settle(call.caller, record, verdict, items), strict=True
+                places, await self._deliveries.settle(call.caller, record, verdict, items), strict=True
             ):
                 settled[place] = outcome
         return settled
 
     # --- complete --------------------------------------------------------------------------------------------------------
 
-    async def _complete(self, transaction: Transaction, calls: Sequence[_Settlement]) -> list[list[Settled]]:
+    async def _complete(self, transaction: UnitOfWork, calls: Sequence[_Settlement]) -> list[list[Settled]]:
         transaction.begun("settle")
         outcomes: list[list[Settled]] = []
         by_actor: dict[str, list[_Settlement]] = {}
@@ -163,7 +132,7 @@ class Settlements:
 
     @staticmethod
     def _note_completed(
-        transaction: Transaction, calls: Sequence[_Settlement], done: Mapping[tuple[str, str], CompletedRow]
+        transaction: UnitOfWork, calls: Sequence[_Settlement], done: Mapping[tuple[str, str], CompletedRow]
     ) -> None:
         now, counters = transaction.now, transaction.counters
         held_in: dict[int, list[int]] = {}
@@ -190,7 +159,7 @@ class Settlements:
             _audit(transaction, call, "message.complete", [row.id for row in rows])
 
     async def _complete_rest(
-        self, transaction: Transaction, call: _Settlement, items: Sequence[SettleItem]
+        self, transaction: UnitOfWork, call: _Settlement, items: Sequence[SettleItem]
     ) -> dict[int, Settled]:
         """Items that the one statement did not complete: done before, lost, or in need of a closer look."""
         held, outcomes = await _look(transaction, call, items)
@@ -209,16 +178,16 @@ class Settlements:
 
     # --- fail ------------------------------------------------------------------------------------------------------------
 
-    async def _fail(self, transaction: Transaction, calls: Sequence[_Settlement]) -> list[list[Settled]]:
+    async def _fail(self, transaction: UnitOfWork, calls: Sequence[_Settlement]) -> list[list[Settled]]:
         return [await self._decide(transaction, call, "fail") for call in calls]
 
-    async def _release(self, transaction: Transaction, calls: Sequence[_Settlement]) -> list[list[Settled]]:
+    async def _release(self, transaction: UnitOfWork, calls: Sequence[_Settlement]) -> list[list[Settled]]:
         return [await self._decide(transaction, call, "release") for call in calls]
 
-    async def _extend(self, transaction: Transaction, calls: Sequence[_Settlement]) -> list[list[Settled]]:
+    async def _extend(self, transaction: UnitOfWork, calls: Sequence[_Settlement]) -> list[list[Settled]]:
         return [await self._decide(transaction, call, "extend") for call in calls]
 
-    async def _decide(self, transaction: Transaction, call: _Settlement, verdict: Verdict) -> list[Settled]:
+    async def _decide(self, transaction: UnitOfWork, call: _Settlement, verdict: Verdict) -> list[Settled]:
         """Holds the rows, and gives each that is still claimed with its token what the verdict says."""
         transaction.begun("settle")
         held, outcomes = await _look(transaction, call, call.items)
@@ -250,7 +219,7 @@ _BROADCAST = "BROADCAST"
 
 
 async def _look(
-    transaction: Transaction, call: _Settlement, items: Sequence[SettleItem]
+    transaction: UnitOfWork, call: _Settlement, items: Sequence[SettleItem]
 ) -> tuple[list[_Held], dict[int, Settled]]:
     """The items' rows, held; and the outcomes of those that are not there for this caller."""
     outcomes: dict[int, Settled] = {}
@@ -272,7 +241,7 @@ async def _look(
     return held, outcomes
 
 
-async def _rules(transaction: Transaction, rows: Iterable[LockedMessage]) -> dict[int, QueuePolicy]:
+async def _rules(transaction: UnitOfWork, rows: Iterable[LockedMessage]) -> dict[int, QueuePolicy]:
     ids = {row.queue_id for row in rows} | {row.origin_queue_id for row in rows if row.origin_queue_id is not None}
     return {each.id: each for each in await transaction.session.policies(sorted(ids))} if ids else {}
 
@@ -311,7 +280,7 @@ def _completion(call: _Settlement, item: SettleItem) -> Completion:
     return Completion(item.id, item.claim_token, call.scope.scope_id, queue_id, result)
 
 
-def _audit(transaction: Transaction, call: _Settlement, action: str, ids: Sequence[str]) -> None:
+def _audit(transaction: UnitOfWork, call: _Settlement, action: str, ids: Sequence[str]) -> None:
     if ids:
         transaction.audit_messages(
             call.caller, action, call.queue or call.scope, ids, known_queue=call.queue is not None
@@ -321,7 +290,7 @@ def _audit(transaction: Transaction, call: _Settlement, action: str, ids: Sequen
 # --- verdicts: the row's new values (none: it is buried), and what is answered -----------------------------------------------
 
 
-def _failed(transaction: Transaction, held: _Held) -> tuple[MessageUpdate | None, Settled]:
+def _failed(transaction: UnitOfWork, held: _Held) -> tuple[MessageUpdate | None, Settled]:
     row, rules, item, now = held.row, held.rules, held.item, transaction.now
     reason, failure = item.told, item.failure
     held_ms = max(0, now - (row.claimed_at or now))
@@ -364,7 +333,7 @@ def _failed(transaction: Transaction, held: _Held) -> tuple[MessageUpdate | None
     return rewrite, Settled(row.id, state, visible_at=visible_at)
 
 
-async def _bury(transaction: Transaction, held: _Held) -> None:
+async def _bury(transaction: UnitOfWork, held: _Held) -> None:
     token = LETTERS["fail"] + held.item.claim_token[1:]
     item = held.item
     why = (item.told, item.failure)
@@ -372,7 +341,7 @@ async def _bury(transaction: Transaction, held: _Held) -> None:
     await bury_rows(transaction, held.call.caller, [held.row], home, *why, claim_token=token, claimed_by=None)
 
 
-def _released(transaction: Transaction, held: _Held) -> tuple[MessageUpdate | None, Settled]:
+def _released(transaction: UnitOfWork, held: _Held) -> tuple[MessageUpdate | None, Settled]:
     row = held.row
     transaction.counters.moved(row.queue_id, "claimed", "pending")
     transaction.counters.add(row.queue_id, "released", 1)
@@ -392,7 +361,7 @@ def _released(transaction: Transaction, held: _Held) -> tuple[MessageUpdate | No
     return rewrite, Settled(row.id, "pending")
 
 
-def _extended(transaction: Transaction, held: _Held) -> tuple[MessageUpdate | None, Settled]:
+def _extended(transaction: UnitOfWork, held: _Held) -> tuple[MessageUpdate | None, Settled]:
     row, item = held.row, held.item
     seconds = item.seconds if item.seconds is not None else held.rules.visibility_timeout_s
     until = transaction.now + int(seconds * 1000)

@@ -7,7 +7,7 @@ when it died. Nobody claims it; it is listed, replayed (replays.py) or cancelled
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from sqlalchemy import and_, exists, select, update
@@ -22,13 +22,12 @@ from relevo.work.message.failure import Failure, failure_of
 from relevo.work.message.history import history_line
 from relevo.work.message.model import AS_WRITTEN
 from relevo.work.pagination import Listing
-from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.queue_record import QueueRecord
+from relevo.work.store.database import Database
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import STANDING, labels, messages, queues
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork
+from relevo.work.tenancy.queues import Queues
 
 MOST_IDS = 1_000
 _LISTING = Listing("dead-letters", newest_first=True, id=messages.c.id)
@@ -55,8 +54,9 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class DeadLetters:
     """The dead letters of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(self, database: Database, queues: Queues) -> None:
+        self._database = database
+        self._queues = queues
 
     async def list(
         self,
@@ -69,9 +69,9 @@ class DeadLetters:
     ) -> Page[DeadLetter]:
         """The dead letters of a scope, newest first."""
         caller.require("view")
-        home = await self._work_queues.scope_of(caller, scope)
+        home = await self._queues.scope_of(caller, scope)
         origin = queues.alias("origin")
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             conditions = await matching(connection, home, wanted or DeadLetterFilter(), caller)
             query = (
                 select(messages, origin.c.slug.label("origin_slug"))
@@ -133,7 +133,7 @@ class Dying(Protocol):
 
 
 async def bury(
-    transaction: ColdTransaction,
+    transaction: SqlUnitOfWork,
     queue: QueueRecord,
     rows: Sequence[Any],
     *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import and_, func, insert, select, update
@@ -18,19 +18,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from relevo.contract.dead_letters import Replay
 from relevo.contract.pages import Page
 from relevo.errors import InvalidInput, NotFound, WrongState
+from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
 from relevo.work.dead_letters.listing import DeadLetterFilter, matching
 from relevo.work.dead_letters.revival import revive
 from relevo.work.faults import fault
 from relevo.work.pagination import Listing
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.queue_record import QueueRecord
+from relevo.work.store.database import Database
 from relevo.work.store.subjects import LABEL, digest_of
 from relevo.work.store.tables import messages, queues, replays
-from relevo.work.tenancy.queues import DEAD_LETTER, QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
-
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.tenancy.queues import DEAD_LETTER, Queues
 
 MAX_REPLAYS = 5
 """How often one message is replayed before it is left where it is: a loop that nobody watches must end."""
@@ -54,8 +53,11 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 class Replays:
     """The replays of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(self, transactions: Transactions, database: Database, queues: Queues, mint: IdMint) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
+        self._mint = mint
 
     async def start(
         self,
@@ -76,9 +78,9 @@ class Replays:
         wanted = wanted or ReplayFilter()
         if not 1 <= wanted.max_replays <= 1_000:
             raise InvalidInput(where="max_replays", reason=f"{wanted.max_replays} is not between 1 and 1000")
-        home = await self._work_queues.scope_of(caller, scope)
+        home = await self._queues.scope_of(caller, scope)
 
-        async def begin(transaction: ColdTransaction) -> Replay:
+        async def begin(transaction: SqlUnitOfWork) -> Replay:
             m, now = messages.c, transaction.now
             conditions = await matching(transaction.connection, home, wanted, caller)
             counts = select(func.count(), func.max(m.id)).where(*conditions)
@@ -87,7 +89,7 @@ class Replays:
             skipped = (await transaction.connection.execute(tired)).scalar_one() if dry_run else 0
             asked = _Asked(filter=wanted, last=last or "", queues=caller.queues)
             row: dict[str, Any] = {
-                "id": self._work_queues.mint(),
+                "id": self._mint(),
                 "tenant_id": home.tenant_id,
                 "scope_id": home.scope_id,
                 "filter": msgspec.json.encode(asked).decode(),
@@ -115,13 +117,13 @@ class Replays:
                 )
             return _replay(row, dry_run=dry_run)
 
-        return await transact(self._work_queues, begin)
+        return await self._transactions.run(begin)
 
     async def get(self, caller: Caller, scope: str, replay_id: str) -> Replay:
         caller.require("view")
-        home = await self._work_queues.scope_of(caller, scope)
+        home = await self._queues.scope_of(caller, scope)
         query = select(replays).where(replays.c.id == replay_id, replays.c.scope_id == home.scope_id)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             row = (await connection.execute(query)).mappings().one_or_none()
         if row is None:
             raise NotFound(what="replay", name=replay_id)
@@ -130,17 +132,17 @@ class Replays:
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Replay]:
         """The replays of a scope, newest first."""
         caller.require("view")
-        home = await self._work_queues.scope_of(caller, scope)
+        home = await self._queues.scope_of(caller, scope)
         query = select(replays).where(replays.c.scope_id == home.scope_id)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             return await _LISTING.page(connection, query, _replay, limit=limit, cursor=cursor)
 
     async def cancel(self, caller: Caller, scope: str, replay_id: str) -> Replay:
         """Stops a replay before its next batch; what was moved stays moved. A cancelled one may be cancelled again."""
         caller.require("manage")
-        home = await self._work_queues.scope_of(caller, scope)
+        home = await self._queues.scope_of(caller, scope)
 
-        async def stop(transaction: ColdTransaction) -> Replay:
+        async def stop(transaction: SqlUnitOfWork) -> Replay:
             mine = and_(replays.c.id == replay_id, replays.c.scope_id == home.scope_id)
             held = transaction.held(select(replays).where(mine), wait=True)
             row = (await transaction.connection.execute(held)).mappings().one_or_none()
@@ -162,31 +164,31 @@ class Replays:
                 row = dict(row) | change
             return _replay(row)
 
-        return await transact(self._work_queues, stop)
+        return await self._transactions.run(stop)
 
     # --- for the agent -------------------------------------------------------------------------------------------------------
 
     async def running(self) -> Sequence[tuple[str, int | None]]:
         """Ids and rates of the replays under way, oldest first."""
         query = select(replays.c.id, replays.c.rate_per_s).where(replays.c.state == "running").order_by(replays.c.id)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             return [(row.id, row.rate_per_s) for row in await connection.execute(query)]
 
     async def advance(self, caller: Caller, replay_id: str, limit: int) -> int:
         """Looks at the next `limit` dead letters of a replay and moves those that may go; returns at how many it looked."""
-        return await transact(self._work_queues, lambda each: self._advance(each, caller, replay_id, limit))
+        return await self._transactions.run(lambda each: self._advance(each, caller, replay_id, limit))
 
     async def fail(self, replay_id: str, error: str) -> None:
         """Ends a replay that cannot go on."""
 
-        async def give_up(transaction: ColdTransaction) -> None:
+        async def give_up(transaction: SqlUnitOfWork) -> None:
             ended = {"state": "failed", "error": error[:2000], "updated_at": transaction.now}
             mine = and_(replays.c.id == replay_id, replays.c.state == "running")
             await transaction.connection.execute(update(replays).where(mine).values(ended))
 
-        await transact(self._work_queues, give_up)
+        await self._transactions.run(give_up)
 
-    async def _advance(self, transaction: ColdTransaction, caller: Caller, replay_id: str, limit: int) -> int:
+    async def _advance(self, transaction: SqlUnitOfWork, caller: Caller, replay_id: str, limit: int) -> int:
         connection, m = transaction.connection, messages.c
         # Held first: two runners at once take turns at it, and each sees the cursor of the other.
         mine = select(replays).where(replays.c.id == replay_id, replays.c.state == "running")
@@ -242,14 +244,14 @@ class Replays:
         if queue_id is None:
             return None
         try:
-            queue = await self._work_queues.queues.by_id(queue_id)
+            queue = await self._queues.by_id(queue_id)
         except NotFound:
             return None
         return queue if queue.state in ("active", "paused") and queue.scope_state in ("active", "paused") else None
 
-    async def _home(self, transaction: ColdTransaction, scope_id: int) -> QueueRecord:
+    async def _home(self, transaction: SqlUnitOfWork, scope_id: int) -> QueueRecord:
         wanted = select(queues.c.id).where(queues.c.scope_id == scope_id, queues.c.slug == DEAD_LETTER)
-        return await self._work_queues.queues.by_id((await transaction.connection.execute(wanted)).scalar_one())
+        return await self._queues.by_id((await transaction.connection.execute(wanted)).scalar_one())
 
 
 def _replay(row: Any, *, dry_run: bool = False) -> Replay:

@@ -10,17 +10,17 @@ from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
 
 from relevo.work.broadcast.deliveries import SUBSCRIPTION
 from relevo.work.message.history import history_line
-from relevo.work.ready_index.index import sort_key
-from relevo.work.routing.stream_jobs import revived
-from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.message.ordering import sort_key
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import deliveries, messages, subscriptions
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready
-from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.streams.stream_jobs import revived
 
 
 async def revive(
-    transaction: ColdTransaction,
+    transaction: SqlUnitOfWork,
     home: QueueRecord,
     origin: QueueRecord,
     letters: Sequence[RowMapping],
@@ -114,7 +114,7 @@ def _new_values(queue: QueueRecord, letter: RowMapping, now: int, actor: str, re
 
 
 async def _with_deliveries(
-    transaction: ColdTransaction, queue: QueueRecord, letters: Sequence[RowMapping]
+    transaction: SqlUnitOfWork, queue: QueueRecord, letters: Sequence[RowMapping]
 ) -> dict[str, int]:
     """Makes the deliveries of letters of a broadcast queue: of a copy the one of its subscription, of a whole message those of
     all subscriptions that have not settled it. Returns how many each letter has; those with none are left out."""

@@ -7,11 +7,12 @@ from typing import Any
 
 from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure
-from relevo.work.store.interface import LockedMessage
-from relevo.work.store.unit_of_work import Transaction, updated
+from relevo.work.message.history import history_line
+from relevo.work.store.interface import LockedMessage, MessageUpdate
+from relevo.work.store.unit_of_work import UnitOfWork
 
 
-async def cancel_rows(transaction: Transaction, caller: Caller, rows: Sequence[LockedMessage], reason: str) -> None:
+async def cancel_rows(transaction: UnitOfWork, caller: Caller, rows: Sequence[LockedMessage], reason: str) -> None:
     """Cancels rows that are held and that nobody has claimed."""
     changed = [
         updated(
@@ -35,7 +36,7 @@ async def cancel_rows(transaction: Transaction, caller: Caller, rows: Sequence[L
 
 
 async def bury_rows(
-    transaction: Transaction,
+    transaction: UnitOfWork,
     caller: Caller,
     rows: Sequence[LockedMessage],
     dead_letter_id: int,
@@ -75,3 +76,15 @@ async def bury_rows(
 
 
 _BURIED: dict[str, Any] = {"state": "dead", "visible_at": None, "claim_until": None}
+
+
+def updated(
+    row: LockedMessage, transaction: UnitOfWork, event: str, actor: str, detail: str | None = None, **changes: Any
+) -> MessageUpdate:
+    """A held row with some values changed, and the change in its history; for `session.rewrite`."""
+    kept = {name: getattr(row, name) for name in _KEPT}
+    line = history_line(transaction.now, event, actor, detail)
+    return MessageUpdate(**(kept | changes), updated_at=transaction.now, trail=line)
+
+
+_KEPT = tuple(name for name in MessageUpdate._fields if name not in ("updated_at", "trail", "error"))

@@ -13,9 +13,9 @@ from relevo.wire.ids import IdMint, minted_ms
 from relevo.work.caller import Caller
 from relevo.work.message.history import history_line
 from relevo.work.message.model import TIERS
-from relevo.work.ready_index.index import sort_key
+from relevo.work.message.ordering import sort_key
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.interface import Row
-from relevo.work.tenancy.queues import QueueRecord
 
 COLUMNS = (
     *("id", "tenant_id", "scope_id", "queue_id", "state", "sort_key", "visible_at", "attempts", "reclaims", "replays"),

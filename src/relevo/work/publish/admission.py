@@ -7,7 +7,6 @@ anywhere else. A queue without schema in a scope without rules pays two looks in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,14 +14,14 @@ from relevo.contract.messages import NewMessage, Refusal
 from relevo.errors import InvalidInput, WorkError
 from relevo.work.caller import Caller
 from relevo.work.message.rows import COLUMNS, NewRow
+from relevo.work.queue_record import QueueRecord
+from relevo.work.review.patterns import Patterns
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.routing.plan import Draft
-from relevo.work.routing.route_plan import RoutePlan
+from relevo.work.routing.route_plan import RoutePlan, RoutePlanner
+from relevo.work.routing.rules import Rules
 from relevo.work.schemas.checker import Checker
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.schemas.registry import Schemas
 
 _AT = {name: place for place, name in enumerate(COLUMNS)}
 
@@ -30,16 +29,18 @@ _AT = {name: place for place, name in enumerate(COLUMNS)}
 class Admission:
     """Looks at what is published in an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(self, rules: Rules, schemas: Schemas, patterns: Patterns, route_planner: RoutePlanner) -> None:
+        self._rules = rules
+        self._schemas = schemas
+        self._patterns = patterns
+        self._route_planner = route_planner
 
     def is_plain(self, queue: QueueRecord, messages: Sequence[NewMessage]) -> bool:
         """Whether there is nothing to ask; false also when that is not known."""
         if queue.system:
             return True
-        work_queues = self._work_queues
-        rules = work_queues.rules.known(queue.scope_id)
-        if rules is None or "message_published" in rules.by_trigger or not work_queues.schemas.is_free(queue.id):
+        rules = self._rules.known(queue.scope_id)
+        if rules is None or "message_published" in rules.by_trigger or not self._schemas.is_free(queue.id):
             return False
         return not any(map(_asks, messages))
 
@@ -47,9 +48,8 @@ class Admission:
         self, caller: Caller, queue: QueueRecord, rows: list[NewRow | Refusal]
     ) -> tuple[list[NewRow | Refusal], dict[str, RoutePlan]]:
         """The rows, those that must not come in turned to refusals; and the plans of those that do not just wait here."""
-        work_queues = self._work_queues
-        bound = await work_queues.schemas.checker_of(queue.id)
-        ruled = "message_published" in (await work_queues.rules.of(queue.scope_id)).by_trigger
+        bound = await self._schemas.checker_of(queue.id)
+        ruled = "message_published" in (await self._rules.of(queue.scope_id)).by_trigger
         if bound is None and not ruled and not any(isinstance(row, NewRow) and _asks(row.message) for row in rows):
             return rows, {}
         admitted: list[NewRow | Refusal] = []
@@ -64,13 +64,11 @@ class Admission:
                     admitted.append(Refusal(error.code, str(error)))
                     continue
                 if ruled or review is not None:
-                    journey = await work_queues.route_planner.of(
-                        queue, draft_of(row), "message_published", review=review
-                    )
+                    journey = await self._route_planner.of(queue, draft_of(row), "message_published", review=review)
                     plans[row.id] = journey
             admitted.append(row)
         if ruled:
-            await work_queues.route_planner.told(list(plans.values()))
+            await self._route_planner.told(list(plans.values()))
         return admitted, {message_id: each for message_id, each in plans.items() if not each.plain}
 
     async def _review(self, caller: Caller, queue: QueueRecord, message: NewMessage) -> ReviewSpec | None:
@@ -82,9 +80,7 @@ class Admission:
             )
         # Patterns are for everybody in the scope: who may publish may use them, without the permission to look around.
         reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"}, queues=None)
-        return await self._work_queues.patterns.resolve(
-            reader, queue.scope, message.hitl_spec, msgspec.json.decode(message.body)
-        )
+        return await self._patterns.resolve(reader, queue.scope, message.hitl_spec, msgspec.json.decode(message.body))
 
 
 def draft_of(row: NewRow) -> Draft:

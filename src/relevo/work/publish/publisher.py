@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from relevo.contract.messages import NewMessage, Published, Refusal, Tier
 from relevo.errors import (
@@ -17,22 +17,26 @@ from relevo.errors import (
     WorkQueueFull,
     WrongState,
 )
+from relevo.wire.ids import IdMint
+from relevo.work.broadcast.subscriptions import Subscriptions
 from relevo.work.caller import Caller
-from relevo.work.message.lifecycle import cancel_rows
+from relevo.work.clock import Clock
+from relevo.work.message.capacity import make_room
+from relevo.work.message.lifecycle import cancel_rows, updated
 from relevo.work.message.model import TIERS
+from relevo.work.message.ordering import sort_key
 from relevo.work.message.rows import COLUMNS, NewRow, take_in
-from relevo.work.publish.capacity import make_room
-from relevo.work.ready_index.index import sort_key
+from relevo.work.publish.admission import Admission
+from relevo.work.queue_record import QueueRecord
 from relevo.work.routing.route_plan import RoutePlan
+from relevo.work.routing.route_writer import RouteWriter
 from relevo.work.store import tables
-from relevo.work.store.group_commit import Operation
+from relevo.work.store.group_commit import GroupCommit, Operation
 from relevo.work.store.interface import KnownKey, LockedMessage
 from relevo.work.store.outbox import WorkEvent
-from relevo.work.store.unit_of_work import Ready, Transaction, updated
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import FastTransactions
+from relevo.work.store.unit_of_work import Ready, UnitOfWork
+from relevo.work.tenancy.queues import Queues
 
 MOST_IN_A_CALL = 1_000
 _INSERTED_AT_ONCE = 4_000_000
@@ -53,8 +57,27 @@ class _Publication(NamedTuple):
 class Publisher:
     """The messages of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self,
+        fast: FastTransactions,
+        group_commit: GroupCommit,
+        queues: Queues,
+        admission: Admission,
+        route_writer: RouteWriter,
+        subscriptions: Subscriptions,
+        mint: IdMint,
+        now_ms: Clock,
+        max_body_bytes: int,
+    ) -> None:
+        self._fast = fast
+        self._group_commit = group_commit
+        self._queues = queues
+        self._admission = admission
+        self._route_writer = route_writer
+        self._subscriptions = subscriptions
+        self._mint = mint
+        self._now_ms = now_ms
+        self._max_body_bytes = max_body_bytes
         self._publishing: Operation[_Publication, list[Published | Refusal]] = Operation("publish", self._publish)
 
     async def publish(
@@ -66,9 +89,8 @@ class Publisher:
         `ScopePaused`, `QueuePaused`, `QueueDraining`, `QueueArchived`, `StoreUnavailable`); what concerns one message is its
         `Refusal` (`IDEMPOTENCY_CONFLICT`, `QUEUE_FULL`, `INVALID_INPUT`, `SCHEMA_INVALID`, `BAD_REVIEW_SPEC`).
         """
-        work_queues = self._work_queues
         caller.require("publish")
-        record = await work_queues.queues.lookup(caller, scope, queue)
+        record = await self._queues.lookup(caller, scope, queue)
         _require_open(record)
         if not 0 < len(messages) <= MOST_IN_A_CALL:
             raise InvalidInput(where="messages", reason=f"{len(messages)} is not between 1 and {MOST_IN_A_CALL}")
@@ -76,16 +98,16 @@ class Publisher:
             caller,
             record,
             messages,
-            mint=work_queues.mint,
-            now=work_queues.now_ms(),
-            max_body_bytes=work_queues.settings.max_body_bytes,
+            mint=self._mint,
+            now=self._now_ms(),
+            max_body_bytes=self._max_body_bytes,
         )
         plans: Mapping[str, RoutePlan] = {}
-        if not work_queues.admission.is_plain(record, messages):
-            rows, plans = await work_queues.admission.admit(caller, record, rows)
+        if not self._admission.is_plain(record, messages):
+            rows, plans = await self._admission.admit(caller, record, rows)
         if not any(isinstance(row, NewRow) for row in rows):
             return [row for row in rows if isinstance(row, Refusal)]
-        return await work_queues.group_commit.submit(
+        return await self._group_commit.submit(
             self._publishing, _Publication(caller, record, rows, plans), weight=len(rows)
         )
 
@@ -93,9 +115,9 @@ class Publisher:
         """Cancels a message that nobody works on (pending, delayed, in_review or dead) and returns its new state. Cancelling a
         cancelled one is fine; else `WrongState`, or `NotFound`."""
         caller.require("manage")
-        scope_id = (await self._work_queues.scope_of(caller, scope)).scope_id
+        scope_id = (await self._queues.scope_of(caller, scope)).scope_id
 
-        async def work(transaction: Transaction) -> str:
+        async def work(transaction: UnitOfWork) -> str:
             row = await _held(transaction, caller, scope_id, message_id)
             if row.state == "cancelled":
                 return row.state
@@ -114,7 +136,7 @@ class Publisher:
             )
             return "cancelled"
 
-        return await self._work_queues.transact(work)
+        return await self._fast.run(work)
 
     async def reprioritise(
         self, caller: Caller, scope: str, message_id: str, *, tier: Tier | None = None, score: int | None = None
@@ -123,9 +145,9 @@ class Publisher:
         caller.require("manage")
         if score is not None and not 0 <= score <= 999:
             raise InvalidInput(where="priority_score", reason=f"{score} is not between 0 and 999")
-        scope_id = (await self._work_queues.scope_of(caller, scope)).scope_id
+        scope_id = (await self._queues.scope_of(caller, scope)).scope_id
 
-        async def work(transaction: Transaction) -> None:
+        async def work(transaction: UnitOfWork) -> None:
             row = await _held(transaction, caller, scope_id, message_id)
             if row.state not in ("pending", "delayed"):
                 raise WrongState(what="message", name=message_id, state=row.state, done="moved in its queue")
@@ -158,13 +180,11 @@ class Publisher:
                 after=f'{{"priority_tier":"{TIERS[new_tier]}","priority_score":{new_score}}}',
             )
 
-        await self._work_queues.transact(work)
+        await self._fast.run(work)
 
     # --- in the transaction ----------------------------------------------------------------------------------------------
 
-    async def _publish(
-        self, transaction: Transaction, calls: Sequence[_Publication]
-    ) -> list[list[Published | Refusal]]:
+    async def _publish(self, transaction: UnitOfWork, calls: Sequence[_Publication]) -> list[list[Published | Refusal]]:
         transaction.begun("publish")
         held = {
             call.queue.id
@@ -173,7 +193,7 @@ class Publisher:
         }
         for call in calls:
             if call.plans:
-                held |= self._work_queues.route_writer.held_queues(call.plans.values())
+                held |= self._route_writer.held_queues(call.plans.values())
         if held:
             await transaction.session.lock_queues(sorted(held))
         known = await self._known_keys(transaction, calls)
@@ -199,12 +219,12 @@ class Publisher:
                 new = {row.id for row in accepted}
                 ids = [row.id for row in call.rows if isinstance(row, NewRow) and row.id in new]
                 if ids:
-                    await self._work_queues.subscriptions.fan_out(transaction, call.queue, ids)
+                    await self._subscriptions.fan_out(transaction, call.queue, ids)
         return outcomes
 
     async def _place(
         self,
-        transaction: Transaction,
+        transaction: UnitOfWork,
         call: _Publication,
         wanted: list[NewRow],
         outcome: dict[str, Published | Refusal],
@@ -213,9 +233,7 @@ class Publisher:
         """Writes those that rules or a review have a say in, with their outcomes; returns the others."""
         routed = [row for row in wanted if row.id in call.plans]
         if routed:
-            placed = await self._work_queues.route_writer.publish(
-                transaction, call.caller, [call.plans[row.id] for row in routed]
-            )
+            placed = await self._route_writer.publish(transaction, call.caller, [call.plans[row.id] for row in routed])
             refused = [row for row in routed if isinstance(placed[row.id], Refusal)]
             turned_away |= {row.id for row in refused}
             await _forget_keys(transaction, refused)
@@ -226,7 +244,7 @@ class Publisher:
         return [row for row in wanted if row.id not in call.plans]
 
     @staticmethod
-    async def _known_keys(transaction: Transaction, calls: Sequence[_Publication]) -> dict[tuple[int, str], KnownKey]:
+    async def _known_keys(transaction: UnitOfWork, calls: Sequence[_Publication]) -> dict[tuple[int, str], KnownKey]:
         """Remembers the keys of this transaction; what those stand for that were known before, or are used twice in it."""
         mine: dict[tuple[int, str], tuple[int, str, str, str]] = {}
         keyed = 0
@@ -246,7 +264,7 @@ class Publisher:
         return known | {(each.queue_id, each.idempotency_key): each for each in found}
 
     @staticmethod
-    async def _insert(transaction: Transaction, rows: list[NewRow]) -> None:
+    async def _insert(transaction: UnitOfWork, rows: list[NewRow]) -> None:
         if not rows:
             return
         session = transaction.session
@@ -298,7 +316,7 @@ def _without_known(
     return wanted, outcomes
 
 
-async def _forget_keys(transaction: Transaction, rows: Sequence[NewRow]) -> None:
+async def _forget_keys(transaction: UnitOfWork, rows: Sequence[NewRow]) -> None:
     """A message that was not taken in must not hold its key."""
     keyed = [row.id for row in rows if row.message.idempotency_key is not None]
     if keyed:
@@ -317,7 +335,7 @@ def _full(queue: QueueRecord) -> Refusal:
     return Refusal(error.code, str(error))
 
 
-def _note(transaction: Transaction, call: _Publication, rows: list[NewRow]) -> None:
+def _note(transaction: UnitOfWork, call: _Publication, rows: list[NewRow]) -> None:
     """Tallies, events, audit, and what is claimable once this is committed."""
     if not rows:
         return
@@ -336,7 +354,7 @@ def _note(transaction: Transaction, call: _Publication, rows: list[NewRow]) -> N
     transaction.audit_messages(call.caller, "message.publish", queue, [row.id for row in rows])
 
 
-async def _held(transaction: Transaction, caller: Caller, scope_id: int, message_id: str) -> LockedMessage:
+async def _held(transaction: UnitOfWork, caller: Caller, scope_id: int, message_id: str) -> LockedMessage:
     rows = await transaction.session.lock([message_id])
     if not rows or rows[0].scope_id != scope_id:
         raise NotFound(what="message", name=message_id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from relevo.broker.address import Address
 from relevo.broker.link import Link
@@ -21,11 +21,9 @@ from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys
 from relevo.work.caller import Caller
 from relevo.work.pagination import LONGEST
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import stream_name
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.tenancy.queues import Queues
 
 _PLACE = re.compile(r"(?P<ms>\d{1,16})(?P<seen>(\.\d{1,18}-\d{1,18})*)")
 _COUNT = 100
@@ -63,7 +61,8 @@ class EventFeed:
 
     def __init__(
         self,
-        work_queues: WorkQueues,
+        lookup: Queues,
+        redis_url: str | None,
         caller: Caller,
         scope: str,
         *,
@@ -72,13 +71,12 @@ class EventFeed:
         after: str | None = None,
     ) -> None:
         caller.require("view")
-        self._work_queues = work_queues
+        self._lookup = lookup
         self._caller = caller
         self._scope = scope
         self._wanted_queues = frozenset(queues)
         self._wanted_events = frozenset(events)
-        url = work_queues.settings.redis_url
-        self._kept = None if url is None else Address.parse(url)
+        self._kept = None if redis_url is None else Address.parse(redis_url)
         self._after = None if after is None else _parsed(after)
         self._links: dict[bytes, Link] = {}
         self._streams: dict[int, _Stream] = {}
@@ -196,7 +194,7 @@ class EventFeed:
         records: list[QueueRecord] = []
         cursor: str | None = None
         while True:
-            page = await self._work_queues.queues.list(self._caller, self._scope, limit=LONGEST, cursor=cursor)
+            page = await self._lookup.list(self._caller, self._scope, limit=LONGEST, cursor=cursor)
             records += page.items
             cursor = page.next_cursor
             if cursor is None:

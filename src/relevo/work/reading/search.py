@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -59,9 +59,8 @@ def _by_id(column: ColumnElement[Any]) -> Listing:
 class Search:
     """Reads messages and their history."""
 
-    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._now_ms = now_ms
 
     async def list(
         self, caller: Caller, scope: str, wanted: MessageFilter, *, limit: int = 100, cursor: str | None = None

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from relevo.broker.address import Address
 from relevo.broker.link import Link
@@ -20,16 +20,11 @@ from relevo.broker.scripts import script
 from relevo.engine.service.loop import Loop
 from relevo.engine.service.signals import Signal
 from relevo.errors import RelevoError
+from relevo.wire.ids import IdMint
 from relevo.work.faults import fault
 from relevo.work.store.unit_of_work import Ready
 
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
-
 log = logging.getLogger("relevo.order")
-
-NO_DEADLINE = 2**53 - 1
-"""The place of a message without a deadline: last. Scores are doubles, and this is the last whole number they tell apart."""
 
 ADD = script("order_add", __name__)
 TAKE = script("order_take", __name__)
@@ -50,17 +45,8 @@ _LOOK_EVERY_S = 5.0
 """How often a claim asks the rows although the index could answer: a member that got lost is found by then."""
 
 
-def sort_key(ordering: str, *, created_at: int, tier: int, score: int, deadline_at: int | None) -> int:
-    """A message's place in its queue: lowest first, ties by id.
-
-    >>> sort_key("priority", created_at=5, tier=2, score=7, deadline_at=None)
-    -2007
-    """
-    if ordering == "fifo":
-        return created_at
-    if ordering == "priority":
-        return -(tier * 1000 + score)
-    return NO_DEADLINE if deadline_at is None else deadline_at
+PendingPage = Callable[[int, tuple[int, str], int], Awaitable[list[tuple[int, str]]]]
+"""The next pending messages of a queue behind a place in its order, at most so many: (sort key, id) of each."""
 
 
 class IndexLease(NamedTuple):
@@ -118,8 +104,12 @@ class _Server:
 class ReadyIndex:
     """The order indexes of all queues, as one process uses them. No method raises because Redis is away."""
 
-    def __init__(self, work_queues: WorkQueues, redis_url: str | None, *, claims_by_index: bool) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self, redis_url: str | None, pending_page: PendingPage, mint: IdMint, *, claims_by_index: bool
+    ) -> None:
+        self._pending_page = pending_page
+        self._mint = mint
+        self._installation = ""
         self._address = None if redis_url is None else Address.parse(redis_url)
         self._by_index = claims_by_index
         self._servers: dict[bytes, _Server] = {}
@@ -140,10 +130,12 @@ class ReadyIndex:
         """Whether claims are ordered by the index now, and not by SQL alone."""
         return self._by_index and any(server.link.up for server in self._servers.values())
 
-    def open(self) -> None:
+    def open(self, installation: str) -> None:
+        """`installation` names its keys in Redis."""
+        self._installation = installation
         if self._address is not None:
             if self._address.kind != "cluster":
-                self._server(Keys.of(self._work_queues.installation, 0)).link.open_soon()
+                self._server(Keys.of(self._installation, 0)).link.open_soon()
             self._builder.start()
 
     async def close(self) -> None:
@@ -156,7 +148,7 @@ class ReadyIndex:
     def keys(self, queue_id: int) -> Keys:
         keys = self._keys.get(queue_id)
         if keys is None:
-            keys = self._keys[queue_id] = Keys.of(self._work_queues.installation, queue_id)
+            keys = self._keys[queue_id] = Keys.of(self._installation, queue_id)
         return keys
 
     # --- publish ---------------------------------------------------------------------------------------------------------
@@ -305,7 +297,7 @@ class ReadyIndex:
             return False
         keys = self.keys(queue_id)
         server = self._server(keys)
-        token = self._work_queues.mint()
+        token = self._mint()
         await server.link.ready()
         mark = await server.mark()
         if not await server.link.run(BEGIN, (keys.builder, keys.building), token, mark, _BUILDING_MS):
@@ -323,7 +315,7 @@ class ReadyIndex:
     async def _build(self, server: _Server, keys: Keys, queue_id: int, token: str, mark: bytes) -> bool:
         own = (keys.builder, keys.building)
         after: tuple[int, str] = (-(2**62), "")
-        while page := await self._work_queues.pending_page(queue_id, after, _PAGE):
+        while page := await self._pending_page(queue_id, after, _PAGE):
             members = [part for row in page for part in row]
             if not await server.link.run(PAGE, own, token, mark, _BUILDING_MS, *members):
                 return False

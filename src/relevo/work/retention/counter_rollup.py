@@ -9,17 +9,14 @@ late) waits, finds no row and makes a new one, which the next day's fold takes i
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, or_, select
 
 from relevo.work.faults import fault
-from relevo.work.store.cold_transaction import ColdTransaction, transact
 from relevo.work.store.counters import TALLIES
+from relevo.work.store.database import Database
 from relevo.work.store.tables import tallies
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 
 FOLDED_SLOT = 32_766
 """Where the sum of a past day is; no process writes to it by itself."""
@@ -30,7 +27,7 @@ _TOGETHER = 50
 """Queues and days in one transaction."""
 
 
-async def fold(work_queues: WorkQueues, *, before: int) -> tuple[int, bool]:
+async def fold(database: Database, transactions: Transactions, *, before: int) -> tuple[int, bool]:
     """Folds some of the days before the day `before` (since 1970): how many rows are gone, and whether there is more."""
     t = tallies.c
     loose = (
@@ -40,15 +37,15 @@ async def fold(work_queues: WorkQueues, *, before: int) -> tuple[int, bool]:
         .order_by(t.queue_id, t.day)
         .limit(_TOGETHER)
     )
-    async with work_queues.database.connect() as connection:
+    async with database.connect() as connection:
         pairs = [(row.queue_id, row.day) for row in await connection.execute(loose)]
     if not pairs:
         return 0, False
-    gone = await transact(work_queues, lambda transaction: _fold(transaction, pairs))
+    gone = await transactions.run(lambda transaction: _fold(transaction, pairs))
     return gone, len(pairs) == _TOGETHER
 
 
-async def _fold(transaction: ColdTransaction, pairs: list[tuple[int, int]]) -> int:
+async def _fold(transaction: SqlUnitOfWork, pairs: list[tuple[int, int]]) -> int:
     t = tallies.c
     places = or_(*(and_(t.queue_id == queue_id, t.day == day) for queue_id, day in pairs))
     # In the order in which everybody adds to tallies, so that nobody waits for whom it blocks.

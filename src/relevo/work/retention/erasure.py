@@ -18,7 +18,7 @@ import contextlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import Table, and_, bindparam, delete, func, insert, literal, select, update
@@ -27,6 +27,7 @@ from relevo.contract.erasures import Erasure
 from relevo.contract.pages import Page
 from relevo.contract.reviews import Note
 from relevo.errors import InvalidInput, NotFound, RelevoError, StoreUnavailable
+from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
 from relevo.work.dead_letters.replays import forget_words
 from relevo.work.faults import fault
@@ -36,8 +37,7 @@ from relevo.work.pagination import Listing
 from relevo.work.retention.erasure_streams import forget_in_streams
 from relevo.work.review.case import Case
 from relevo.work.review.spec import ReviewSpec
-from relevo.work.store.cold_transaction import ColdTransaction, transact
-from relevo.work.store.database import BUSY_TIMEOUT_MS, sqlite_path
+from relevo.work.store.database import BUSY_TIMEOUT_MS, Database, sqlite_path
 from relevo.work.store.outbox import WorkEvent, decode, encode
 from relevo.work.store.subjects import LABEL, digest_of
 from relevo.work.store.tables import (
@@ -54,11 +54,10 @@ from relevo.work.store.tables import (
     reviews,
     webhook_deliveries,
 )
-from relevo.work.tenancy.queues import require_scope
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.streams.stream_queues import StreamQueues
+from relevo.work.tenancy.queues import Queues, require_scope
 from relevo.work.webhooks.deliveries import ERASED
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
 
 BATCH = 200
 NO_DIGEST = "0" * 64
@@ -69,8 +68,14 @@ _LISTING = Listing("erasures", newest_first=True, id=erasures.c.id)
 class Erasures:
     """The erasures of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self, transactions: Transactions, database: Database, queues: Queues, streams: StreamQueues, mint: IdMint
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
+        self._streams = streams
+        self._mint = mint
 
     async def start(self, caller: Caller, scope: str, subject: str) -> Erasure:
         """Erases what a scope knows of a subject. Small ones are done when this returns; larger ones are carried on by the
@@ -82,11 +87,11 @@ class Erasures:
             raise InvalidInput(where="subject", reason="pass the value of the label `subject`, up to 200 characters")
         digest = digest_of(subject)
 
-        async def begin(transaction: ColdTransaction) -> dict[str, Any]:
+        async def begin(transaction: SqlUnitOfWork) -> dict[str, Any]:
             connection, now = transaction.connection, transaction.now
             owner = await require_scope(connection, caller.tenant_id, scope)
             row: dict[str, Any] = {
-                "id": self._work_queues.mint(now),
+                "id": self._mint(now),
                 "tenant_id": caller.tenant_id,
                 "scope_id": owner["id"],
                 "subject_digest": digest,
@@ -112,7 +117,7 @@ class Erasures:
             )
             return row
 
-        row = await transact(self._work_queues, begin)
+        row = await self._transactions.run(begin)
         if row["messages"]:
             with contextlib.suppress(RelevoError, TimeoutError, OSError):  # the agent goes on
                 await self.advance(row["id"])
@@ -120,7 +125,7 @@ class Erasures:
 
     async def get(self, caller: Caller, scope: str, erasure_id: str) -> Erasure:
         caller.require("manage", scope)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = select(erasures).where(erasures.c.id == erasure_id, erasures.c.scope_id == owner["id"])
             row = (await connection.execute(query)).mappings().one_or_none()
@@ -131,7 +136,7 @@ class Erasures:
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Erasure]:
         """The erasures of a scope, newest first."""
         caller.require("manage", scope)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = select(erasures).where(erasures.c.scope_id == owner["id"])
             return await _LISTING.page(connection, query, _erasure, limit=limit, cursor=cursor)
@@ -140,20 +145,20 @@ class Erasures:
 
     async def running(self) -> Sequence[str]:
         query = select(erasures.c.id).where(erasures.c.state == "running").order_by(erasures.c.id)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             return list((await connection.execute(query)).scalars())
 
     async def advance(self, erasure_id: str) -> int:
         """Erases the next batch; returns how many messages were in it. After the last one it is over, but not before Redis
         and the files hold nothing of it either."""
-        count, over = await transact(self._work_queues, lambda each: self._advance(each, erasure_id))
+        count, over = await self._transactions.run(lambda each: self._advance(each, erasure_id))
         if over and await self._forgotten_in_streams(erasure_id):
             fault("erasure.forgotten")
             await self._scrub()
-            await transact(self._work_queues, lambda each: self._finish(each, erasure_id))
+            await self._transactions.run(lambda each: self._finish(each, erasure_id))
         return count
 
-    async def _advance(self, transaction: ColdTransaction, erasure_id: str) -> tuple[int, bool]:
+    async def _advance(self, transaction: SqlUnitOfWork, erasure_id: str) -> tuple[int, bool]:
         connection = transaction.connection
         mine = select(erasures).where(erasures.c.id == erasure_id, erasures.c.state == "running")
         row = (await connection.execute(transaction.held(mine, wait=True))).mappings().one_or_none()
@@ -177,14 +182,19 @@ class Erasures:
         idle, reached = True, ""
         while True:
             page = listed.where(erasures.c.id == erasure_id, erased.c.message_id > reached)
-            async with self._work_queues.database.connect() as connection:
+            async with self._database.connect() as connection:
                 rows = (await connection.execute(page.order_by(erased.c.message_id).limit(BATCH))).all()
             if not rows:
                 return idle
-            idle = await forget_in_streams(self._work_queues, rows[0][1], [row[0] for row in rows]) and idle
+            idle = (
+                await forget_in_streams(
+                    self._database, self._streams, self._queues, rows[0][1], [row[0] for row in rows]
+                )
+                and idle
+            )
             reached = rows[-1][0]
 
-    async def _finish(self, transaction: ColdTransaction, erasure_id: str) -> None:
+    async def _finish(self, transaction: SqlUnitOfWork, erasure_id: str) -> None:
         mine = and_(erasures.c.id == erasure_id, erasures.c.state == "running")
         query = transaction.held(select(erasures).where(mine), wait=True)
         row = (await transaction.connection.execute(query)).mappings().one_or_none()
@@ -205,7 +215,7 @@ class Erasures:
     async def _scrub(self) -> None:
         """SQLite leaves what a row said in the free space of its pages (`secure_delete` forgets the pages it rebuilds) and in
         its log: the file is written anew, and the log emptied. The servers overwrite at their own time (VACUUM, purge)."""
-        database = self._work_queues.database
+        database = self._database
         if database.dialect == "sqlite":
             async with database.writing:
                 await asyncio.to_thread(_write_anew, sqlite_path(database.url))
@@ -222,7 +232,7 @@ def _write_anew(path: Path) -> None:
         raise StoreUnavailable(reason="somebody reads from it, so that its log cannot be emptied yet")
 
 
-async def _erase(transaction: ColdTransaction, erasure: Any, ids: Sequence[str]) -> None:
+async def _erase(transaction: SqlUnitOfWork, erasure: Any, ids: Sequence[str]) -> None:
     connection = transaction.connection
     every = [*ids, *await _event_copies(transaction, erasure["scope_id"], ids)]
     for table in (messages, archive):
@@ -249,7 +259,7 @@ async def _erase(transaction: ColdTransaction, erasure: Any, ids: Sequence[str])
     await _blank_outbox(transaction, set(every))
 
 
-async def _blank_outbox(transaction: ColdTransaction, ids: set[str]) -> None:
+async def _blank_outbox(transaction: SqlUnitOfWork, ids: set[str]) -> None:
     """Events that wait to be relayed leave without the reasons."""
     connection, last = transaction.connection, 0
     while True:
@@ -270,7 +280,7 @@ def _without_reason(event: WorkEvent) -> WorkEvent:
     return msgspec.structs.replace(event, extras=extras or None)
 
 
-async def _event_copies(transaction: ColdTransaction, scope_id: int, ids: Sequence[str]) -> list[str]:
+async def _event_copies(transaction: SqlUnitOfWork, scope_id: int, ids: Sequence[str]) -> list[str]:
     """The messages of `_events` that tell of these messages: their bodies may hold a reason."""
     home = select(queues.c.id).where(queues.c.scope_id == scope_id, queues.c.slug == "_events").scalar_subquery()
     found: list[str] = []
@@ -290,7 +300,7 @@ async def _event_copies(transaction: ColdTransaction, scope_id: int, ids: Sequen
     return found
 
 
-def _blank(transaction: ColdTransaction, row: Any, actor: str) -> dict[str, Any]:
+def _blank(transaction: SqlUnitOfWork, row: Any, actor: str) -> dict[str, Any]:
     """The new values of one message's row; what was still to be done is cancelled."""
     now = transaction.now
     named: dict[str, str] = msgspec.json.decode(row["labels"])
@@ -349,7 +359,7 @@ def _plain(step: Step) -> str:
     return history_line(step.at, step.event, step.actor)
 
 
-async def _blank_reviews(transaction: ColdTransaction, ids: Sequence[str], actor: str) -> None:
+async def _blank_reviews(transaction: SqlUnitOfWork, ids: Sequence[str], actor: str) -> None:
     query = select(reviews).where(reviews.c.message_id.in_(ids))
     rows = (await transaction.connection.execute(transaction.held(query, wait=True))).mappings().all()
     for row in rows:

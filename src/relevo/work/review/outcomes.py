@@ -9,7 +9,7 @@ again. A dead letter of a stream queue is no row of ours: what is to be done wit
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import select, update
@@ -20,12 +20,11 @@ from relevo.work.dead_letters.revival import revive
 from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
 from relevo.work.review.case import Case
-from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.schemas.registry import Schemas
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import messages, reviews
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork
+from relevo.work.tenancy.queues import Queues
 
 APPROVE = "approve"
 MAX_REPLAYS = 3
@@ -45,7 +44,9 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     max_replays: int = MAX_REPLAYS
 
 
-async def follow(work_queues: WorkQueues, transaction: ColdTransaction, row: Any, case: Case, caller: Caller) -> None:
+async def follow(
+    queues: Queues, schemas: Schemas, transaction: SqlUnitOfWork, row: Any, case: Case, caller: Caller
+) -> None:
     """Does what the end of `case` asks for. `row` is its review's row as it was read."""
     decision = "" if case.outcome is None else str(case.outcome[case.spec.decision.field])
     if row["source"] == "stream_dead_letter":
@@ -70,7 +71,7 @@ async def follow(work_queues: WorkQueues, transaction: ColdTransaction, row: Any
         )
     )
     if row["source"] == "dead_letter":
-        await _follow_dead_letter(work_queues, transaction, case, message, caller)
+        await _follow_dead_letter(queues, schemas, transaction, case, message, caller)
     elif case.state == "decided":
         await _end(transaction, message, "completed", case, caller, detail=decision)
     else:
@@ -78,7 +79,7 @@ async def follow(work_queues: WorkQueues, transaction: ColdTransaction, row: Any
 
 
 async def _end(
-    transaction: ColdTransaction, message: Any, state: str, case: Case, caller: Caller, *, detail: str | None = None
+    transaction: SqlUnitOfWork, message: Any, state: str, case: Case, caller: Caller, *, detail: str | None = None
 ) -> None:
     now, m = transaction.now, messages.c
     values: dict[str, Any] = {
@@ -128,7 +129,7 @@ async def _end(
 
 
 async def _follow_dead_letter(
-    work_queues: WorkQueues, transaction: ColdTransaction, case: Case, message: Any, caller: Caller
+    queues: Queues, schemas: Schemas, transaction: SqlUnitOfWork, case: Case, message: Any, caller: Caller
 ) -> None:
     now, m = transaction.now, messages.c
     if case.state == "decided" and (case.outcome or {}).get(case.spec.decision.field) != APPROVE:
@@ -137,7 +138,7 @@ async def _follow_dead_letter(
     back: dict[str, Any] = {"state": "dead", "updated_at": now}
     if case.state == "decided" and case.corrected_body is not None:
         body = msgspec.json.encode(case.corrected_body)
-        bound = await work_queues.schemas.checker_of(message["origin_queue_id"] or 0)
+        bound = await schemas.checker_of(message["origin_queue_id"] or 0)
         if bound is not None:  # what could not be published does not get in by a correction either
             bound[2].check(body, bound[0], bound[1])
         back |= {"body": body.decode(), "body_digest": hashlib.sha256(body).hexdigest()}
@@ -151,12 +152,12 @@ async def _follow_dead_letter(
     held = (await transaction.connection.execute(select(messages).where(m.id == message["id"]))).mappings().one()
     origin_id = message["origin_queue_id"]
     try:
-        origin = await work_queues.queues.by_id(origin_id or 0)
+        origin = await queues.by_id(origin_id or 0)
     except NotFound:
         raise InvalidInput(
             where="decision", reason="the queue it came from is gone: reject it, or make the queue"
         ) from None
-    home = await work_queues.queues.by_id(message["queue_id"])
+    home = await queues.by_id(message["queue_id"])
     await revive(transaction, home, origin, [held], replay_id=None, actor=caller.actor)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,11 +12,10 @@ from relevo.contract.fields import about
 from relevo.errors import BadReviewSpec, NotFound
 from relevo.work.caller import Caller
 from relevo.work.review.spec import ReviewSpec, decode_spec
+from relevo.work.store.database import Database
 from relevo.work.store.tables import review_patterns
+from relevo.work.store.transactions import Transactions
 from relevo.work.tenancy.versions import Versions
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
 
 
 class PatternUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,8 +35,10 @@ class Pattern(contract.Pattern, frozen=True, kw_only=True):
 class Patterns(Versions[Pattern]):
     """The review patterns of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        super().__init__(work_queues, review_patterns, what="review pattern", audited="pattern", shown=_pattern)
+    def __init__(self, transactions: Transactions, database: Database) -> None:
+        super().__init__(
+            transactions, database, review_patterns, what="review pattern", audited="pattern", shown=_pattern
+        )
 
     async def add(self, caller: Caller, scope: str, name: str, spec: ReviewSpec) -> Pattern:
         """A new version of a pattern, the first if there is none yet."""

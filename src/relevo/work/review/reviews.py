@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Select, and_, insert, or_, select, update
@@ -19,20 +19,23 @@ from relevo.contract.fields import about
 from relevo.contract.pages import Page
 from relevo.contract.reviews import CaseState, Source
 from relevo.errors import NotFound, ReviewChanged, WrongState
+from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.message.failure import failure_of
 from relevo.work.message.history import history_line
 from relevo.work.pagination import Listing, cursor_at
+from relevo.work.queue_record import QueueRecord
 from relevo.work.review.case import Case
 from relevo.work.review.outcomes import Origin, follow, require_replays_left
+from relevo.work.review.patterns import Patterns
 from relevo.work.review.spec import ReviewSpec, Section
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.schemas.registry import Schemas
+from relevo.work.store.database import Database
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import messages, queues, reviews, scopes
-from relevo.work.tenancy.queues import QueueRecord, require_scope
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.tenancy.queues import Queues, require_scope
 
 _TRIES = 5
 
@@ -49,8 +52,23 @@ _LISTING = Listing("reviews", id=reviews.c.id)
 class Reviews:
     """The reviews of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self,
+        transactions: Transactions,
+        database: Database,
+        queues: Queues,
+        patterns: Patterns,
+        schemas: Schemas,
+        mint: IdMint,
+        now_ms: Clock,
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
+        self._patterns = patterns
+        self._schemas = schemas
+        self._mint = mint
+        self._now_ms = now_ms
         self._ended: dict[str, asyncio.Event] = {}
 
     # --- opening ---------------------------------------------------------------------------------------------------------
@@ -69,7 +87,7 @@ class Reviews:
         now: int,
     ) -> dict[str, Any]:
         """The row of a new review, for the transaction that makes its message wait for it."""
-        case = Case.open(self._work_queues.mint(), spec, now)
+        case = Case.open(self._mint(), spec, now)
         return {
             "id": case.id,
             "tenant_id": tenant_id,
@@ -85,7 +103,7 @@ class Reviews:
             **_columns(case, now),
         }
 
-    async def open(self, transaction: ColdTransaction, row: dict[str, Any]) -> str:
+    async def open(self, transaction: SqlUnitOfWork, row: dict[str, Any]) -> str:
         """Writes a row made by `row`."""
         await transaction.connection.execute(insert(reviews).values(row))
         return row["id"]
@@ -96,14 +114,14 @@ class Reviews:
         """Has people look at a dead letter. `given` is a specification or the use of a pattern; none: why it died, its body,
         approve or reject, and the body may be corrected. `ReplayLoop` when it was sent back often enough."""
         caller.require("review")
-        home = await self._work_queues.scope_of(caller, scope)
+        home = await self._queues.scope_of(caller, scope)
 
-        async def open_it(transaction: ColdTransaction) -> str:
+        async def open_it(transaction: SqlUnitOfWork) -> str:
             m = messages.c
             mine = select(messages).where(m.id == message_id, m.scope_id == home.scope_id)
             held = transaction.held(mine, wait=True)
             letter = (await transaction.connection.execute(held)).mappings().one_or_none()
-            origin = None if letter is None else await _origin_of(self._work_queues, letter["origin_queue_id"])
+            origin = None if letter is None else await _origin_of(self._queues, letter["origin_queue_id"])
             if letter is None or (origin is not None and not caller.sees_queue(origin.slug)):
                 raise NotFound(what="message", name=message_id)
             if letter["state"] != "dead":
@@ -114,7 +132,7 @@ class Reviews:
             body = msgspec.json.decode(letter["body"] or "null")
             if len(given):
                 reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"}, queues=None)
-                spec = await self._work_queues.patterns.resolve(reader, scope, given, body)
+                spec = await self._patterns.resolve(reader, scope, given, body)
             else:
                 spec = usual_spec(letter, "?" if origin is None else origin.slug, body)
             row = self.row(
@@ -159,7 +177,7 @@ class Reviews:
             )
             return await self.open(transaction, row)
 
-        review_id = await transact(self._work_queues, open_it)
+        review_id = await self._transactions.run(open_it)
         reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"})
         return await self.get(reader, scope, review_id)
 
@@ -167,7 +185,7 @@ class Reviews:
 
     async def get(self, caller: Caller, scope: str, review_id: str) -> Review:
         caller.require("view", scope)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             row = (await connection.execute(_mine(caller, scope, review_id))).mappings().one_or_none()
         if row is None or (row["queue"] is not None and not caller.sees_queue(row["queue"])):
             raise NotFound(what="review", name=review_id)
@@ -187,7 +205,7 @@ class Reviews:
         """Reviews, oldest first: those that wait or are held unless a state is named. Without a scope those of all that the
         caller sees. With `person`, only what that person may decide or holds."""
         caller.require("view")
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             wanted = ("waiting", "held") if state is None else (state,)
             query = _query().where(await self._within(connection, caller, scope), reviews.c.state.in_(wanted))
             if holder is not None:
@@ -273,8 +291,8 @@ class Reviews:
     ) -> Review:
         caller.require("review", scope)
         for _ in range(_TRIES):
-            changed = await transact(
-                self._work_queues, lambda each: self._act(each, caller, scope, review_id, verb, person, act)
+            changed = await self._transactions.run(
+                lambda each: self._act(each, caller, scope, review_id, verb, person, act)
             )
             if changed is not None:
                 break
@@ -286,7 +304,7 @@ class Reviews:
 
     async def _act(
         self,
-        transaction: ColdTransaction,
+        transaction: SqlUnitOfWork,
         caller: Caller,
         scope: str,
         review_id: str,
@@ -316,7 +334,7 @@ class Reviews:
             after=msgspec.json.encode({"state": case.state, "person": person, "holder": case.holder}).decode(),
         )
         if case.over:
-            await follow(self._work_queues, transaction, row, case, caller)
+            await follow(self._queues, self._schemas, transaction, row, case, caller)
         return _review({**row, **_columns(case, transaction.now)})
 
     # --- what the clock does ---------------------------------------------------------------------------------------------
@@ -326,8 +344,8 @@ class Reviews:
         under_way = reviews.c.state.in_(
             ("waiting", "held")
         )  # of a stream queue's dead letters the bridge takes the rest
-        due = select(reviews.c.id).where(reviews.c.next_tick_at <= self._work_queues.now_ms(), under_way)
-        async with self._work_queues.database.connect() as connection:
+        due = select(reviews.c.id).where(reviews.c.next_tick_at <= self._now_ms(), under_way)
+        async with self._database.connect() as connection:
             rows = await connection.execute(due.order_by(reviews.c.next_tick_at).limit(limit))
             ids = list(rows.scalars())
         for review_id in ids:
@@ -335,7 +353,7 @@ class Reviews:
         return len(ids)
 
     async def _tick(self, caller: Caller, review_id: str) -> None:
-        async def pass_time(transaction: ColdTransaction) -> bool:
+        async def pass_time(transaction: SqlUnitOfWork) -> bool:
             query = _query().where(reviews.c.id == review_id)
             row = (await transaction.connection.execute(query)).mappings().one_or_none()
             if row is None:
@@ -355,13 +373,13 @@ class Reviews:
                 after=msgspec.json.encode({"state": case.state, "assignees": case.assignees}).decode(),
             )
             if case.over:
-                await follow(self._work_queues, transaction, row, case, caller)
+                await follow(self._queues, self._schemas, transaction, row, case, caller)
             return case.over
 
-        if await transact(self._work_queues, pass_time):
+        if await self._transactions.run(pass_time):
             self._wake(review_id)
 
-    async def _written(self, transaction: ColdTransaction, row: Any, case: Case) -> bool:
+    async def _written(self, transaction: SqlUnitOfWork, row: Any, case: Case) -> bool:
         mine = (reviews.c.id == row["id"]) & (reviews.c.version == row["version"])
         values = {**_columns(case, transaction.now), "version": row["version"] + 1}
         done = await transaction.connection.execute(update(reviews).where(mine).values(values))
@@ -375,7 +393,7 @@ class Reviews:
 
 # --- rows ----------------------------------------------------------------------------------------------------------------
 
-Change = Callable[[ColdTransaction], Awaitable[Any]]
+Change = Callable[[SqlUnitOfWork], Awaitable[Any]]
 
 
 def _query() -> Select[Any]:
@@ -431,9 +449,9 @@ def _review(row: Any) -> Review:
     )
 
 
-async def _origin_of(work_queues: WorkQueues, queue_id: int | None) -> QueueRecord | None:
+async def _origin_of(queues: Queues, queue_id: int | None) -> QueueRecord | None:
     try:
-        return None if queue_id is None else await work_queues.queues.by_id(queue_id)
+        return None if queue_id is None else await queues.by_id(queue_id)
     except NotFound:
         return None
 

@@ -6,7 +6,7 @@ into its queue with the body as it was corrected (agents/stream_bridge.py); reje
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 from sqlalchemy import delete, insert, select, update
@@ -17,17 +17,19 @@ from relevo.engine.admin.dead_letters import DeadLetter
 from relevo.errors import InvalidInput, NotFound, Undecodable
 from relevo.wire.payload import MSGPACK
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.pagination import Listing
+from relevo.work.queue_record import QueueRecord
 from relevo.work.review.case import Case
 from relevo.work.review.outcomes import APPROVE, Origin, require_replays_left
-from relevo.work.review.reviews import Review
+from relevo.work.review.patterns import Patterns
+from relevo.work.review.reviews import Review, Reviews
 from relevo.work.review.spec import ReviewSpec, Section
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.database import Database
 from relevo.work.store.tables import reviews, stream_watches
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.streams.stream_queues import StreamQueues
+from relevo.work.tenancy.queues import Queues
 
 _SHOWN = 10_000
 
@@ -38,8 +40,23 @@ _LISTING = Listing("stream-watches", stream_queue=stream_watches.c.stream_queue)
 class StreamLetters:
     """Dead letters of stream queues, as an installation's people see them."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self,
+        transactions: Transactions,
+        database: Database,
+        queues: Queues,
+        reviews: Reviews,
+        patterns: Patterns,
+        streams: StreamQueues,
+        now_ms: Clock,
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
+        self._reviews = reviews
+        self._patterns = patterns
+        self._streams = streams
+        self._now_ms = now_ms
 
     async def review(
         self, caller: Caller, scope: str, stream_queue: str, entry_id: str, given: bytes | msgspec.Raw = b""
@@ -47,14 +64,14 @@ class StreamLetters:
         """Opens a review of one dead letter. `given` is a specification or the use of a pattern; none: what it was, why it
         died, approve or reject, and the body may be corrected."""
         caller.require("review")
-        home = await self._work_queues.scope_of(caller, scope)
-        self._work_queues.targets.require_open_stream(home.tenant, stream_queue)
-        letter = await self._work_queues.streams.get(stream_queue).dead_letters.get(_entry(entry_id))
+        home = await self._queues.scope_of(caller, scope)
+        self._streams.require_open(home.tenant, stream_queue)
+        letter = await self._streams.get(stream_queue).dead_letters.get(_entry(entry_id))
         if letter is None:
             raise NotFound(what=f"dead letter of stream queue {stream_queue}", name=entry_id)
         row = await self.row(home, stream_queue, letter, given)
 
-        async def open_it(transaction: ColdTransaction) -> str:
+        async def open_it(transaction: SqlUnitOfWork) -> str:
             under_way = select(reviews.c.id).where(
                 reviews.c.scope_id == home.scope_id,
                 reviews.c.state.in_(("waiting", "held")),
@@ -73,11 +90,11 @@ class StreamLetters:
                 correlation_id=row["correlation_id"],
                 after=row["origin"],
             )
-            return await self._work_queues.reviews.open(transaction, row)
+            return await self._reviews.open(transaction, row)
 
-        review_id = await transact(self._work_queues, open_it)
+        review_id = await self._transactions.run(open_it)
         reader = msgspec.structs.replace(caller, permissions=caller.permissions | {"view"})
-        return await self._work_queues.reviews.get(reader, scope, review_id)
+        return await self._reviews.get(reader, scope, review_id)
 
     async def row(
         self, home: QueueRecord, stream_queue: str, letter: DeadLetter, given: bytes | msgspec.Raw
@@ -90,12 +107,12 @@ class StreamLetters:
         require_replays_left(job_id, replays)
         if len(given):
             system = Caller.system("stream_bridge", home.tenant_id)
-            spec = await self._work_queues.patterns.resolve(system, home.scope, given, body)
+            spec = await self._patterns.resolve(system, home.scope, given, body)
         else:
             spec = _usual(stream_queue, letter, body)
         fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
         correlation = fields.get("correlation_id")
-        return self._work_queues.reviews.row(
+        return self._reviews.row(
             spec,
             tenant_id=home.tenant_id,
             scope_id=home.scope_id,
@@ -104,7 +121,7 @@ class StreamLetters:
             source="stream_dead_letter",
             origin=Origin(stream_queue=stream_queue, entry_id=letter.dlq_id, job_id=job_id, replays=replays),
             correlation_id=correlation[:200] if isinstance(correlation, str) and correlation else job_id[:200],
-            now=self._work_queues.now_ms(),
+            now=self._now_ms(),
         )
 
     async def _replays(self, scope_id: int, stream_queue: str, job_id: str) -> int:
@@ -116,7 +133,7 @@ class StreamLetters:
             r.source == "stream_dead_letter",
             r.origin.contains(msgspec.json.encode(job_id).decode(), autoescape=True),
         )
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             rows = (await connection.execute(query)).all()
         count = 0
         for row in rows:
@@ -132,13 +149,13 @@ class StreamLetters:
     ) -> StreamWatch:
         """From now on dead letters of this stream queue go to review in this scope by themselves."""
         caller.require("manage")
-        home = await self._work_queues.scope_of(caller, scope)
-        self._work_queues.targets.require_open_stream(home.tenant, stream_queue)
+        home = await self._queues.scope_of(caller, scope)
+        self._streams.require_open(home.tenant, stream_queue)
         if len(given):
-            await self._work_queues.patterns.check(caller, scope, msgspec.json.decode(given, type=dict[str, Any]))
+            await self._patterns.check(caller, scope, msgspec.json.decode(given, type=dict[str, Any]))
         review = bytes(given).decode()
 
-        async def save(transaction: ColdTransaction) -> StreamWatch:
+        async def save(transaction: SqlUnitOfWork) -> StreamWatch:
             w, now = stream_watches.c, transaction.now
             mine = (w.scope_id == home.scope_id) & (w.stream_queue == stream_queue)
             before = (await transaction.connection.execute(select(w.reached).where(mine))).scalar()
@@ -155,13 +172,13 @@ class StreamLetters:
             transaction.audit(caller, "stream_watch.set", stream_queue, scope_id=home.scope_id, after=review or "null")
             return _watch(values)
 
-        return await transact(self._work_queues, save)
+        return await self._transactions.run(save)
 
     async def unwatch(self, caller: Caller, scope: str, stream_queue: str) -> None:
         caller.require("manage")
-        home = await self._work_queues.scope_of(caller, scope)
+        home = await self._queues.scope_of(caller, scope)
 
-        async def forget(transaction: ColdTransaction) -> None:
+        async def forget(transaction: SqlUnitOfWork) -> None:
             w = stream_watches.c
             mine = (w.scope_id == home.scope_id) & (w.stream_queue == stream_queue)
             gone = await transaction.connection.execute(delete(stream_watches).where(mine))
@@ -169,19 +186,19 @@ class StreamLetters:
                 raise NotFound(what="watch of stream queue", name=stream_queue)
             transaction.audit(caller, "stream_watch.remove", stream_queue, scope_id=home.scope_id)
 
-        await transact(self._work_queues, forget)
+        await self._transactions.run(forget)
 
     async def watches(
         self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None
     ) -> Page[StreamWatch]:
         """The watches of a scope by the name of the stream queue."""
         caller.require("view")
-        home = await self._work_queues.scope_of(caller, scope)
+        home = await self._queues.scope_of(caller, scope)
         query = select(stream_watches).where(stream_watches.c.scope_id == home.scope_id)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             return await _LISTING.page(connection, query, _watch, limit=limit, cursor=cursor)
 
-    async def reached(self, transaction: ColdTransaction, watch: Any, dlq_id: str) -> bool:
+    async def reached(self, transaction: SqlUnitOfWork, watch: Any, dlq_id: str) -> bool:
         """Moves a watch on; false when another process was faster."""
         w = stream_watches.c
         mine = (w.scope_id == watch["scope_id"]) & (w.stream_queue == watch["stream_queue"])

@@ -8,21 +8,23 @@ the message stays where it is then, the rule's breaker counts a failure, and the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from relevo.contract.rules import Trigger
 from relevo.errors import BadReviewSpec, RelevoError
+from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
+from relevo.work.queue_record import QueueRecord
+from relevo.work.review.patterns import Patterns
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.routing.plan import Draft, Plan, matches, plan_of
-from relevo.work.routing.rules import StoredRule
-from relevo.work.routing.targets import StreamTarget
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.routing.rules import Rules, StoredRule
+from relevo.work.routing.targets import Targets
+from relevo.work.schemas.registry import Schemas
+from relevo.work.streams.stream_jobs import StreamTarget
 
 MAX_HOPS = 10
 MOST_PLACES = 100
@@ -92,8 +94,15 @@ class _Step(NamedTuple):
 class RoutePlanner:
     """Works out journeys."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self, rules: Rules, targets: Targets, patterns: Patterns, schemas: Schemas, mint: IdMint, now_ms: Clock
+    ) -> None:
+        self._rules = rules
+        self._targets = targets
+        self._patterns = patterns
+        self._schemas = schemas
+        self._mint = mint
+        self._now_ms = now_ms
 
     async def of(
         self, home: QueueRecord, draft: Draft, trigger: Trigger, *, review: ReviewSpec | None = None
@@ -105,7 +114,7 @@ class RoutePlanner:
 
     async def told(self, journeys: Sequence[RoutePlan]) -> None:
         """Notes in the rules' rows how they did, and tells of loops."""
-        rules = self._work_queues.rules
+        rules = self._rules
         await rules.write_counts()
         failures: dict[str, tuple[StoredRule, str, int, str]] = {}
         well: dict[str, StoredRule] = {}
@@ -172,10 +181,10 @@ class RoutePlanner:
         if len(journey.copies) >= MOST_PLACES:
             journey.loops.append((stored, draft.id))
             return
-        now = self._work_queues.now_ms()
+        now = self._now_ms()
         copied = msgspec.structs.replace(
             draft,
-            id=self._work_queues.mint(),
+            id=self._mint(),
             parent_id=draft.id,
             causation_id=draft.id,
             source_type="rule",
@@ -207,11 +216,11 @@ class RoutePlanner:
     ) -> _Step | None:
         """The first rule that holds and can be carried out."""
         queue, draft = place.queue, place.draft
-        known = await self._work_queues.rules.of(queue.scope_id)
+        known = await self._rules.of(queue.scope_id)
         candidates = known.by_trigger.get(trigger, ())
         if not candidates or queue.system:
             return None
-        now = self._work_queues.now_ms()
+        now = self._now_ms()
         variables = draft.variables(queue.slug, queue.scope, now)
         for stored in candidates:
             rule = stored.rule
@@ -225,12 +234,10 @@ class RoutePlanner:
                     journey.loops.append((stored, draft.id))
                     self._fail(journey, stored, f"message {draft.id} was sent on {MAX_HOPS} times: a loop", now)
                     return None
-                copies = [
-                    await self._work_queues.targets.find(queue, each.route, known.trusted_by) for each in plan.copies
-                ]
+                copies = [await self._targets.find(queue, each.route, known.trusted_by) for each in plan.copies]
                 target = None
                 if plan.route is not None:
-                    target = await self._work_queues.targets.find(queue, plan.route, known.trusted_by)
+                    target = await self._targets.find(queue, plan.route, known.trusted_by)
                     await self._require_fit(target, plan.draft)
                 for copy, place_of_it in zip(plan.copies, copies, strict=True):
                     await self._require_fit(place_of_it, copy.draft)
@@ -245,7 +252,7 @@ class RoutePlanner:
     async def _require_fit(self, target: QueueRecord | StreamTarget, draft: Draft) -> None:
         """What does not fit the schema of its target does not get there by a rule either."""
         if isinstance(target, QueueRecord):
-            bound = await self._work_queues.schemas.checker_of(target.id)
+            bound = await self._schemas.checker_of(target.id)
             if bound is not None and not bound[2].fits(draft.body):
                 bound[2].check(draft.body, bound[0], bound[1])
 
@@ -256,9 +263,7 @@ class RoutePlanner:
             raise BadReviewSpec(reason="a message of a broadcast queue has no one fate that a person could decide")
         queue, given = place.queue, msgspec.json.encode(plan.review)
         caller = Caller.system("router", queue.tenant_id)
-        return await self._work_queues.patterns.resolve(
-            caller, queue.scope, given, msgspec.json.decode(plan.draft.body)
-        )
+        return await self._patterns.resolve(caller, queue.scope, given, msgspec.json.decode(plan.draft.body))
 
     @staticmethod
     def _fail(journey: RoutePlan, stored: StoredRule, reason: str, now: int) -> None:

@@ -7,29 +7,28 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import func, insert, literal, select, update
 
 from relevo.contract.messages import Published, Refusal, State
 from relevo.errors import WorkQueueFull
+from relevo.work.broadcast.subscriptions import Subscriptions
 from relevo.work.caller import Caller
+from relevo.work.message.capacity import make_room
 from relevo.work.message.history import history_line
 from relevo.work.message.model import TIERS
-from relevo.work.publish.capacity import make_room
-from relevo.work.ready_index.index import sort_key
+from relevo.work.message.ordering import sort_key
+from relevo.work.queue_record import QueueRecord
 from relevo.work.review.outcomes import Origin
+from relevo.work.review.reviews import Reviews
 from relevo.work.routing.route_plan import Destination, RoutePlan
-from relevo.work.routing.stream_jobs import claim_columns, new_row
 from relevo.work.store import tables
-from relevo.work.store.cold_transaction import ColdTransaction
 from relevo.work.store.outbox import WorkEvent
-from relevo.work.store.unit_of_work import Ready, Transaction
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork
+from relevo.work.store.unit_of_work import Ready, UnitOfWork
+from relevo.work.streams.stream_jobs import claim_columns, new_row
 
 COLUMNS = tuple(column.name for column in tables.messages.columns)
 _REVIEWS = tuple(column.name for column in tables.reviews.columns)
@@ -52,8 +51,9 @@ def state_of(place: Destination, now: int) -> State:
 class RouteWriter:
     """Writes placements of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(self, reviews: Reviews, subscriptions: Subscriptions) -> None:
+        self._reviews = reviews
+        self._subscriptions = subscriptions
 
     def held_queues(self, journeys: Iterable[RoutePlan]) -> set[int]:
         """Queues whose rows have to be held before anything else: those with a limit, and those with subscriptions."""
@@ -65,7 +65,7 @@ class RouteWriter:
         }
 
     async def publish(
-        self, transaction: Transaction, caller: Caller, journeys: Sequence[RoutePlan]
+        self, transaction: UnitOfWork, caller: Caller, journeys: Sequence[RoutePlan]
     ) -> dict[str, Published | Refusal]:
         """Writes messages that are published, and their copies. A queue that is full refuses the message itself, not copies:
         those are made beside a message that has found its place."""
@@ -89,7 +89,7 @@ class RouteWriter:
         await self.insert(transaction, caller, places)
         return outcomes
 
-    async def insert(self, transaction: Transaction, caller: Caller, places: Sequence[Destination]) -> None:
+    async def insert(self, transaction: UnitOfWork, caller: Caller, places: Sequence[Destination]) -> None:
         """Inserts the rows of new messages; the `published` event of those that are no copies is the caller's."""
         if not places:
             return
@@ -118,7 +118,7 @@ class RouteWriter:
         await self.attach(transaction, places)
         await self.fan_out(transaction, live)
 
-    async def attach(self, transaction: Transaction, places: Sequence[Destination], source: Any = "message") -> None:
+    async def attach(self, transaction: UnitOfWork, places: Sequence[Destination], source: Any = "message") -> None:
         """Writes the reviews and the stream jobs of messages whose rows are written."""
         now, session = transaction.now, transaction.session
         asked = [place for place in places if place.ending == "review" and place.review is not None]
@@ -135,17 +135,17 @@ class RouteWriter:
         if jobs:
             await session.insert(tables.stream_jobs, [tuple(row[name] for name in _STREAM_JOBS) for row in jobs])
 
-    async def fan_out(self, transaction: Transaction, places: Sequence[Destination]) -> None:
+    async def fan_out(self, transaction: UnitOfWork, places: Sequence[Destination]) -> None:
         """Deliveries of what now waits in broadcast queues."""
         ids: dict[int, tuple[QueueRecord, list[str]]] = {}
         for place in places:
             if place.queue.consumer_mode == "broadcast" and place.ending == "waits":
                 ids.setdefault(place.queue.id, (place.queue, []))[1].append(place.draft.id)
         for _, (queue, own) in sorted(ids.items()):
-            if isinstance(transaction, ColdTransaction):
+            if isinstance(transaction, SqlUnitOfWork):
                 await _fan_out_cold(transaction, queue, own)
             else:
-                await self._work_queues.subscriptions.fan_out(transaction, queue, own)
+                await self._subscriptions.fan_out(transaction, queue, own)
 
     def place_of(self, place: Destination) -> int:
         """Its place in the queue's order."""
@@ -205,7 +205,7 @@ class RouteWriter:
             text += history_line(now, "completed" if place.ending == "archived" else "cancelled", by, place.reason)
         return text
 
-    def tell(self, transaction: Transaction, caller: Caller, place: Destination) -> None:
+    def tell(self, transaction: UnitOfWork, caller: Caller, place: Destination) -> None:
         """Events and audit of what rules did."""
         if place.copied_from is not None:
             self._event(transaction, "published", place, place.queue, parent=place.copied_from)
@@ -234,12 +234,12 @@ class RouteWriter:
                 after=msgspec.json.encode(after).decode(),
             )
 
-    def wait(self, transaction: Transaction, place: Destination) -> None:
+    def wait(self, transaction: UnitOfWork, place: Destination) -> None:
         """Tells waiting claims, once this is committed."""
         if state_of(place, transaction.now) == "pending" and place.queue.consumer_mode == "competing":
             transaction.ready.append(Ready(place.queue.id, self.place_of(place), place.draft.id))
 
-    def _count(self, transaction: Transaction, place: Destination) -> None:
+    def _count(self, transaction: UnitOfWork, place: Destination) -> None:
         counters, queue = transaction.counters, place.queue
         counters.moved(queue.id, None, state_of(place, transaction.now))
         if place.copied_from is not None:
@@ -278,7 +278,7 @@ class RouteWriter:
     def _review_row(self, place: Destination, now: int, source: Any) -> dict[str, Any]:
         assert place.review is not None
         draft, queue = place.draft, place.queue
-        return self._work_queues.reviews.row(
+        return self._reviews.row(
             place.review,
             tenant_id=queue.tenant_id,
             scope_id=queue.scope_id,
@@ -291,7 +291,7 @@ class RouteWriter:
         )
 
     def _event(
-        self, transaction: Transaction, name: Any, place: Destination, queue: QueueRecord, **extras: int | str
+        self, transaction: UnitOfWork, name: Any, place: Destination, queue: QueueRecord, **extras: int | str
     ) -> None:
         draft = place.draft
         transaction.events.append(
@@ -299,7 +299,7 @@ class RouteWriter:
         )
 
 
-async def _fan_out_cold(transaction: ColdTransaction, queue: QueueRecord, ids: Sequence[str]) -> None:
+async def _fan_out_cold(transaction: SqlUnitOfWork, queue: QueueRecord, ids: Sequence[str]) -> None:
     """As `Subscriptions.fan_out`, in SQLAlchemy."""
     connection, m, s = transaction.connection, tables.messages.c, tables.subscriptions.c
     await connection.execute(select(tables.queues.c.id).where(tables.queues.c.id == queue.id).with_for_update())

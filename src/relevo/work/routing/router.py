@@ -10,31 +10,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from relevo.errors import NotFound, ReplayLoop, StoreUnavailable
+from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.faults import fault
+from relevo.work.message import archive
 from relevo.work.message.failure import failure_of
 from relevo.work.message.history import steps
 from relevo.work.message.model import TIERS
-from relevo.work.retention import archive
+from relevo.work.queue_record import QueueRecord
 from relevo.work.review.outcomes import require_replays_left
 from relevo.work.routing.plan import Draft
-from relevo.work.routing.route_plan import Destination, RoutePlan
-from relevo.work.routing.rules import TRIGGER_OF
-from relevo.work.routing.stream_jobs import job_id_of
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.routing.route_plan import Destination, RoutePlan, RoutePlanner
+from relevo.work.routing.route_writer import RouteWriter
+from relevo.work.routing.rules import TRIGGER_OF, Rules
+from relevo.work.store.database import Database
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import archive as archived_messages
 from relevo.work.store.tables import labels, messages, routings, stream_jobs
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.streams.stream_jobs import job_id_of
+from relevo.work.tenancy.queues import Queues
 
 log = logging.getLogger("relevo.work.routing")
 
@@ -52,22 +54,36 @@ class _Changed(Exception):
 class Router:
     """Asks the rules after the fact."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self,
+        transactions: Transactions,
+        database: Database,
+        queues: Queues,
+        rules: Rules,
+        route_planner: RoutePlanner,
+        route_writer: RouteWriter,
+        mint: IdMint,
+        now_ms: Clock,
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
+        self._rules = rules
+        self._route_planner = route_planner
+        self._route_writer = route_writer
+        self._mint = mint
+        self._now_ms = now_ms
         self._caller = Caller.system("message_router")
 
     # --- noting ----------------------------------------------------------------------------------------------------------
 
-    async def note(self, transaction: ColdTransaction, events: Sequence[tuple[WorkEvent, QueueRecord]]) -> None:
+    async def note(self, transaction: SqlUnitOfWork, events: Sequence[tuple[WorkEvent, QueueRecord]]) -> None:
         """Keeps what rules wait for, in the transaction that lets these events go."""
         queues = {queue.id: queue for _, queue in events if not queue.system}
         wanted = {
             queue_id: triggers
             for queue_id, queue in queues.items()
-            if (
-                triggers := (await self._work_queues.rules.of(queue.scope_id)).by_trigger.keys()
-                & set(TRIGGER_OF.values())
-            )
+            if (triggers := (await self._rules.of(queue.scope_id)).by_trigger.keys() & set(TRIGGER_OF.values()))
         }
         if not wanted:  # as in most scopes: nothing is asked of each event
             return
@@ -90,9 +106,9 @@ class Router:
 
     async def advance(self, limit: int) -> int:
         """Asks the rules about what is due, oldest first; about how much."""
-        now = self._work_queues.now_ms()
+        now = self._now_ms()
         due = select(routings).where(routings.c.due_at <= now).order_by(routings.c.id).limit(limit)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             tasks = (await connection.execute(due)).mappings().all()
         for task in tasks:
             try:
@@ -104,31 +120,30 @@ class Router:
         return len(tasks)
 
     async def _handle(self, task: Any) -> None:
-        work_queues = self._work_queues
         for _ in range(_TRIES):
             found = await self._message(task["message_id"])
             try:
-                home = await work_queues.queues.by_id(task["queue_id"])
+                home = await self._queues.by_id(task["queue_id"])
             except NotFound:
                 found = None
             if found is None:
-                await transact(work_queues, lambda each: self._finish(each, task))
+                await self._transactions.run(lambda each: self._finish(each, task))
                 return
             row, in_archive = found
-            journey = await work_queues.route_planner.of(home, draft_of_row(row), task["trigger_on"])  # pyright: ignore[reportPossiblyUnboundVariable]
+            journey = await self._route_planner.of(home, draft_of_row(row), task["trigger_on"])  # pyright: ignore[reportPossiblyUnboundVariable]
             fault("route.decided")
             try:
-                await transact(
-                    work_queues, lambda each, a=row, b=journey, c=in_archive: self._apply(each, task, a, b, c)
+                await self._transactions.run(
+                    lambda each, a=row, b=journey, c=in_archive: self._apply(each, task, a, b, c)
                 )
             except _Changed:
                 continue
-            await work_queues.route_planner.told([journey])
+            await self._route_planner.told([journey])
             return
         raise StoreUnavailable(reason=f"message {task['message_id']} changed again and again while rules were asked")
 
     async def _message(self, message_id: str) -> tuple[Any, bool] | None:
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             for table in (messages, archived_messages):
                 query = select(table).where(table.c.id == message_id)
                 row = (await connection.execute(query)).mappings().one_or_none()
@@ -141,16 +156,16 @@ class Router:
         log.error("message %s could not be routed (try %d)", task["message_id"], tries, exc_info=error)
         mine = routings.c.id == task["id"]
         if tries >= _MOST_TRIES:
-            await transact(self._work_queues, lambda each: self._finish(each, task))
+            await self._transactions.run(lambda each: self._finish(each, task))
             body = {"message_id": task["message_id"], "trigger": task["trigger_on"], "error": str(error)[:500]}
-            await self._work_queues.rules.find(task["scope_id"], "routing_failed", body)
+            await self._rules.find(task["scope_id"], "routing_failed", body)
             return
-        due_at = self._work_queues.now_ms() + 1000 * min(2**tries, 300)
-        async with self._work_queues.database.begin() as connection:
+        due_at = self._now_ms() + 1000 * min(2**tries, 300)
+        async with self._database.begin() as connection:
             await connection.execute(update(routings).where(mine).values(tries=tries, due_at=due_at))
 
     @staticmethod
-    async def _finish(transaction: ColdTransaction, task: Any) -> bool:
+    async def _finish(transaction: SqlUnitOfWork, task: Any) -> bool:
         """Whether it was still to be done."""
         gone = await transaction.connection.execute(delete(routings).where(routings.c.id == task["id"]))
         return gone.rowcount == 1
@@ -158,11 +173,11 @@ class Router:
     # --- doing -----------------------------------------------------------------------------------------------------------
 
     async def _apply(
-        self, transaction: ColdTransaction, task: Any, row: Any, journey: RoutePlan, in_archive: bool
+        self, transaction: SqlUnitOfWork, task: Any, row: Any, journey: RoutePlan, in_archive: bool
     ) -> None:
         if not await self._finish(transaction, task) or journey.plain:
             return
-        work_queues, main = self._work_queues, journey.main
+        main = journey.main
         copies = list(journey.copies)
         if not in_archive:
             query = select(messages.c.updated_at, messages.c.state, messages.c.queue_id).where(
@@ -178,15 +193,15 @@ class Router:
             copies.append(self._successor(row, main))
         elif main.ending == "archived" and row["state"] in _OVER and not in_archive:
             await archive.move(transaction, [row["id"]])
-        await work_queues.route_writer.insert(transaction, self._caller, copies)
+        await self._route_writer.insert(transaction, self._caller, copies)
         fault("route.written")
 
     def _successor(self, row: Any, main: Destination) -> Destination:
         """The message that goes on in the place of one that is over, or in somebody's hands."""
-        now = self._work_queues.now_ms()
+        now = self._now_ms()
         draft = msgspec.structs.replace(
             main.draft,
-            id=self._work_queues.mint(),
+            id=self._mint(),
             parent_id=row["id"],
             causation_id=row["id"],
             source_type="rule",
@@ -201,16 +216,16 @@ class Router:
         )
         return msgspec.structs.replace(main, draft=draft, copied_from=row["id"])
 
-    async def _shape(self, transaction: ColdTransaction, row: Any, main: Destination) -> None:
+    async def _shape(self, transaction: SqlUnitOfWork, row: Any, main: Destination) -> None:
         """Gives a message's row what its journey decided."""
         if main.ending == "waits" and not main.moves and not main.changed:
             return
-        work_queues, now, m = self._work_queues, transaction.now, messages.c
+        now, m = transaction.now, messages.c
         source = "message"
         stays = not main.moves and main.ending == "waits"
         if not stays:
             main.draft = _begun_anew(main.draft, now)
-        values = work_queues.route_writer.shaped(main, now)
+        values = self._route_writer.shaped(main, now)
         if stays and row["state"] in ("dead", "expired"):  # shaped, and still over
             values = {name: value for name, value in values.items() if name in _FIELDS}
         elif not main.moves and main.ending == "review" and row["state"] == "dead":
@@ -225,7 +240,7 @@ class Router:
             values |= {"attempts": int(main.stream is not None), "reclaims": 0, "origin_queue_id": _came_from(main)}
         elif row["state"] in ("pending", "delayed"):
             values |= {name: row[name] for name in ("failure_reason", "error")}
-        values["trail"] = m.trail + work_queues.route_writer.lines(main, now, self._caller.actor)
+        values["trail"] = m.trail + self._route_writer.lines(main, now, self._caller.actor)
         await transaction.connection.execute(update(messages).where(m.id == row["id"]).values(values))
         await self._relabel(transaction, row, main)
         state = values.get("state", row["state"])
@@ -235,27 +250,27 @@ class Router:
         if main.ending in ("archived", "dropped"):
             transaction.counters.add(place_id, "completed" if main.ending == "archived" else "cancelled", 1)
         if "state" in values:
-            work_queues.route_writer.wait(transaction, main)
-        work_queues.route_writer.tell(transaction, self._caller, main)
+            self._route_writer.wait(transaction, main)
+        self._route_writer.tell(transaction, self._caller, main)
         await self._attach(transaction, main, source)
-        await work_queues.route_writer.fan_out(transaction, [main])
+        await self._route_writer.fan_out(transaction, [main])
         if main.ending == "archived":
             await archive.move(transaction, [row["id"]])
 
-    async def _attach(self, transaction: ColdTransaction, main: Destination, source: str) -> None:
+    async def _attach(self, transaction: SqlUnitOfWork, main: Destination, source: str) -> None:
         """A message that is sent on is no longer the job that it may have been; one that becomes a job again, is a new one."""
         if not main.moves:
-            await self._work_queues.route_writer.attach(transaction, [main], source)
+            await self._route_writer.attach(transaction, [main], source)
             return
         mine = stream_jobs.c.message_id == main.draft.id
         sends = (await transaction.connection.execute(select(stream_jobs.c.sends).where(mine))).scalar()
         await transaction.connection.execute(delete(stream_jobs).where(mine))
-        await self._work_queues.route_writer.attach(transaction, [main], source)
+        await self._route_writer.attach(transaction, [main], source)
         if sends is not None and main.stream is not None:
             again = {"sends": sends + 1, "job_id": job_id_of(main.draft.id, sends + 1)}
             await transaction.connection.execute(update(stream_jobs).where(mine).values(again))
 
-    async def _relabel(self, transaction: ColdTransaction, row: Any, main: Destination) -> None:
+    async def _relabel(self, transaction: SqlUnitOfWork, row: Any, main: Destination) -> None:
         before: dict[str, str] = msgspec.json.decode(row["labels"])
         if before == main.draft.labels and row["scope_id"] == main.queue.scope_id:
             return

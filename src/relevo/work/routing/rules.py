@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, bindparam, delete, insert, select, update
@@ -20,19 +20,23 @@ from relevo.contract.messages import NewMessage
 from relevo.contract.pages import Page
 from relevo.contract.rules import BreakerState, Trigger
 from relevo.errors import BadReviewSpec, BadRule, NotFound, RelevoError, SlugTaken
+from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
+from relevo.work.message.system_messages import post
 from relevo.work.pagination import Listing
-from relevo.work.publish.system_messages import post
+from relevo.work.queue_record import QueueRecord
+from relevo.work.review.patterns import Patterns
 from relevo.work.routing.breaker import Breaker
 from relevo.work.routing.rule import Drop, Escalate, Rule, decode_rule, encode_rule
+from relevo.work.routing.targets import Targets
 from relevo.work.store.cache import SingleFlightCache
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.database import Database
 from relevo.work.store.tables import queues, rules
-from relevo.work.tenancy.queues import CACHED_MS, DEAD_LETTER, QueueRecord, require_scope
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.tenancy.queues import CACHED_MS, DEAD_LETTER, Queues, require_scope
 from relevo.work.tenancy.tenants import require_slug
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.tenancy.trusts import Trusts
 
 log = logging.getLogger("relevo.work.routing")
 
@@ -71,12 +75,29 @@ _LISTING = Listing("rules", position=rules.c.position, name=rules.c.name)
 class Rules:
     """The rules of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
-        self._known = SingleFlightCache(self._look, now_ms=work_queues.now_ms, kept_ms=CACHED_MS)
+    def __init__(
+        self,
+        transactions: Transactions,
+        database: Database,
+        queues: Queues,
+        targets: Targets,
+        trusts: Trusts,
+        patterns: Patterns,
+        mint: IdMint,
+        now_ms: Clock,
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
+        self._targets = targets
+        self._trusts = trusts
+        self._patterns = patterns
+        self._mint = mint
+        self._now_ms = now_ms
+        self._known = SingleFlightCache(self._look, now_ms=self._now_ms, kept_ms=CACHED_MS)
         self._matched: Counter[str] = Counter()
         self._counted_at = 0
-        work_queues.queues.changed.listen(lambda _: self._known.forget_all())
+        self._queues.changed.listen(lambda _: self._known.forget_all())
 
     # --- for the router --------------------------------------------------------------------------------------------------
 
@@ -90,14 +111,14 @@ class Rules:
 
     async def _look(self, scope_id: int) -> RuleSet:
         mine = select(rules).where(rules.c.scope_id == scope_id, rules.c.enabled == 1)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             rows = (await connection.execute(mine.order_by(rules.c.position, rules.c.name))).mappings().all()
         found = _NONE
         if rows:
-            now, by_trigger = self._work_queues.now_ms(), dict[str, list[StoredRule]]()
+            now, by_trigger = self._now_ms(), dict[str, list[StoredRule]]()
             for row in rows:
                 by_trigger.setdefault(row["trigger_on"], []).append(_stored(row, now))
-            found = RuleSet(by_trigger, await self._work_queues.trusts.trusted_by(scope_id))
+            found = RuleSet(by_trigger, await self._trusts.trusted_by(scope_id))
         return found
 
     def matched(self, rule_id: str) -> None:
@@ -105,7 +126,7 @@ class Rules:
 
     async def write_counts(self, *, at_once: bool = False) -> None:
         """Writes how often rules matched, once a second at most. A process that is killed takes the last second's with it."""
-        now = self._work_queues.now_ms()
+        now = self._now_ms()
         if not self._matched or (not at_once and 0 <= now - self._counted_at < COUNTED_MS):
             return
         self._counted_at = now
@@ -113,7 +134,7 @@ class Rules:
         if counts:
             adding = update(rules).where(rules.c.id == bindparam("_id"))
             values = [{"_id": rule_id, "_by": by} for rule_id, by in sorted(counts.items())]
-            async with self._work_queues.database.begin() as connection:
+            async with self._database.begin() as connection:
                 await connection.execute(adding.values(matched=rules.c.matched + bindparam("_by")), values)
 
     async def note(self, stored: StoredRule, failure: str | None, *, count: int = 1, example: str = "") -> None:
@@ -123,7 +144,7 @@ class Rules:
             return
         caller = Caller.system("router")
 
-        async def write(transaction: ColdTransaction) -> bool:
+        async def write(transaction: SqlUnitOfWork) -> bool:
             held = transaction.held(select(rules).where(rules.c.id == stored.id), wait=True)
             row = (await transaction.connection.execute(held)).mappings().one_or_none()
             if row is None:
@@ -145,7 +166,7 @@ class Rules:
                 await self._find(transaction, caller, row["scope_id"], "found.rule_set_aside", body)
             return opened
 
-        if await transact(self._work_queues, write):
+        if await self._transactions.run(write):
             log.warning(
                 "the rule %s is set aside for a while: %s",
                 stored.rule.name,
@@ -157,24 +178,24 @@ class Rules:
     async def find(self, scope_id: int, kind: str, body: dict[str, Any]) -> None:
         """Puts a finding of the router into a scope's `_integrity`."""
         caller = Caller.system("router")
-        await transact(
-            self._work_queues, lambda each: self._find(each, caller, scope_id, f"found.{kind}", {"kind": kind, **body})
+        await self._transactions.run(
+            lambda each: self._find(each, caller, scope_id, f"found.{kind}", {"kind": kind, **body})
         )
         log.warning("routing: %s %s", kind, body, extra={"event": kind, **body})
 
     async def _find(
-        self, transaction: ColdTransaction, caller: Caller, scope_id: int, message_type: str, body: dict[str, Any]
+        self, transaction: SqlUnitOfWork, caller: Caller, scope_id: int, message_type: str, body: dict[str, Any]
     ) -> None:
         home = await self._system_queue(scope_id, "_integrity")
         raw = msgspec.Raw(msgspec.json.encode({**body, "at": transaction.now}))
         new = NewMessage(body=raw, message_type=message_type, source_type="agent", source_id=caller.actor)
-        await post(transaction, self._work_queues, caller, home, [new])
+        await post(transaction, self._mint, caller, home, [new])
 
     async def _system_queue(self, scope_id: int, slug: str) -> QueueRecord:
         wanted = select(queues.c.id).where(queues.c.scope_id == scope_id, queues.c.slug == slug)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             queue_id = (await connection.execute(wanted)).scalar_one()
-        return await self._work_queues.queues.by_id(queue_id)
+        return await self._queues.by_id(queue_id)
 
     # --- for people ------------------------------------------------------------------------------------------------------
 
@@ -184,14 +205,14 @@ class Rules:
         await self.check(caller, scope, rule)
         definition = encode_rule(rule).decode()
 
-        async def save(transaction: ColdTransaction) -> StoredRule:
+        async def save(transaction: SqlUnitOfWork) -> StoredRule:
             connection = transaction.connection
             owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
             existing = (await connection.execute(select(rules.c.id).where(rules.c.scope_id == owner["id"]))).all()
             if len(existing) >= MOST_RULES:
                 raise BadRule(rule=rule.name, reason=f"the scope has {MOST_RULES} rules, which is the limit")
             row: dict[str, Any] = {
-                "id": self._work_queues.mint(),
+                "id": self._mint(),
                 "tenant_id": caller.tenant_id,
                 "scope_id": owner["id"],
                 "name": rule.name,
@@ -207,16 +228,16 @@ class Rules:
             return _stored(row, transaction.now)
 
         try:
-            made = await transact(self._work_queues, save)
+            made = await self._transactions.run(save)
         except IntegrityError as error:
             raise SlugTaken(what="rule", slug=rule.name) from error
-        self._work_queues.queues.tell(caller.tenant_id)
+        self._queues.tell(caller.tenant_id)
         return made
 
     async def change(self, caller: Caller, scope: str, name: str, rule: Rule) -> StoredRule:
         """Puts another definition in the place of a rule's; its breaker begins anew. The name stays."""
         caller.require("manage")
-        await self._work_queues.scope_of(caller, scope)  # before anything else: a stranger learns nothing
+        await self._queues.scope_of(caller, scope)  # before anything else: a stranger learns nothing
         if rule.name != name:
             raise BadRule(rule=name, reason=f"it cannot be renamed to {rule.name!r}: make a new rule instead")
         await self.check(caller, scope, rule)
@@ -233,7 +254,7 @@ class Rules:
     async def _rewrite(
         self, caller: Caller, scope: str, name: str, action: str, values: dict[str, Any], *, after: str | None = None
     ) -> StoredRule:
-        async def save(transaction: ColdTransaction) -> StoredRule:
+        async def save(transaction: SqlUnitOfWork) -> StoredRule:
             row = await self._held(transaction, caller, scope, name)
             changed = {**values, "updated_at": transaction.now}
             await transaction.connection.execute(update(rules).where(rules.c.id == row["id"]).values(changed))
@@ -243,20 +264,20 @@ class Rules:
             )
             return _stored({**row, **changed}, transaction.now)
 
-        changed = await transact(self._work_queues, save)
-        self._work_queues.queues.tell(caller.tenant_id)
+        changed = await self._transactions.run(save)
+        self._queues.tell(caller.tenant_id)
         return changed
 
     async def delete(self, caller: Caller, scope: str, name: str) -> None:
         caller.require("manage")
 
-        async def forget(transaction: ColdTransaction) -> None:
+        async def forget(transaction: SqlUnitOfWork) -> None:
             row = await self._held(transaction, caller, scope, name)
             await transaction.connection.execute(delete(rules).where(rules.c.id == row["id"]))
             transaction.audit(caller, "rule.delete", name, scope_id=row["scope_id"], before=row["definition"])
 
-        await transact(self._work_queues, forget)
-        self._work_queues.queues.tell(caller.tenant_id)
+        await self._transactions.run(forget)
+        self._queues.tell(caller.tenant_id)
 
     async def get(self, caller: Caller, scope: str, name: str) -> StoredRule:
         found = await self._read(caller, scope, rules.c.name == name, limit=1, cursor=None)
@@ -275,9 +296,9 @@ class Rules:
     ) -> Page[StoredRule]:
         caller.require("view", scope)
         await self.write_counts(at_once=True)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
-            query, now = select(rules).where(rules.c.scope_id == owner["id"], *only), self._work_queues.now_ms()
+            query, now = select(rules).where(rules.c.scope_id == owner["id"], *only), self._now_ms()
 
             def shown(row: Any) -> StoredRule:
                 return _stored(row, now)
@@ -287,20 +308,18 @@ class Rules:
     async def check(self, caller: Caller, scope: str, rule: Rule) -> None:
         """`BadRule` says what is wrong with a rule, before it is saved."""
         require_slug(rule.name, "rule")
-        home = await self._work_queues.queues.lookup(_whole(caller, scope), scope, DEAD_LETTER)
+        home = await self._queues.lookup(_whole(caller, scope), scope, DEAD_LETTER)
         rule.checked()
         for problem in _misfits(rule):
             raise BadRule(rule=rule.name, reason=problem)
         try:
-            if rule.queue is not None and (await self._work_queues.queues.lookup(caller, scope, rule.queue)).system:
+            if rule.queue is not None and (await self._queues.lookup(caller, scope, rule.queue)).system:
                 raise BadRule(rule=rule.name, reason=f"{rule.queue} is a queue of the scope itself: rules look at none")
             for route in rule.targets():
-                await self._work_queues.targets.find(
-                    home, route, await self._work_queues.trusts.trusted_by(home.scope_id)
-                )
+                await self._targets.find(home, route, await self._trusts.trusted_by(home.scope_id))
             for action in rule.actions:
                 if isinstance(action, Escalate) and action.review is not None:
-                    await self._work_queues.patterns.check(caller, scope, action.review)
+                    await self._patterns.check(caller, scope, action.review)
         except BadReviewSpec as error:
             raise BadRule(rule=rule.name, reason=error.reason) from None
         except BadRule:
@@ -308,7 +327,7 @@ class Rules:
         except RelevoError as error:
             raise BadRule(rule=rule.name, reason=str(error).rstrip(".")) from None
 
-    async def _held(self, transaction: ColdTransaction, caller: Caller, scope: str, name: str) -> Any:
+    async def _held(self, transaction: SqlUnitOfWork, caller: Caller, scope: str, name: str) -> Any:
         caller.require_sight(scope)
         owner = await require_scope(transaction.connection, caller.tenant_id, scope)
         mine = select(rules).where(rules.c.scope_id == owner["id"], rules.c.name == name)

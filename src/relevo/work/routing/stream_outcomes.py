@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import select, update
@@ -12,17 +12,17 @@ from sqlalchemy import select, update
 from relevo.contract.events import EventName
 from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.dead_letters.listing import bury
 from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
-from relevo.work.routing.stream_jobs import claimant, send_again
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.queue_record import QueueRecord
+from relevo.work.store.database import Database
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import messages, stream_jobs
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.streams.stream_jobs import claimant, send_again
+from relevo.work.tenancy.queues import Queues
 
 log = logging.getLogger("relevo.work.routing")
 
@@ -32,8 +32,13 @@ OPEN = ("waiting", "sent")
 class StreamOutcomes:
     """Settles messages whose jobs have ended. Each outcome counts once: it belongs to one job id, and to its state."""
 
-    def __init__(self, work_queues: WorkQueues, caller: Caller) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self, transactions: Transactions, database: Database, queues: Queues, now_ms: Clock, caller: Caller
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
+        self._now_ms = now_ms
         self._caller = caller
 
     async def waiting(self, limit: int) -> Sequence[Any]:
@@ -42,24 +47,24 @@ class StreamOutcomes:
         query = (
             select(stream_jobs, *(m[name].label(f"m_{name}") for name in _SENT))
             .join_from(stream_jobs, messages, m.id == s.message_id)
-            .where(s.state == "waiting", s.send_at <= self._work_queues.now_ms())
+            .where(s.state == "waiting", s.send_at <= self._now_ms())
             .order_by(s.send_at)
             .limit(limit)
         )
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             return (await connection.execute(query)).mappings().all()
 
     async def open_queues(self) -> list[str]:
         """Stream queues that have jobs of ours."""
         query = select(stream_jobs.c.stream_queue).where(stream_jobs.c.state.in_(OPEN)).distinct()
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             return sorted((await connection.execute(query)).scalars())
 
     async def silent(self, since: int, limit: int) -> Sequence[Any]:
         """Jobs that nothing was heard of since then."""
         s = stream_jobs.c
         query = select(stream_jobs).where(s.state == "sent", s.looked_at <= since).order_by(s.looked_at).limit(limit)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             return (await connection.execute(query)).mappings().all()
 
     async def known(self, job_ids: Sequence[str]) -> set[str]:
@@ -69,27 +74,27 @@ class StreamOutcomes:
         found: set[str] = set()
         for at in range(0, len(ids), 500):
             some = list(ids)[at : at + 500]
-            async with self._work_queues.database.connect() as connection:
+            async with self._database.connect() as connection:
                 rows = await connection.execute(select(s.message_id).where(s.message_id.in_(some)))
                 found |= {ids[message_id] for message_id in rows.scalars()}
         return found
 
     async def sent(self, job_ids: Sequence[str]) -> None:
         """The stream queue has these jobs."""
-        s, now = stream_jobs.c, self._work_queues.now_ms()
+        s, now = stream_jobs.c, self._now_ms()
         mine = update(stream_jobs).where(s.job_id.in_(job_ids), s.state == "waiting")
-        async with self._work_queues.database.begin() as connection:
+        async with self._database.begin() as connection:
             await connection.execute(mine.values(state="sent", looked_at=now))
 
     async def looked(self, job_id: str) -> None:
         mine = update(stream_jobs).where(stream_jobs.c.job_id == job_id)
-        async with self._work_queues.database.begin() as connection:
-            await connection.execute(mine.values(looked_at=self._work_queues.now_ms()))
+        async with self._database.begin() as connection:
+            await connection.execute(mine.values(looked_at=self._now_ms()))
 
     async def lost(self, job_id: str) -> None:
         """The stream queue knows nothing of this job (its Redis was emptied): it is added again, under a new id."""
 
-        async def again(transaction: ColdTransaction) -> None:
+        async def again(transaction: SqlUnitOfWork) -> None:
             message = await self._held(transaction, job_id)
             if message is not None:
                 await send_again(transaction, [message["id"]])
@@ -98,12 +103,12 @@ class StreamOutcomes:
                 await transaction.connection.execute(update(messages).where(mine).values(values))
 
         log.warning("the job %s is gone from its stream queue: it is added again", job_id)
-        await transact(self._work_queues, again)
+        await self._transactions.run(again)
 
     async def completed(self, job_id: str, result: Any) -> bool:
         """Completes the message with what its job returned; false when that is known already."""
 
-        async def settle(transaction: ColdTransaction) -> bool:
+        async def settle(transaction: SqlUnitOfWork) -> bool:
             message = await self._held(transaction, job_id)
             if message is None:
                 return False
@@ -130,17 +135,17 @@ class StreamOutcomes:
             self._audit(transaction, "message.complete", message, {"job": job_id})
             return True
 
-        return await transact(self._work_queues, settle)
+        return await self._transactions.run(settle)
 
     async def failed(self, job_id: str, reason: str, *, failure: Failure | None = None, dead: bool = False) -> bool:
         """Another try, after the queue's backoff, or a dead letter; false when that is known already."""
         why = failure or Failure(message=reason)
 
-        async def settle(transaction: ColdTransaction) -> bool:
+        async def settle(transaction: SqlUnitOfWork) -> bool:
             message = await self._held(transaction, job_id)
             if message is None:
                 return False
-            queue = await self._work_queues.queues.by_id(message["queue_id"])
+            queue = await self._queues.by_id(message["queue_id"])
             held_ms = max(0, transaction.now - (message["claimed_at"] or transaction.now))
             transaction.counters.add(queue.id, "failed", 1)
             transaction.counters.add(queue.id, "handler_ms", held_ms)
@@ -163,10 +168,10 @@ class StreamOutcomes:
                 await self._try_again(transaction, queue, message, tries, reason, why)
             return True
 
-        return await transact(self._work_queues, settle)
+        return await self._transactions.run(settle)
 
     async def _try_again(
-        self, transaction: ColdTransaction, queue: QueueRecord, message: Any, tries: int, reason: str, why: Failure
+        self, transaction: SqlUnitOfWork, queue: QueueRecord, message: Any, tries: int, reason: str, why: Failure
     ) -> None:
         backoff = RetryDefaults(
             initial_ms=queue.backoff_initial_ms,
@@ -182,7 +187,7 @@ class StreamOutcomes:
         transaction.counters.add(queue.id, "retried", 1)
         _tell(transaction, "retried", message, attempt=message["attempts"], backoff_ms=wait_ms)
 
-    async def _held(self, transaction: ColdTransaction, job_id: str) -> Any:
+    async def _held(self, transaction: SqlUnitOfWork, job_id: str) -> Any:
         """The message of a job that nothing is decided about yet."""
         s, m = stream_jobs.c, messages.c
         query = select(s.message_id, s.stream_queue).where(s.job_id == job_id, s.state.in_(OPEN))
@@ -197,11 +202,11 @@ class StreamOutcomes:
         return message
 
     @staticmethod
-    async def _over(transaction: ColdTransaction, job_id: str) -> None:
+    async def _over(transaction: SqlUnitOfWork, job_id: str) -> None:
         mine = update(stream_jobs).where(stream_jobs.c.job_id == job_id)
         await transaction.connection.execute(mine.values(state="over"))
 
-    def _audit(self, transaction: ColdTransaction, action: str, message: Any, after: dict[str, Any]) -> None:
+    def _audit(self, transaction: SqlUnitOfWork, action: str, message: Any, after: dict[str, Any]) -> None:
         transaction.audit(
             self._caller,
             action,
@@ -220,7 +225,7 @@ _SENT = (
 )
 
 
-def _tell(transaction: ColdTransaction, name: EventName, message: Any, **extras: int | str) -> None:
+def _tell(transaction: SqlUnitOfWork, name: EventName, message: Any, **extras: int | str) -> None:
     transaction.events.append(
         WorkEvent(
             name,

@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
-
-from relevo.engine.job.validation import checked_queue_name
-from relevo.errors import BadRule, NotTrusted, QueueArchived, QueueDraining, StreamQueueClosed
+from relevo.errors import BadRule, NotTrusted, QueueArchived, QueueDraining
 from relevo.work.caller import Caller
+from relevo.work.queue_record import QueueRecord
 from relevo.work.routing.rule import Route
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
-
-
-_OURS = ("work-agents-", "work-webhooks-", "work.")
-"""Stream queues of the installation itself."""
-
-
-class StreamTarget(NamedTuple):
-    """A stream queue, and the name of the job there; None for the message's type."""
-
-    queue: str
-    job_name: str | None
+from relevo.work.streams.stream_jobs import StreamTarget
+from relevo.work.streams.stream_queues import StreamQueues
+from relevo.work.tenancy.queues import Queues
 
 
 class Targets:
     """Finds the targets of routes."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(self, queues: Queues, streams: StreamQueues) -> None:
+        self._queues = queues
+        self._streams = streams
 
     async def find(self, home: QueueRecord, route: Route, trusted_by: frozenset[int]) -> QueueRecord | StreamTarget:
         """Where `route` leads for a message of the scope of `home`; raises what stands in its way."""
         if route.stream_queue is not None:
-            self.require_open_stream(home.tenant, route.stream_queue)
+            self._streams.require_open(home.tenant, route.stream_queue)
             return StreamTarget(route.stream_queue, route.job_name)
         assert route.queue is not None
         caller = Caller.system("router", home.tenant_id)
-        target = await self._work_queues.queues.lookup(caller, route.scope or home.scope, route.queue)
+        target = await self._queues.lookup(caller, route.scope or home.scope, route.queue)
         if target.scope_id != home.scope_id and target.scope_id not in trusted_by:
             raise NotTrusted(scope=target.scope, other=home.scope)
         if target.system:
@@ -49,13 +35,3 @@ class Targets:
         if "draining" in (target.state, target.scope_state):
             raise QueueDraining(queue=target.slug)
         return target  # paused is fine: it waits there
-
-    def require_open_stream(self, tenant: str, stream_queue: str) -> None:
-        """Stream queues belong to no tenant: which of them a tenant may use, the one who runs the installation says."""
-        checked_queue_name(stream_queue)
-        ours = stream_queue.startswith(_OURS) or not stream_queue.isascii() or len(stream_queue) > 200
-        for allowed in () if ours else self._work_queues.settings.stream_queues:
-            owner, equals, pattern = allowed.rpartition("=")
-            if (not equals or owner == tenant) and fnmatchcase(stream_queue, pattern):
-                return
-        raise StreamQueueClosed(queue=stream_queue)

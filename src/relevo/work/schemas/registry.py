@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import delete, insert, select
@@ -11,15 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from relevo.contract.schemas import Binding, Compatibility, Schema
 from relevo.errors import NotFound, SchemaIncompatible, SchemaInUse
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
+from relevo.work.queue_record import QueueRecord
 from relevo.work.schemas.checker import Checker
 from relevo.work.store.cache import SingleFlightCache
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.database import Database
 from relevo.work.store.tables import messages, queue_schemas, queues, schemas
-from relevo.work.tenancy.queues import CACHED_MS, QueueRecord, require_scope
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.tenancy.queues import CACHED_MS, Queues, require_scope
 from relevo.work.tenancy.versions import Versions
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
 
 UNFINISHED = ("pending", "delayed", "claimed", "in_review")
 _PAGE = 500
@@ -34,10 +34,11 @@ _UNKNOWN = object()
 class Schemas(Versions[Schema]):
     """The schemas of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        super().__init__(work_queues, schemas, what="schema", audited="schema", shown=_schema)
-        self._bound = SingleFlightCache(self._look, now_ms=work_queues.now_ms, kept_ms=CACHED_MS)
-        work_queues.queues.changed.listen(lambda _: self._bound.forget_all())
+    def __init__(self, transactions: Transactions, database: Database, queues: Queues, now_ms: Clock) -> None:
+        super().__init__(transactions, database, schemas, what="schema", audited="schema", shown=_schema)
+        self._queues = queues
+        self._bound = SingleFlightCache(self._look, now_ms=now_ms, kept_ms=CACHED_MS)
+        queues.changed.listen(lambda _: self._bound.forget_all())
 
     # --- schemas ---------------------------------------------------------------------------------------------------------
 
@@ -54,7 +55,7 @@ class Schemas(Versions[Schema]):
         """All versions of a schema that no queue asks for."""
         caller.require("manage", scope)
 
-        async def forget(transaction: ColdTransaction) -> None:
+        async def forget(transaction: SqlUnitOfWork) -> None:
             connection = transaction.connection
             owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
             await self._row(connection, owner["id"], name, None)
@@ -70,7 +71,7 @@ class Schemas(Versions[Schema]):
             await connection.execute(delete(schemas).where(mine))
             transaction.audit(caller, "schema.remove", name, scope_id=owner["id"])
 
-        await transact(self._work_queues, forget)
+        await self._transactions.run(forget)
 
     # --- queues ----------------------------------------------------------------------------------------------------------
 
@@ -79,9 +80,9 @@ class Schemas(Versions[Schema]):
     ) -> Binding:
         """From now on bodies published to the queue must fit. Refused when messages that wait there would not."""
         caller.require("manage")
-        record = await self._work_queues.queues.lookup(caller, scope, queue)
+        record = await self._queues.lookup(caller, scope, queue)
 
-        async def save(transaction: ColdTransaction) -> Binding:
+        async def save(transaction: SqlUnitOfWork) -> Binding:
             connection = transaction.connection
             # Publishes that began before this is committed may still go by the old binding: they hold no lock of ours.
             await connection.execute(select(queues.c.id).where(queues.c.id == record.id).with_for_update())
@@ -99,27 +100,27 @@ class Schemas(Versions[Schema]):
             transaction.audit(caller, "schema.bind", queue, scope_id=record.scope_id, queue_id=record.id, after=after)
             return Binding(queue=queue, schema=name, version=row["version"])
 
-        made = await transact(self._work_queues, save)
-        self._work_queues.queues.tell(caller.tenant_id)
+        made = await self._transactions.run(save)
+        self._queues.tell(caller.tenant_id)
         return made
 
     async def unbind(self, caller: Caller, scope: str, queue: str) -> None:
         caller.require("manage")
-        record = await self._work_queues.queues.lookup(caller, scope, queue)
+        record = await self._queues.lookup(caller, scope, queue)
 
-        async def save(transaction: ColdTransaction) -> None:
+        async def save(transaction: SqlUnitOfWork) -> None:
             mine = queue_schemas.c.queue_id == record.id
             gone = await transaction.connection.execute(delete(queue_schemas).where(mine))
             if gone.rowcount == 0:
                 raise NotFound(what="schema binding of queue", name=queue)
             transaction.audit(caller, "schema.unbind", queue, scope_id=record.scope_id, queue_id=record.id)
 
-        await transact(self._work_queues, save)
-        self._work_queues.queues.tell(caller.tenant_id)
+        await self._transactions.run(save)
+        self._queues.tell(caller.tenant_id)
 
     async def bound(self, caller: Caller, scope: str, queue: str) -> Binding | None:
         caller.require("view")
-        record = await self._work_queues.queues.lookup(caller, scope, queue)
+        record = await self._queues.lookup(caller, scope, queue)
         found = await self.checker_of(record.id)
         return None if found is None else Binding(queue=queue, schema=found[0], version=found[1])
 
@@ -128,8 +129,8 @@ class Schemas(Versions[Schema]):
     ) -> Compatibility:
         """How what waits in a queue fits a schema, without binding it."""
         caller.require("view")
-        record = await self._work_queues.queues.lookup(caller, scope, queue)
-        async with self._work_queues.database.connect() as connection:
+        record = await self._queues.lookup(caller, scope, queue)
+        async with self._database.connect() as connection:
             row = await self._row(connection, record.scope_id, name, version)
             return await _compatibility(connection, record, Checker(row["definition"]))
 
@@ -152,7 +153,7 @@ class Schemas(Versions[Schema]):
             )
             .where(b.queue_id == queue_id)
         )
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             row = (await connection.execute(query)).one_or_none()
         return None if row is None else (str(row[0]), int(row[1]), Checker(row[2]))
 

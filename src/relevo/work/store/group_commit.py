@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from relevo.errors import StoreUnavailable
-from relevo.work.store.unit_of_work import Transaction
+from relevo.work.store.unit_of_work import UnitOfWork
 
 Request = TypeVar("Request")
 Outcome = TypeVar("Outcome")
@@ -29,7 +29,7 @@ or a disk: nobody has to wait with it."""
 class Operation(Generic[Request, Outcome]):
     """One kind of request: how many of them are carried out together in a transaction. Outcomes in the order of requests."""
 
-    def __init__(self, name: str, run: Callable[[Transaction, Sequence[Request]], Awaitable[list[Outcome]]]) -> None:
+    def __init__(self, name: str, run: Callable[[UnitOfWork, Sequence[Request]], Awaitable[list[Outcome]]]) -> None:
         self.name = name
         self.run = run
 
@@ -52,7 +52,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        commit: Callable[[Callable[[Transaction], Awaitable[None]]], Awaitable[Callable[[], Awaitable[None]]]],
+        commit: Callable[[Callable[[UnitOfWork], Awaitable[None]]], Awaitable[Callable[[], Awaitable[None]]]],
         *,
         max_transactions: int,
         together: bool,
@@ -168,7 +168,7 @@ class GroupCommit:
                 each.future.set_result(outcomes[0])
 
     @staticmethod
-    async def _run(transaction: Transaction, batch: list[_Waiting], outcomes: list[Any]) -> None:
+    async def _run(transaction: UnitOfWork, batch: list[_Waiting], outcomes: list[Any]) -> None:
         outcomes.clear()  # a transaction may be run again
         operations = dict.fromkeys(each.operation for each in batch)
         if len(operations) == 1:

@@ -50,7 +50,7 @@ async def require_head(database: Database) -> None:
         raise StoreOutdated(current=found or "none", wanted=wanted)
 
 
-async def counters(database: Database) -> list[str]:
+async def differences(database: Database) -> list[str]:
     """How the tables differ from what the program expects, as alembic says it; empty when all is well."""
     async with database.connect() as connection:
         return await connection.run_sync(_differences)

@@ -8,18 +8,19 @@ told after the commit. Nothing of this can be forgotten, because there is no oth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from relevo.contract.events import EventName
 from relevo.work.caller import Caller
 from relevo.work.faults import fault
-from relevo.work.message.history import history_line
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store import outbox, tables
 from relevo.work.store.audit_chain import Linking
 from relevo.work.store.counters import CounterDelta
-from relevo.work.store.interface import LockedMessage, MessageUpdate, Row, Session
+from relevo.work.store.interface import LockedMessage, Row, Session
 from relevo.work.store.outbox import WorkEvent
-from relevo.work.tenancy.queues import QueueRecord
 
 Kind = Literal["publish", "claim", "settle", "review"]
 
@@ -32,8 +33,8 @@ class Ready(NamedTuple):
     id: str
 
 
-class Transaction:
-    """Handed to every piece of work by `WorkQueues.transact`."""
+class UnitOfWork:
+    """Handed to every piece of work by `Transactions` and `FastTransactions`."""
 
     def __init__(self, session: Session, now_ms: int) -> None:
         self.session = session
@@ -66,15 +67,15 @@ class Transaction:
         scope_id: int | None = None,
         queue_id: int | None = None,
         correlation_id: str | None = None,
-        before: str | None = None,
-        after: str | None = None,
+        before: object = None,
+        after: object = None,
     ) -> None:
-        """Adds an audit row; `before` and `after` are JSON."""
+        """Adds an audit row; `before` and `after` are written as JSON. Text is JSON already."""
         tenant = caller.tenant_id if tenant_id is None else tenant_id
         self._audits.append(
             (
                 *(tenant, scope_id, queue_id, self.now, caller.actor, action, target[:200], caller.request_id[:40]),
-                *(correlation_id, before, after),
+                *(correlation_id, _as_json(before), _as_json(after)),
             )
         )
 
@@ -112,16 +113,8 @@ class Transaction:
             await linking.write(self._audits, session)
 
 
-def updated(
-    row: LockedMessage, transaction: Transaction, event: str, actor: str, detail: str | None = None, **changes: Any
-) -> MessageUpdate:
-    """A held row with some values changed, and the change in its history; for `session.rewrite`."""
-    kept = {name: getattr(row, name) for name in _KEPT}
-    line = history_line(transaction.now, event, actor, detail)
-    return MessageUpdate(**(kept | changes), updated_at=transaction.now, trail=line)
-
-
-_KEPT = tuple(name for name in MessageUpdate._fields if name not in ("updated_at", "trail", "error"))
+def _as_json(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 _OUTBOX_COLUMNS = ("created_at", "events")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,14 +12,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.contract.pages import Page
-from relevo.contract.queues import ConsumerMode, Ordering, OverflowPolicy
-from relevo.contract.scopes import QueueState
 from relevo.engine.service.signals import Signal
 from relevo.errors import NotFound, QueueNotEmpty, SlugTaken, SystemQueue
-from relevo.work.audit.entries import audit_row
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.pagination import Listing
-from relevo.work.store.audit_rows import audited
+from relevo.work.queue_record import QueueRecord, QueueSettings
 from relevo.work.store.database import Database
 from relevo.work.store.tables import (
     archive,
@@ -32,6 +30,7 @@ from relevo.work.store.tables import (
     tallies,
     tenants,
 )
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.tenancy.cascade import delete_of_queues
 from relevo.work.tenancy.tenants import require_slug
 
@@ -41,55 +40,14 @@ AUDIT = "_audit"
 SYSTEM_QUEUES = (DEAD_LETTER, "_events", AUDIT, "_integrity", "_corrections")
 
 
-class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be chosen when a queue is made. All but ordering and consumer_mode may be changed later: rows carry those."""
-
-    display_name: str = ""
-    description: str = ""
-    ordering: Ordering = "fifo"
-    consumer_mode: ConsumerMode = "competing"
-    visibility_timeout_s: int = 30
-    max_retries: int = 5
-    backoff_initial_ms: int = 1000
-    backoff_multiplier: float = 2.0
-    backoff_cap_ms: int = 300_000
-    backoff_jitter_ms: int = 250
-    max_reclaims: int = 3
-    max_depth: int | None = None
-    overflow_policy: OverflowPolicy = "reject"
-    default_ttl_s: int | None = None
-    dead_letter_expired: bool = False
-    aging_crosses_tiers: bool = False
-
-
-class QueueRecord(QueueSettings, frozen=True, kw_only=True):
-    """A queue as everything else needs it: its settings, its state, its scope's state, and where its dead letters go."""
-
-    id: int
-    tenant_id: int
-    scope_id: int
-    tenant: str
-    scope: str
-    slug: str
-    system: bool
-    state: QueueState
-    created_at: int
-    updated_at: int
-    scope_state: QueueState
-    dead_letter_id: int
-    """The scope's `_dead_letter`."""
-    events_queue_id: int
-    """The scope's `_events`."""
-    events_to_queue: frozenset[str]
-
-
 _LISTING = Listing("queues", slug=queues.c.slug)
 
 
 class Queues:
     """Makes, changes, deletes and finds queues."""
 
-    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(self, transactions: Transactions, database: Database, now_ms: Clock) -> None:
+        self._transactions = transactions
         self._database = database
         self._now_ms = now_ms
         self._known: dict[tuple[int, str, str], tuple[int, QueueRecord]] = {}
@@ -144,6 +102,13 @@ class Queues:
             self._by_id[record.id] = (good_until, record)
         return record
 
+    async def scope_of(self, caller: Caller, scope: str) -> QueueRecord:
+        """A record of the scope's own `_dead_letter`, for what all its queues share; from the same cache."""
+        if caller.queues is not None:
+            caller.require_sight(scope)
+            caller = msgspec.structs.replace(caller, queues=None)
+        return await self.lookup(caller, scope, DEAD_LETTER)
+
     async def by_id(self, queue_id: int) -> QueueRecord:
         """For agents, which find queues by the rows of messages."""
         known = self._by_id.get(queue_id)
@@ -191,24 +156,24 @@ class Queues:
         caller.require("manage", scope, slug)
         require_slug(slug, "queue")
         settings = settings or QueueSettings()
-        now = self._now_ms()
+
+        async def save(unit: SqlUnitOfWork) -> None:
+            connection = unit.connection
+            owner = await require_scope(connection, caller.tenant_id, scope)
+            row = queue_row(owner["id"], caller.tenant_id, slug, settings, unit.now)
+            made = (await connection.execute(insert(queues).values(row))).inserted_primary_key
+            assert made is not None
+            unit.audit(
+                caller,
+                "queue.create",
+                slug,
+                scope_id=owner["id"],
+                queue_id=made[0],
+                after={"slug": slug, **msgspec.structs.asdict(settings)},
+            )
+
         try:
-            async with audited(self._database) as change:
-                connection = change.connection
-                owner = await require_scope(connection, caller.tenant_id, scope)
-                row = queue_row(owner["id"], caller.tenant_id, slug, settings, now)
-                made = (await connection.execute(insert(queues).values(row))).inserted_primary_key
-                assert made is not None
-                entry = audit_row(
-                    caller,
-                    at=now,
-                    action="queue.create",
-                    target=slug,
-                    scope_id=owner["id"],
-                    queue_id=made[0],
-                    after={"slug": slug, **msgspec.structs.asdict(settings)},
-                )
-                change.note(entry)
+            await self._transactions.run(save)
         except IntegrityError as error:
             raise SlugTaken(what="queue", slug=slug) from error
         self.tell(caller.tenant_id)
@@ -217,50 +182,50 @@ class Queues:
     async def change(self, caller: Caller, scope: str, slug: str, changes: dict[str, Any]) -> QueueRecord:
         """`changes`: fields of QueueSettings, or `state`. Takes effect here at once, elsewhere within a second."""
         caller.require("manage", scope, slug)
-        now = self._now_ms()
-        async with audited(self._database) as change:
-            connection = change.connection
+
+        async def save(unit: SqlUnitOfWork) -> None:
+            connection = unit.connection
             before = await self._locked(connection, caller, scope, slug)
             if before.system and changes.get("state", "active") not in ("active", "paused"):
                 raise SystemQueue(queue=slug, done=changes["state"])
             real = {name: value for name, value in changes.items() if getattr(before, name) != value}
             if real:
-                values = {name: _stored(value) for name, value in real.items()} | {"updated_at": now}
+                values = {name: _stored(value) for name, value in real.items()} | {"updated_at": unit.now}
                 await connection.execute(update(queues).where(queues.c.id == before.id).values(values))
-                entry = audit_row(
+                unit.audit(
                     caller,
-                    at=now,
-                    action="queue.change",
-                    target=slug,
+                    "queue.change",
+                    slug,
                     scope_id=before.scope_id,
                     queue_id=before.id,
                     before={name: getattr(before, name) for name in real},
                     after=real,
                 )
-                change.note(entry)
+
+        await self._transactions.run(save)
         self.tell(caller.tenant_id)
         return await self._fetch(caller.tenant_id, scope, slug)
 
     async def delete(self, caller: Caller, scope: str, slug: str) -> None:
         """Deletes a queue that holds no message, not even an archived one. Others are archived instead."""
         caller.require("manage", scope, slug)
-        now = self._now_ms()
-        async with audited(self._database) as change:
-            connection = change.connection
+
+        async def remove(unit: SqlUnitOfWork) -> None:
+            connection = unit.connection
             before = await self._locked(connection, caller, scope, slug)
             if before.system:
                 raise SystemQueue(queue=slug, done="deleted")
             await delete_queue_rows(connection, [before.id], what="queue", name=slug)
-            entry = audit_row(
+            unit.audit(
                 caller,
-                at=now,
-                action="queue.delete",
-                target=slug,
+                "queue.delete",
+                slug,
                 scope_id=before.scope_id,
                 queue_id=before.id,
                 before={"slug": slug, "state": before.state},
             )
-            change.note(entry)
+
+        await self._transactions.run(remove)
         self.tell(caller.tenant_id)
 
     async def _locked(self, connection: AsyncConnection, caller: Caller, scope: str, slug: str) -> QueueRecord:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,14 +11,15 @@ from sqlalchemy.exc import IntegrityError
 from relevo.contract.pages import Page
 from relevo.contract.scopes import QueueState
 from relevo.errors import SlugTaken
-from relevo.work.audit.entries import audit_row
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.pagination import Listing
-from relevo.work.store.audit_rows import audited
+from relevo.work.queue_record import QueueSettings
 from relevo.work.store.database import Database
 from relevo.work.store.tables import labels, queues, replays, scopes
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.tenancy.cascade import delete_of_scope
-from relevo.work.tenancy.queues import SYSTEM_QUEUES, Queues, QueueSettings, delete_queue_rows, queue_row, require_scope
+from relevo.work.tenancy.queues import SYSTEM_QUEUES, Queues, delete_queue_rows, queue_row, require_scope
 from relevo.work.tenancy.tenants import require_slug
 
 SYSTEM_SETTINGS = QueueSettings(max_retries=20, visibility_timeout_s=60)
@@ -46,7 +46,8 @@ _LISTING = Listing("scopes", slug=scopes.c.slug)
 class Scopes:
     """Makes, changes, deletes and finds scopes."""
 
-    def __init__(self, database: Database, queues: Queues, now_ms: Callable[[], int]) -> None:
+    def __init__(self, transactions: Transactions, database: Database, queues: Queues, now_ms: Clock) -> None:
+        self._transactions = transactions
         self._database = database
         self._queues = queues
         self._now_ms = now_ms
@@ -89,19 +90,20 @@ class Scopes:
             "created_at": now,
             "updated_at": now,
         }
+
+        async def save(unit: SqlUnitOfWork) -> Scope:
+            connection = unit.connection
+            made = (await connection.execute(insert(scopes).values(row))).inserted_primary_key
+            assert made is not None
+            scope = _scope({**row, "id": made[0]})
+            for name in SYSTEM_QUEUES:
+                seeded = queue_row(scope.id, caller.tenant_id, name, SYSTEM_SETTINGS, unit.now, system=True)
+                await connection.execute(insert(queues).values(seeded))
+            unit.audit(caller, "scope.create", slug, scope_id=scope.id, after=_told(scope))
+            return scope
+
         try:
-            async with audited(self._database) as change:
-                connection = change.connection
-                made = (await connection.execute(insert(scopes).values(row))).inserted_primary_key
-                assert made is not None
-                scope = _scope({**row, "id": made[0]})
-                for name in SYSTEM_QUEUES:
-                    seeded = queue_row(scope.id, caller.tenant_id, name, SYSTEM_SETTINGS, now, system=True)
-                    await connection.execute(insert(queues).values(seeded))
-                entry = audit_row(
-                    caller, at=now, action="scope.create", target=slug, scope_id=scope.id, after=_told(scope)
-                )
-                change.note(entry)
+            scope = await self._transactions.run(save)
         except IntegrityError as error:
             raise SlugTaken(what="scope", slug=slug) from error
         self._queues.tell(caller.tenant_id)
@@ -110,38 +112,38 @@ class Scopes:
     async def change(self, caller: Caller, slug: str, changes: dict[str, Any]) -> Scope:
         """`changes`: display_name, description, state, events_to_queue, audit_to_queue."""
         caller.require("manage", slug)
-        now = self._now_ms()
-        async with audited(self._database) as change:
-            connection = change.connection
+
+        async def save(unit: SqlUnitOfWork) -> Scope:
+            connection = unit.connection
             before = _scope(await require_scope(connection, caller.tenant_id, slug, lock=True))
             real = {name: value for name, value in changes.items() if getattr(before, name) != value}
             if real:
-                values = {**real, "updated_at": now}
+                values = {**real, "updated_at": unit.now}
                 if "events_to_queue" in real:
                     values["events_to_queue"] = msgspec.json.encode(sorted(set(real["events_to_queue"]))).decode()
                 if "audit_to_queue" in real:
                     values["audit_to_queue"] = int(real["audit_to_queue"])
                 await connection.execute(update(scopes).where(scopes.c.id == before.id).values(values))
-                entry = audit_row(
+                unit.audit(
                     caller,
-                    at=now,
-                    action="scope.change",
-                    target=slug,
+                    "scope.change",
+                    slug,
                     scope_id=before.id,
                     before={name: getattr(before, name) for name in real},
                     after=real,
                 )
-                change.note(entry)
-            after = _scope(await require_scope(connection, caller.tenant_id, slug))
+            return _scope(await require_scope(connection, caller.tenant_id, slug))
+
+        after = await self._transactions.run(save)
         self._queues.tell(caller.tenant_id)
         return after
 
     async def delete(self, caller: Caller, slug: str) -> None:
         """Deletes a scope without messages, its queues with it. Others are archived instead."""
         caller.require("manage", slug)
-        now = self._now_ms()
-        async with audited(self._database) as change:
-            connection = change.connection
+
+        async def remove(unit: SqlUnitOfWork) -> None:
+            connection = unit.connection
             before = _scope(await require_scope(connection, caller.tenant_id, slug, lock=True))
             its_queues = select(queues.c.id).where(queues.c.scope_id == before.id).with_for_update()
             ids = list((await connection.execute(its_queues)).scalars())
@@ -150,10 +152,9 @@ class Scopes:
                 await connection.execute(delete(table).where(table.c.scope_id == before.id))
             await delete_of_scope(connection, before.id)
             await connection.execute(delete(scopes).where(scopes.c.id == before.id))
-            entry = audit_row(
-                caller, at=now, action="scope.delete", target=slug, scope_id=before.id, before=_told(before)
-            )
-            change.note(entry)
+            unit.audit(caller, "scope.delete", slug, scope_id=before.id, before=_told(before))
+
+        await self._transactions.run(remove)
         self._queues.tell(caller.tenant_id)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,11 +11,11 @@ from sqlalchemy.exc import IntegrityError
 
 from relevo.contract.fields import SLUG
 from relevo.errors import InvalidInput, NotFound, SlugTaken
-from relevo.work.audit.entries import audit_row
 from relevo.work.caller import ALL_PERMISSIONS, Caller
-from relevo.work.store.audit_rows import audited
+from relevo.work.clock import Clock
 from relevo.work.store.database import Database
 from relevo.work.store.tables import tenants
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 
 _SLUG = re.compile(SLUG)
 
@@ -40,7 +39,8 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 class Tenants:
     """Makes and finds tenants."""
 
-    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(self, transactions: Transactions, database: Database, now_ms: Clock) -> None:
+        self._transactions = transactions
         self._database = database
         self._now_ms = now_ms
 
@@ -48,15 +48,18 @@ class Tenants:
         require_slug(slug, "tenant")
         now = self._now_ms()
         row: dict[str, Any] = {"slug": slug, "display_name": display_name or slug, "state": "active", "created_at": now}
+
+        async def save(unit: SqlUnitOfWork) -> Tenant:
+            connection = unit.connection
+            made = (await connection.execute(insert(tenants).values(row))).inserted_primary_key
+            assert made is not None
+            tenant = Tenant(id=made[0], **row)
+            caller = self.caller(tenant, actor=actor, request_id=request_id)
+            unit.audit(caller, "tenant.create", slug, after=row)
+            return tenant
+
         try:
-            async with audited(self._database) as change:
-                connection = change.connection
-                made = (await connection.execute(insert(tenants).values(row))).inserted_primary_key
-                assert made is not None
-                tenant = Tenant(id=made[0], **row)
-                caller = self.caller(tenant, actor=actor, request_id=request_id)
-                entry = audit_row(caller, at=now, action="tenant.create", target=slug, after=row)
-                change.note(entry)
+            tenant = await self._transactions.run(save)
         except IntegrityError as error:
             raise SlugTaken(what="tenant", slug=slug) from error
         return tenant

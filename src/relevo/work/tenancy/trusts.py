@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import delete, insert, select
@@ -12,13 +12,10 @@ from relevo.contract.scopes import Trust
 from relevo.errors import InvalidInput, NotFound
 from relevo.work.caller import Caller
 from relevo.work.pagination import Listing
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.database import Database
 from relevo.work.store.tables import scopes, trusts
-from relevo.work.tenancy.queues import require_scope
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
-
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.tenancy.queues import Queues, require_scope
 
 _LISTING = Listing("trusts", slug=scopes.c.slug)
 
@@ -26,8 +23,10 @@ _LISTING = Listing("trusts", slug=scopes.c.slug)
 class Trusts:
     """The trusts of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(self, transactions: Transactions, database: Database, queues: Queues) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._queues = queues
 
     async def grant(self, caller: Caller, scope: str, trusted: str) -> Trust:
         """Lets messages of `trusted` in. Whoever manages `scope` says so; granting it again changes nothing."""
@@ -36,7 +35,7 @@ class Trusts:
         if scope == trusted:
             raise InvalidInput(where="trusted", reason="a scope trusts itself already")
 
-        async def save(transaction: ColdTransaction) -> Trust:
+        async def save(transaction: SqlUnitOfWork) -> Trust:
             connection = transaction.connection
             owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
             other = await require_scope(connection, caller.tenant_id, trusted)
@@ -55,15 +54,15 @@ class Trusts:
                 return Trust(scope=scope, trusted=trusted, created_by=caller.actor, created_at=transaction.now)
             return Trust(scope=scope, trusted=trusted, created_by=row["created_by"], created_at=row["created_at"])
 
-        granted = await transact(self._work_queues, save)
-        self._work_queues.queues.tell(caller.tenant_id)
+        granted = await self._transactions.run(save)
+        self._queues.tell(caller.tenant_id)
         return granted
 
     async def revoke(self, caller: Caller, scope: str, trusted: str) -> None:
         """From now on rules of `trusted` that route here fail, and say so."""
         caller.require("manage", scope)
 
-        async def forget(transaction: ColdTransaction) -> None:
+        async def forget(transaction: SqlUnitOfWork) -> None:
             connection = transaction.connection
             owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
             other = await require_scope(connection, caller.tenant_id, trusted)
@@ -74,13 +73,13 @@ class Trusts:
             before = msgspec.json.encode({"trusted": trusted}).decode()
             transaction.audit(caller, "trust.revoke", scope, scope_id=owner["id"], before=before)
 
-        await transact(self._work_queues, forget)
-        self._work_queues.queues.tell(caller.tenant_id)
+        await self._transactions.run(forget)
+        self._queues.tell(caller.tenant_id)
 
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Trust]:
         """Whom a scope trusts, by name."""
         caller.require("view", scope)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = (
                 select(trusts.c.created_by, trusts.c.created_at, scopes.c.slug)
@@ -97,5 +96,5 @@ class Trusts:
     async def trusted_by(self, scope_id: int) -> frozenset[int]:
         """The scopes that let messages of `scope_id` in."""
         query = select(trusts.c.scope_id).where(trusts.c.trusted_scope_id == scope_id)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             return frozenset((await connection.execute(query)).scalars())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Table, func, insert, select
 from sqlalchemy.exc import IntegrityError
@@ -13,12 +13,10 @@ from relevo.contract.pages import Page
 from relevo.errors import NotFound
 from relevo.work.caller import Caller
 from relevo.work.pagination import Listing
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.database import Database
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.tenancy.queues import require_scope
 from relevo.work.tenancy.tenants import require_slug
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
 
 V = TypeVar("V")
 
@@ -28,9 +26,17 @@ class Versions(Generic[V]):
     `shown` makes of a row what callers get."""
 
     def __init__(
-        self, work_queues: WorkQueues, table: Table, *, what: str, audited: str, shown: Callable[[Any], V]
+        self,
+        transactions: Transactions,
+        database: Database,
+        table: Table,
+        *,
+        what: str,
+        audited: str,
+        shown: Callable[[Any], V],
     ) -> None:
-        self._work_queues = work_queues
+        self._transactions = transactions
+        self._database = database
         self._table = table
         self._what = what
         self._audited = audited
@@ -39,7 +45,7 @@ class Versions(Generic[V]):
     async def get(self, caller: Caller, scope: str, name: str, version: int | None = None) -> V:
         """One version; the latest when none is named."""
         caller.require("view", scope)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             return self._shown(await self._row(connection, owner["id"], name, version))
 
@@ -47,7 +53,7 @@ class Versions(Generic[V]):
         """The latest version of each, by name."""
         caller.require("view", scope)
         c = self._table.c
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             newer = self._table.alias()
             latest = select(func.max(newer.c.version)).where(newer.c.scope_id == c.scope_id, newer.c.name == c.name)
@@ -61,7 +67,7 @@ class Versions(Generic[V]):
         require_slug(name, self._what)
         definition = checked()
 
-        async def save(transaction: ColdTransaction) -> V:
+        async def save(transaction: SqlUnitOfWork) -> V:
             connection, c = transaction.connection, self._table.c
             owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
             latest = select(func.max(c.version)).where(c.scope_id == owner["id"], c.name == name)
@@ -80,9 +86,9 @@ class Versions(Generic[V]):
             return self._shown(row)
 
         try:
-            return await transact(self._work_queues, save)
+            return await self._transactions.run(save)
         except IntegrityError:  # two at the same moment, on a database that does not hold the scope's row
-            return await transact(self._work_queues, save)
+            return await self._transactions.run(save)
 
     async def _row(self, connection: AsyncConnection, scope_id: int, name: str, version: int | None) -> Any:
         c = self._table.c

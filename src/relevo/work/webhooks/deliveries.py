@@ -8,7 +8,7 @@ of order (one that had to wait); `Relevo-Delivery` and `seq` tell.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import and_, delete, select, update
@@ -18,20 +18,18 @@ from relevo.contract.pages import Page
 from relevo.contract.webhooks import Delivery, DeliveryState
 from relevo.engine.service.signals import Signal
 from relevo.errors import NotFound, WrongState
-from relevo.wire.ids import first_id
+from relevo.wire.ids import IdMint, first_id
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.faults import fault
 from relevo.work.pagination import Listing
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.queue_record import QueueRecord
+from relevo.work.store.database import Database
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import webhook_deliveries, webhooks
-from relevo.work.tenancy.queues import QueueRecord
-from relevo.work.webhooks.hooks import MOST_FAILURES, give_up_waiting, secrets_of
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
+from relevo.work.webhooks.hooks import MOST_FAILURES, Webhooks, give_up_waiting, secrets_of
 from relevo.work.webhooks.sender import Sender, Told
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
-
 
 RETRIES_MS = tuple(1000 * s for s in (30, 60, 120, 300, 900, 1_800, 3_600, 7_200))
 """The waits between attempts; after the last one it has failed."""
@@ -64,8 +62,14 @@ class Attempt(NamedTuple):
 class WebhookDeliveries:
     """The deliveries of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
+    def __init__(
+        self, transactions: Transactions, database: Database, webhooks: Webhooks, mint: IdMint, now_ms: Clock
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._webhooks = webhooks
+        self._mint = mint
+        self._now_ms = now_ms
         self.due: Signal[list[Due]] = Signal()
         """Emitted after the commit that made deliveries due: who keeps a queue of them adds these."""
         self.attempted: Signal[Attempt] = Signal()
@@ -75,7 +79,7 @@ class WebhookDeliveries:
 
     async def make(
         self,
-        transaction: ColdTransaction,
+        transaction: SqlUnitOfWork,
         rows: Iterable[tuple[int, Sequence[WorkEvent]]],
         queues: dict[int, QueueRecord],
     ) -> list[Due]:
@@ -96,9 +100,7 @@ class WebhookDeliveries:
                     if wanted and event.event not in wanted:
                         continue
                     payload = payload or _payload(event, queue, seq)
-                    new.append(
-                        _row(self._work_queues.mint(transaction.now), hook_id, event, seq, payload, transaction.now)
-                    )
+                    new.append(_row(self._mint(transaction.now), hook_id, event, seq, payload, transaction.now))
         if new:
             await transaction.connection.execute(_insert_new(transaction), new)
         return [Due(row["id"], row["webhook_id"], 0, transaction.now) for row in new]
@@ -110,11 +112,11 @@ class WebhookDeliveries:
         d = webhook_deliveries.c
         query = (
             select(d.id, d.webhook_id, d.attempts, d.next_at)
-            .where(d.state == "waiting", d.next_at <= self._work_queues.now_ms() - by_ms)
+            .where(d.state == "waiting", d.next_at <= self._now_ms() - by_ms)
             .order_by(d.next_at)
             .limit(limit * 4)
         )
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             rows = (await connection.execute(query)).all()
         taken: list[Due] = []
         shares: dict[str, int] = {}
@@ -132,8 +134,8 @@ class WebhookDeliveries:
         fault("webhook.taken")
         delivery, hook = taken
         if self._sender is None:
-            self._sender = Sender(self._work_queues.webhooks.guard)
-        now = self._work_queues.now_ms()
+            self._sender = Sender(self._webhooks.guard)
+        now = self._now_ms()
         told = await self._sender.send(
             hook["url"],
             delivery["payload"].encode(),
@@ -143,7 +145,7 @@ class WebhookDeliveries:
             now_s=now // 1000,
         )
         fault("webhook.sent")
-        again = await transact(self._work_queues, lambda each: self._note(each, due, told))
+        again = await self._transactions.run(lambda each: self._note(each, due, told))
         attempt = Attempt(due.id, told, again)
         self.attempted.emit(attempt)
         return attempt
@@ -156,21 +158,21 @@ class WebhookDeliveries:
     async def clear(self, limit: int = 1_000) -> int:
         """Forgets what was made a month ago and does not wait; how many there were."""
         d = webhook_deliveries.c
-        old = first_id(self._work_queues.now_ms() - KEPT_MS)
+        old = first_id(self._now_ms() - KEPT_MS)
 
-        async def forget(transaction: ColdTransaction) -> int:
+        async def forget(transaction: SqlUnitOfWork) -> int:
             query = select(d.id).where(d.id < old, d.state != "waiting").order_by(d.id)
             ids = list((await transaction.connection.execute(query.limit(limit))).scalars())
             if ids:
                 await transaction.connection.execute(delete(webhook_deliveries).where(d.id.in_(ids)))
             return len(ids)
 
-        return await transact(self._work_queues, forget)
+        return await self._transactions.run(forget)
 
     async def _take(self, due: Due) -> tuple[Any, Any] | None:
         d = webhook_deliveries.c
 
-        async def take(transaction: ColdTransaction) -> tuple[Any, Any] | None:
+        async def take(transaction: SqlUnitOfWork) -> tuple[Any, Any] | None:
             connection, now = transaction.connection, transaction.now
             mine = and_(d.id == due.id, d.state == "waiting", d.attempts == due.attempts, d.next_at <= now + EARLY_MS)
             taken = await connection.execute(
@@ -186,9 +188,9 @@ class WebhookDeliveries:
                 return None
             return delivery, hook
 
-        return await transact(self._work_queues, take)
+        return await self._transactions.run(take)
 
-    async def _note(self, transaction: ColdTransaction, due: Due, told: Told) -> Due | None:
+    async def _note(self, transaction: SqlUnitOfWork, due: Due, told: Told) -> Due | None:
         connection, now, d = transaction.connection, transaction.now, webhook_deliveries.c
         mine = and_(d.id == due.id, d.attempts == due.attempts, d.state == "waiting")
         values: dict[str, Any] = {
@@ -216,7 +218,7 @@ class WebhookDeliveries:
             return None
         return Due(due.id, due.webhook_id, due.attempts + 1, again)
 
-    async def _disabled(self, transaction: ColdTransaction, webhook_id: str, told: Told) -> bool:
+    async def _disabled(self, transaction: SqlUnitOfWork, webhook_id: str, told: Told) -> bool:
         query = select(webhooks).where(webhooks.c.id == webhook_id)
         hook = (await transaction.connection.execute(query)).mappings().one_or_none()
         if hook is None or hook["state"] != "active" or hook["failures_in_a_row"] < MOST_FAILURES:
@@ -250,7 +252,7 @@ class WebhookDeliveries:
         cursor: str | None = None,
     ) -> Page[Delivery]:
         """The deliveries of a webhook, newest first."""
-        await self._work_queues.webhooks.get(caller, scope, webhook_id)
+        await self._webhooks.get(caller, scope, webhook_id)
         d = webhook_deliveries.c
         conditions = [d.webhook_id == webhook_id]
         conditions += [
@@ -259,17 +261,17 @@ class WebhookDeliveries:
             if value is not None
         ]
         query = select(webhook_deliveries).where(*conditions)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             return await _LISTING.page(connection, query, _delivery, limit=limit, cursor=cursor)
 
     async def redeliver(self, caller: Caller, scope: str, webhook_id: str, delivery_id: str) -> Delivery:
         """Sends it once more, whatever became of it, with all its retries. `WrongState` while the webhook is disabled."""
-        hook = await self._work_queues.webhooks.get(caller, scope, webhook_id)
+        hook = await self._webhooks.get(caller, scope, webhook_id)
         if hook.state != "active":
             raise WrongState(what="webhook", name=webhook_id, state="disabled", done="sent to")
         d = webhook_deliveries.c
 
-        async def again(transaction: ColdTransaction) -> Delivery:
+        async def again(transaction: SqlUnitOfWork) -> Delivery:
             connection, now = transaction.connection, transaction.now
             mine = and_(d.id == delivery_id, d.webhook_id == webhook_id)
             row = (
@@ -286,7 +288,7 @@ class WebhookDeliveries:
             transaction.audit(caller, "webhook.redeliver", delivery_id, after=f'{{"webhook":"{webhook_id}"}}')
             return _delivery(dict(row) | values)
 
-        waiting = await transact(self._work_queues, again)
+        waiting = await self._transactions.run(again)
         self.due.emit([Due(waiting.id, webhook_id, 0, waiting.next_at or 0)])
         return waiting
 
@@ -295,7 +297,7 @@ ERASED = '{"erased":true}'
 """The payload of an event about a message that was erased."""
 
 
-async def _active(transaction: ColdTransaction, scope_ids: set[int]) -> dict[int, list[tuple[str, frozenset[str]]]]:
+async def _active(transaction: SqlUnitOfWork, scope_ids: set[int]) -> dict[int, list[tuple[str, frozenset[str]]]]:
     if not scope_ids:
         return {}
     query = select(webhooks.c.id, webhooks.c.scope_id, webhooks.c.events).where(
@@ -307,7 +309,7 @@ async def _active(transaction: ColdTransaction, scope_ids: set[int]) -> dict[int
     return found
 
 
-def _insert_new(transaction: ColdTransaction) -> Any:
+def _insert_new(transaction: SqlUnitOfWork) -> Any:
     """An insert that leaves what is there as it is."""
     if transaction.dialect == "mariadb":
         return mysql.insert(webhook_deliveries).on_duplicate_key_update(id=webhook_deliveries.c.id)

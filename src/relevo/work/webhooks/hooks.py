@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,17 +18,16 @@ from relevo.contract.events import EventName
 from relevo.contract.pages import Page
 from relevo.contract.webhooks import LONGEST_OVERLAP_S, NewSecret, Webhook, WebhookState
 from relevo.errors import InvalidInput, NotFound
+from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.pagination import Listing
-from relevo.work.store.cold_transaction import ColdTransaction, transact
+from relevo.work.store.database import Database
 from relevo.work.store.outbox import EVENTS
 from relevo.work.store.tables import webhook_deliveries, webhooks
+from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.tenancy.queues import require_scope
 from relevo.work.webhooks.targets import Guard
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
-
 
 MOST_FAILURES = 50
 """In a row: after these nobody is expected to listen any more."""
@@ -52,9 +51,14 @@ _LISTING = Listing("webhooks", id=webhooks.c.id)
 class Webhooks:
     """The webhooks of an installation."""
 
-    def __init__(self, work_queues: WorkQueues) -> None:
-        self._work_queues = work_queues
-        self.guard = Guard(work_queues.settings.webhook_allow)
+    def __init__(
+        self, transactions: Transactions, database: Database, mint: IdMint, now_ms: Clock, allowed: Sequence[str]
+    ) -> None:
+        self._transactions = transactions
+        self._database = database
+        self._mint = mint
+        self._now_ms = now_ms
+        self.guard = Guard(allowed)
 
     async def create(self, caller: Caller, scope: str, url: str, events: Sequence[EventName] = ()) -> NewSecret:
         """From now on the scope's events, or those named, are posted to `url`."""
@@ -63,7 +67,7 @@ class Webhooks:
         wanted = _checked_events(events)
         value = _new_secret()
 
-        async def save(transaction: ColdTransaction) -> Webhook:
+        async def save(transaction: SqlUnitOfWork) -> Webhook:
             connection, now = transaction.connection, transaction.now
             owner = await require_scope(connection, caller.tenant_id, scope, lock=True)
             query = select(webhooks.c.id).where(webhooks.c.scope_id == owner["id"]).limit(MOST_IN_A_SCOPE)
@@ -71,7 +75,7 @@ class Webhooks:
                 reason = f"the scope has {MOST_IN_A_SCOPE} webhooks; delete one, or let one receiver pass events on"
                 raise InvalidInput(where="url", reason=reason)
             row: dict[str, Any] = {
-                "id": self._work_queues.mint(now),
+                "id": self._mint(now),
                 "tenant_id": caller.tenant_id,
                 "scope_id": owner["id"],
                 "url": url,
@@ -90,14 +94,14 @@ class Webhooks:
             )
             return webhook_of(row, now)
 
-        return NewSecret(webhook=await transact(self._work_queues, save), secret=value)
+        return NewSecret(webhook=await self._transactions.run(save), secret=value)
 
     async def list(self, caller: Caller, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Webhook]:
         """The webhooks of a scope, oldest first."""
         _require(caller, scope)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
-            query, now = select(webhooks).where(webhooks.c.scope_id == owner["id"]), self._work_queues.now_ms()
+            query, now = select(webhooks).where(webhooks.c.scope_id == owner["id"]), self._now_ms()
 
             def shown(row: Any) -> Webhook:
                 return webhook_of(row, now)
@@ -106,13 +110,13 @@ class Webhooks:
 
     async def get(self, caller: Caller, scope: str, webhook_id: str) -> Webhook:
         _require(caller, scope)
-        async with self._work_queues.database.connect() as connection:
+        async with self._database.connect() as connection:
             owner = await require_scope(connection, caller.tenant_id, scope)
             query = select(webhooks).where(webhooks.c.id == webhook_id, webhooks.c.scope_id == owner["id"])
             row = (await connection.execute(query)).mappings().one_or_none()
         if row is None:
             raise NotFound(what="webhook", name=webhook_id)
-        return webhook_of(row, self._work_queues.now_ms())
+        return webhook_of(row, self._now_ms())
 
     async def change(
         self,
@@ -137,7 +141,7 @@ class Webhooks:
             if state == "active":
                 values["failures_in_a_row"] = 0
 
-        async def save(transaction: ColdTransaction, _: Any) -> dict[str, Any]:
+        async def save(transaction: SqlUnitOfWork, _: Any) -> dict[str, Any]:
             if values.get("state") == "disabled":
                 await give_up_waiting(transaction, webhook_id)
             return values
@@ -151,7 +155,7 @@ class Webhooks:
             raise InvalidInput(where="overlap_s", reason=f"{overlap_s} is not between 0 and {LONGEST_OVERLAP_S}")
         value = _new_secret()
 
-        async def save(transaction: ColdTransaction, row: Any) -> dict[str, Any]:
+        async def save(transaction: SqlUnitOfWork, row: Any) -> dict[str, Any]:
             current = secrets_of(row, transaction.now)[0]
             kept = [Secret(current, transaction.now + overlap_s * 1000)] if overlap_s else []
             return {"secrets": _stored([Secret(value), *kept])}
@@ -163,7 +167,7 @@ class Webhooks:
         """The webhook and its log; what was not told yet is not told any more."""
         _require(caller, scope)
 
-        async def remove(transaction: ColdTransaction) -> None:
+        async def remove(transaction: SqlUnitOfWork) -> None:
             connection = transaction.connection
             owner = await require_scope(connection, caller.tenant_id, scope)
             mine = and_(webhooks.c.id == webhook_id, webhooks.c.scope_id == owner["id"])
@@ -173,10 +177,10 @@ class Webhooks:
             await connection.execute(delete(webhook_deliveries).where(webhook_deliveries.c.webhook_id == webhook_id))
             transaction.audit(caller, "webhook.delete", webhook_id, scope_id=owner["id"])
 
-        await transact(self._work_queues, remove)
+        await self._transactions.run(remove)
 
     async def _changed(self, caller: Caller, scope: str, webhook_id: str, action: str, save: Any) -> Webhook:
-        async def change(transaction: ColdTransaction) -> Webhook:
+        async def change(transaction: SqlUnitOfWork) -> Webhook:
             connection = transaction.connection
             owner = await require_scope(connection, caller.tenant_id, scope)
             mine = and_(webhooks.c.id == webhook_id, webhooks.c.scope_id == owner["id"])
@@ -200,10 +204,10 @@ class Webhooks:
             )
             return webhook_of(after, transaction.now)
 
-        return await transact(self._work_queues, change)
+        return await self._transactions.run(change)
 
 
-async def give_up_waiting(transaction: ColdTransaction, webhook_id: str) -> None:
+async def give_up_waiting(transaction: SqlUnitOfWork, webhook_id: str) -> None:
     """Nobody is told any more: what waits has failed, and may be sent again by hand."""
     waiting = and_(webhook_deliveries.c.webhook_id == webhook_id, webhook_deliveries.c.state == "waiting")
     ended = {

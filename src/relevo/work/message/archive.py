@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Select, delete, insert, literal, select
 
 from relevo.work.faults import fault
-from relevo.work.store.cold_transaction import ColdTransaction
 from relevo.work.store.tables import archive, chunks, deliveries, messages
+from relevo.work.store.transactions import SqlUnitOfWork
 
 ARCHIVED_STATES = ("completed", "failed", "expired", "cancelled")
 """Dead letters stay: they wait for a decision."""
@@ -21,7 +21,7 @@ ARCHIVED_STATES = ("completed", "failed", "expired", "cancelled")
 _COLUMNS = [column.name for column in messages.columns]
 
 
-async def move(transaction: ColdTransaction, ids: Sequence[str]) -> None:
+async def move(transaction: SqlUnitOfWork, ids: Sequence[str]) -> None:
     """Archives these messages, whose rows are held. What their subscriptions did is in their trail, and the
     whole of their parts in their result; deliveries and parts go."""
     if not ids:
@@ -35,7 +35,7 @@ async def move(transaction: ColdTransaction, ids: Sequence[str]) -> None:
     await connection.execute(delete(messages).where(messages.c.id.in_(ids)))
 
 
-async def bring_back(transaction: ColdTransaction, ids: Sequence[str]) -> None:
+async def bring_back(transaction: SqlUnitOfWork, ids: Sequence[str]) -> None:
     """Moves archived messages back among the live ones, in the state they had."""
     connection = transaction.connection
     for at in range(0, len(ids), 500):

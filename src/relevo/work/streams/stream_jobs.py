@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, select, update
 
-from relevo.work.routing.targets import StreamTarget
-from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.tables import messages, stream_jobs
-from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.store.transactions import SqlUnitOfWork
 
 FOREVER = 2**53 - 1
 """The end of such a claim: its worker is known to the stream queue, which looks after it."""
+
+
+class StreamTarget(NamedTuple):
+    """A stream queue, and the name of the job there; None for the message's type."""
+
+    queue: str
+    job_name: str | None
 
 
 def claimant(stream_queue: str) -> str:
@@ -62,9 +68,7 @@ def new_row(message_id: str, target: StreamTarget, message_type: str, now: int) 
     }
 
 
-async def send_again(
-    transaction: ColdTransaction, message_ids: Sequence[str], *, send_at: int | None = None
-) -> set[str]:
+async def send_again(transaction: SqlUnitOfWork, message_ids: Sequence[str], *, send_at: int | None = None) -> set[str]:
     """Has those of these messages, whose rows are held, that were jobs before be jobs once more; returns which."""
     s = stream_jobs.c
     query = select(s.message_id, s.stream_queue, s.job_name, s.sends).where(s.message_id.in_(message_ids))
@@ -92,7 +96,7 @@ async def send_again(
     return {row.message_id for row in rows}
 
 
-async def revived(transaction: ColdTransaction, origin: QueueRecord, message_ids: Sequence[str]) -> set[str]:
+async def revived(transaction: SqlUnitOfWork, origin: QueueRecord, message_ids: Sequence[str]) -> set[str]:
     """As `send_again`, for dead letters that have just been made pending in `origin`; keeps the tallies right."""
     sent = await send_again(transaction, message_ids)
     if sent:

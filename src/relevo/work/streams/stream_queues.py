@@ -1,14 +1,20 @@
-"""The stream queues that messages become jobs of: opened when they are first needed, closed with the work_queues."""
+"""The stream queues that messages become jobs of: opened when they are first needed, closed with the rest."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.engine.events.queue_events import QueueEvent, events_after, last_event_id
+from relevo.engine.job.validation import checked_queue_name
 from relevo.engine.queue import Queue
 from relevo.errors import StreamQueueClosed
 from relevo.wire.keys import QueueKeys
 
+_OURS = ("work-agents-", "work-webhooks-", "work.")
+"""Stream queues of the installation itself."""
 _PAGE = 1_000
 _TEXTS = frozenset({"reason", "error", "error_type"})
 """Fields of an event in which somebody's words stand."""
@@ -19,8 +25,9 @@ _WAIT_S = 3.0
 class StreamQueues:
     """One `Queue` for each name."""
 
-    def __init__(self, redis_url: str | None) -> None:
+    def __init__(self, redis_url: str | None, allowed: Sequence[str]) -> None:
         self._redis_url = redis_url
+        self._allowed = allowed
         self._open: dict[str, Queue] = {}
         self._links: dict[str, Link] = {}
 
@@ -28,6 +35,16 @@ class StreamQueues:
     def there(self) -> bool:
         """Whether the installation has a Redis at all."""
         return self._redis_url is not None
+
+    def require_open(self, tenant: str, name: str) -> None:
+        """Stream queues belong to no tenant: which of them a tenant may use, the one who runs the installation says."""
+        checked_queue_name(name)
+        ours = name.startswith(_OURS) or not name.isascii() or len(name) > 200
+        for allowed in () if ours else self._allowed:
+            owner, equals, pattern = allowed.rpartition("=")
+            if (not equals or owner == tenant) and fnmatchcase(name, pattern):
+                return
+        raise StreamQueueClosed(queue=name)
 
     def get(self, name: str) -> Queue:
         if self._redis_url is None:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlalchemy import insert
 
 from relevo.contract.messages import NewMessage
+from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
 from relevo.work.message.rows import COLUMNS, NewRow, take_in
-from relevo.work.store.cold_transaction import ColdTransaction
+from relevo.work.queue_record import QueueRecord
 from relevo.work.store.tables import idempotency, messages
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready
-from relevo.work.tenancy.queues import QueueRecord
-
-if TYPE_CHECKING:
-    from relevo.work.work_queues import WorkQueues
 
 _MOST_BYTES = 16 * 1024 * 1024
 
 
 async def post(
-    transaction: ColdTransaction, work_queues: WorkQueues, caller: Caller, queue: QueueRecord, new: Sequence[NewMessage]
+    transaction: SqlUnitOfWork, mint: IdMint, caller: Caller, queue: QueueRecord, new: Sequence[NewMessage]
 ) -> int:
     """Publishes to a system queue. No events and no audit go with it: these messages are events and findings themselves.
     One with an idempotency key that is known already fails the transaction: who passes keys has looked."""
-    made = take_in(caller, queue, new, mint=work_queues.mint, now=transaction.now, max_body_bytes=_MOST_BYTES)
+    made = take_in(caller, queue, new, mint=mint, now=transaction.now, max_body_bytes=_MOST_BYTES)
     rows = [row for row in made if isinstance(row, NewRow)]
     if rows:
         await transaction.connection.execute(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from relevo.work.caller import Caller
 from relevo.work.message.lifecycle import bury_rows, cancel_rows
-from relevo.work.store.unit_of_work import Transaction
-from relevo.work.tenancy.queues import QueueRecord
+from relevo.work.queue_record import QueueRecord
+from relevo.work.store.unit_of_work import UnitOfWork
 
 REASON = "overflow"
 
 
-async def make_room(transaction: Transaction, caller: Caller, queue: QueueRecord, count: int) -> int:
+async def make_room(transaction: UnitOfWork, caller: Caller, queue: QueueRecord, count: int) -> int:
     """Makes room for `count` messages as the queue's policy says; returns for how many there is none.
 
     Counts what waits (pending and delayed), what this transaction has added included. The queue's row must be held: then

@@ -1,0 +1,141 @@
+"""The one way to commit: a unit of work is run, what it collected is written, it is committed, and then told of.
+
+`Transactions` hands the work SQLAlchemy's connection, for paths that ask many things seldom. `FastTransactions` hands it a
+session of the driver, for paths that ask few things often; a `GroupCommit` puts many requests into one of those. Each writes
+counters, events and audit rows with the change, is tried again after a deadlock, and tells of its commit in one place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Select
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from relevo.errors import StoreUnavailable
+from relevo.work.clock import Clock
+from relevo.work.store.database import Database, in_short
+from relevo.work.store.interface import Dialect, Driver, Session
+from relevo.work.store.sql_session import SqlSession
+from relevo.work.store.unit_of_work import UnitOfWork
+
+T = TypeVar("T")
+AnySelect = TypeVar("AnySelect", bound=Select[*tuple[Any, ...]])
+AfterCommit = Callable[[UnitOfWork], Awaitable[None]]
+
+SQL_SLOT = 32_767
+"""The counters' slot of all that goes through `run`: it is little, and may wait for each other."""
+
+_SLOTS = 64
+"""Rows of counters a queue and day at most: each fast transaction under way has one of its own, and those of two processes are
+seldom the same."""
+
+_TRIES = 8
+_CONFLICTS = frozenset({"40001", "40P01", "55P03", "1213", "1205", "1020"})
+"""Deadlocks, lock waits that took too long, and snapshots that came too late: nothing was done, try again."""
+
+
+class SqlUnitOfWork(UnitOfWork):
+    """A unit of work with SQLAlchemy's connection."""
+
+    def __init__(self, connection: AsyncConnection, dialect: Dialect, now_ms: int) -> None:
+        # Of a session, `write` uses these methods only, and nobody else is given it here.
+        super().__init__(cast(Session, SqlSession(connection, dialect)), now_ms)
+        self.connection = connection
+        self.dialect: Dialect = dialect
+
+    def held(self, query: AnySelect, *, wait: bool = False) -> AnySelect:
+        """The query's rows, held until the end. Rows that another transaction holds are passed over unless we `wait`; on
+        SQLite there is no other."""
+        return query if self.dialect == "sqlite" else query.with_for_update(skip_locked=not wait)
+
+
+async def tell_nobody(_: UnitOfWork) -> None:
+    """After a commit of one who works without Redis and beside nobody: the command line."""
+
+
+class Transactions:
+    """Runs units of work on one database. `after_commit` tells the ready index and the waiting claims."""
+
+    def __init__(self, database: Database, now_ms: Clock, *, after_commit: AfterCommit = tell_nobody) -> None:
+        self._database = database
+        self._now_ms = now_ms
+        self._after_commit = after_commit
+
+    async def run(self, work: Callable[[SqlUnitOfWork], Awaitable[T]]) -> T:
+        """Runs `work` in one transaction. It may be run again after a deadlock: it must keep nothing but what it returns.
+        Raises what it raises, and `StoreUnavailable`; `IntegrityError` as it is: who inserts knows what it means."""
+        for tried in range(1, _TRIES + 1):
+            try:
+                with self._database.chains.linking() as linking:
+                    async with self._database.begin() as connection:
+                        unit = SqlUnitOfWork(connection, self._database.dialect, self._now_ms())
+                        done = await work(unit)
+                        await unit.write(SQL_SLOT, linking)
+                        unit.passed("written")
+            except IntegrityError:
+                raise
+            except DBAPIError as error:
+                if tried == _TRIES or not _is_conflict(error):
+                    raise StoreUnavailable(reason=in_short(error)) from error
+                await asyncio.sleep(random.uniform(0.005, 0.02) * 2**tried)
+            else:
+                unit.passed("committed")
+                await self._after_commit(unit)
+                return done
+        raise AssertionError("the last try returns or raises")
+
+
+class FastTransactions:
+    """The same on the driver of the hot path, for work that awaits nothing but its session (store/interface.py)."""
+
+    def __init__(self, database: Database, driver: Driver, now_ms: Clock, *, after_commit: AfterCommit) -> None:
+        self._database = database
+        self._driver = driver
+        self._now_ms = now_ms
+        self._after_commit = after_commit
+        self._slots = deque(random.sample(range(_SLOTS), _SLOTS))
+
+    async def run(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
+        """Runs `work` in one transaction; it may be run again after a deadlock."""
+        done: list[T] = []
+
+        async def keep(unit: UnitOfWork) -> None:
+            done[:] = [await work(unit)]
+
+        await (await self.commit(keep))()
+        return done[0]
+
+    async def commit(self, work: Callable[[UnitOfWork], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """One transaction; returns what is to be done after it, which may overlap with the next."""
+        done: list[UnitOfWork] = []
+
+        async def run(session: Session) -> None:
+            unit = UnitOfWork(session, self._now_ms())
+            await work(unit)
+            await unit.write(slot, linking)
+            unit.passed("written")
+            done[:] = [unit]
+
+        slot = self._slots.popleft()  # with more transactions than slots some share one, and wait for each other
+        self._slots.append(slot)
+        try:
+            with self._database.chains.linking() as linking:
+                await self._driver.transact(run)
+        finally:
+            self._slots.remove(slot)
+            self._slots.appendleft(slot)
+        unit = done[0]
+        unit.passed("committed")
+        return lambda: self._after_commit(unit)
+
+
+def _is_conflict(error: DBAPIError) -> bool:
+    cause: Any = error.orig
+    code = str(getattr(cause, "sqlstate", None) or (cause.args[0] if getattr(cause, "args", ()) else ""))
+    return code in _CONFLICTS or "database is locked" in code
