@@ -83,15 +83,15 @@ async def test_events_of_real_workers_of_both_libraries_give_the_numbers_of_a_pl
     built = await asyncio.to_thread(build, lake, spark)
     assert built.broken == ()
     silver = Counter(
-        (row["queue"], row["job"], row["outcome"], row["attempts"]) for row in lake.arrow("silver.jobs").to_pylist()
+        (row["queue"], row["job_id"], row["outcome"], row["attempts"]) for row in lake.arrow("silver.jobs").to_pylist()
     )
-    assert silver == Counter((job.queue, job.id, job.outcome, len(job.runs)) for job in ours)
+    assert silver == Counter((job.queue, job.id, job.outcome, job.attempts) for job in ours)
     assert Counter((key[0], key[2]) for key in silver) == {
         (queue, outcome): number for queue in names.values() for outcome, number in (("done", 19), ("dead", 1))
     }
     counted = ("arrived", "started", "done", "failed", "retried", "dead")
     gold = {
-        (round(row["minute"].timestamp() * 1000), row["queue"], row["name"]): Counter(
+        (round(row["minute"].timestamp() * 1000), row["source"], row["queue"], row["name"]): Counter(
             {name: row[name] for name in counted if row[name]}
         )
         for row in lake.arrow("gold.throughput").to_pylist()
@@ -126,6 +126,20 @@ def test_every_event_is_taken_once_also_when_a_batch_comes_again_or_the_checkpoi
     ids += add_events(redis86.url, queue_name, 100)
     assert Ingest(lake, spark).once({**options, "maxRowsPerTrigger": "400"}) == 100
     assert Counter(row["_id"] for row in taken(lake)) == Counter(ids)
+
+
+def test_events_of_two_servers_all_arrive_in_one_lake(
+    spark: SparkSession, redis86: Server, valkey: Server, queue_name: str, tmp_path: Path
+) -> None:
+    lake = Lake(tmp_path)
+    servers = {"eu": redis86, "us": valkey}
+    ids = {name: add_events(server.url, queue_name, 40) for name, server in servers.items()}
+    for name, server in servers.items():
+        options = {"url": server.url, "queues": queue_name, "source": name}
+        assert [Ingest(lake, spark).once(options) for _ in range(2)] == [40, 0]
+    assert Counter((row["source"], row["_id"]) for row in taken(lake)) == Counter(
+        (name, entry) for name, own in ids.items() for entry in own
+    )
 
 
 async def test_dead_letters_that_sql_picks_and_changes_go_back_once(

@@ -34,7 +34,7 @@ def gold(folder: Path) -> Lake:
     ])  # fmt: skip
     put(lake, "gold.failures", [
         {"day": START, "queue": "emails", "name": "send", "kind": "failed", "reason": f"no such user {NASTY}", "count": 7,
-         "share": 1.0, "first_seen": START, "last_seen": START, "example": "no such user 'ada'", "example_job": "j"},
+         "share": 1.0, "first_seen_at": START, "last_seen_at": START, "example": "no such user 'ada'", "example_job_id": "j"},
     ])  # fmt: skip
     put(lake, "gold.slo", [
         {"hour": START, "queue": "emails", "objective_ms": 60_000, "target": 0.99, "met": 90, "missed": 10,
@@ -55,6 +55,7 @@ def gold(folder: Path) -> Lake:
 
 
 def put(lake: Lake, table: str, rows: list[dict[str, Any]], part: int = DAY) -> None:
+    rows = [{"source": "one", **row} for row in rows]
     lake.commit(lake.stage_arrow(table, {part: pa.Table.from_pylist(rows)}), instead=True)  # pyright: ignore[reportUnknownMemberType]
 
 

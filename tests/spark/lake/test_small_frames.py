@@ -35,7 +35,7 @@ def test_every_vote_of_a_review_is_a_row_with_its_wait_its_hold_and_its_decision
     rows = [(7, 3, "m", "r", 12_000, json.dumps(case)), (7, None, None, "open", 1, '{"opened_at": 1, "votes": []}')]
     found = reviews(spark.createDataFrame(rows, columns)).orderBy("vote").collect()  # pyright: ignore[reportUnknownMemberType]
     told = [
-        tuple(row[name] for name in ("tenant", "queue", "message", "decided_by", "decision", "corrected"))
+        tuple(row[name] for name in ("tenant", "queue", "message_id", "decided_by", "decision", "corrected"))
         for row in found
     ]
     assert told == [("7", "3", "m", "ada", "approve", True), ("7", "3", "m", "alan", "reject", False)]
@@ -62,8 +62,8 @@ def test_reasons_that_differ_only_in_particulars_are_one(texts: list[str], commo
 
 
 def test_a_burn_is_the_share_of_misses_over_the_share_allowed_in_each_window(spark: SparkSession) -> None:
-    rows = [(hour * HOUR, "emails", 90 if hour == 10 else 100, 10 if hour == 10 else 0) for hour in range(6, 12)]
-    counts = spark.createDataFrame(rows, "minute_ms bigint, queue string, met bigint, missed bigint")  # pyright: ignore[reportUnknownMemberType]
+    rows = [(hour * HOUR, "one", "emails", 90 if hour == 10 else 100, 10 if hour == 10 else 0) for hour in range(6, 12)]
+    counts = spark.createDataFrame(rows, "minute_ms bigint, source string, queue string, met bigint, missed bigint")  # pyright: ignore[reportUnknownMemberType]
     found = {round(row["hour"].timestamp()) // 3600: row for row in slo(counts, [Objective(target=0.99)]).collect()}
     assert found[10]["burn_1h"] == pytest.approx(10.0)
     assert found[11]["burn_1h"] == 0

@@ -76,6 +76,7 @@ class Volume:
             "reason": F.col("told.reason"),
             "duration_us": F.col("told.us"),
             "backoff_ms": F.col("told.backoff_ms"),
+            "source": F.lit("one"),
             "_stream": F.concat(F.lit("{chasqui:"), "queue", F.lit("}:events")),
             "_id": F.concat_ws("-", ms, sequence),
             "_ts": F.timestamp_millis(ms),

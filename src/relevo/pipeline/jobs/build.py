@@ -41,8 +41,10 @@ def build(
     wait_target_s: float = 10.0,
     tell: Tell = nobody,
     upkeep: bool = True,
+    platform_queues: bool = False,
 ) -> Built:
-    """Renews every table whose sources have changed. A table that breaks its expectations keeps its last good version."""
+    """Renews every table whose sources have changed; gold leaves out the platform's own queues unless they are asked for.
+    A table that breaks its expectations keeps its last good version."""
     began = time.monotonic()
     lake.must_exist()
     work = Renewal(lake, spark, tell)
@@ -50,7 +52,10 @@ def build(
     silver.tell_stories(work)
     work.at_once(
         lambda: silver.take_in_reviews(work),
-        *(partial(silver.add_up, work, table, objectives) for table in silver.PARTIALS),
+        *(
+            partial(silver.add_up, work, table, objectives, platform_queues=platform_queues)
+            for table in silver.PARTIALS
+        ),
     )
     work.at_once(
         lambda: gold.gold_throughput(work),

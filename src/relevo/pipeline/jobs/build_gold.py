@@ -28,10 +28,11 @@ from relevo.pipeline.lake.instants import HOUR_MS, part_key, part_number, part_o
 from relevo.pipeline.lake.lake import Lake, Staged
 from relevo.pipeline.lake.manifest import Manifest
 
-_CLOSINGS = pa.schema([("queue", pa.string()), ("name", pa.string()), ("net", pa.int64())])
-_OPENING = pa.schema([("day", pa.int64()), ("queue", pa.string()), ("name", pa.string()), ("opening", pa.int64())])
+_PLACE = [("source", pa.string()), ("queue", pa.string()), ("name", pa.string())]
+_CLOSINGS = pa.schema([*_PLACE, ("net", pa.int64())])
+_OPENING = pa.schema([("day", pa.int64()), *_PLACE, ("opening", pa.int64())])
 _OPENING_COLUMNS = (
-    "day bigint, queue string, name string, opening bigint"  # Spark Connect reads none off an empty table
+    "day bigint, source string, queue string, name string, opening bigint"  # Spark Connect reads none off an empty table
 )
 
 
@@ -54,7 +55,7 @@ def gold_throughput(work: Renewal) -> None:
     for day in days:
         balance.pop(day, None)
     for row in [] if rows is None else nets(rows).collect():
-        balance.setdefault(row["day"], {})[row["queue"], row["name"]] = row["net"]
+        balance.setdefault(row["day"], {})[row["source"], row["queue"], row["name"]] = row["net"]
     after = _openings(balance)
     moved = {day for day in balance if day not in days and after.get(day) != before.get(day)}
     parts = {day: _net_rows(balance.get(day, {})) for day in days}
@@ -118,7 +119,7 @@ def gold_usage(work: Renewal) -> None:
     counted = _of_days(work, "silver.counts", days)
     if counted is None:
         counted = spark.createDataFrame(
-            [], "minute_ms bigint, queue string, arrived bigint, started bigint, busy_ms double"
+            [], "minute_ms bigint, source string, queue string, arrived bigint, started bigint, busy_ms double"
         )
     messages, reviews = (lake.read(spark, name, _keys(days)) for name in sources[1:])
     versions = {name: manifest.version for name, manifest in manifests.items()}
@@ -182,10 +183,10 @@ def _keys(days: Iterable[int]) -> list[str]:
 
 
 def _of_days(work: Renewal, table: str, days: set[int], column: str = "minute_ms") -> DataFrame | None:
-    """The partial sums of these days, from every home that adds to one of them."""
+    """The partial sums of these days, from every cohort that adds to one of them."""
     manifest = work.lake.manifest(table)
-    homes = [key for key, partition in manifest.partitions.items() if not days.isdisjoint(partition.covers)]
-    rows = work.lake.read(work.spark, table, homes) if homes else None
+    cohorts = [key for key, partition in manifest.partitions.items() if not days.isdisjoint(partition.covers)]
+    rows = work.lake.read(work.spark, table, cohorts) if cohorts else None
     return None if rows is None else rows.where(part_of(F.col(column), "day").isin(*days))
 
 
@@ -222,7 +223,9 @@ def _renew_days(
 
 # --- backlog -------------------------------------------------------------------------------------------------------------
 
-Balance = dict[int, dict[tuple[str, str], int]]
+Place = tuple[str, str, str]
+"""Source, queue and name."""
+Balance = dict[int, dict[Place, int]]
 
 
 def _balances(lake: Lake) -> Balance:
@@ -230,14 +233,14 @@ def _balances(lake: Lake) -> Balance:
     for key in lake.manifest("silver.closings").partitions:
         rows = lake.arrow("silver.closings", [key])
         found[part_number(key, "day")] = {
-            (row["queue"], row["name"]): row["net"] for row in ([] if rows is None else rows.to_pylist())
+            (row["source"], row["queue"], row["name"]): row["net"] for row in ([] if rows is None else rows.to_pylist())
         }
     return found
 
 
 def _openings(balance: Balance) -> Balance:
     """What each day began with: the sum of the days before it."""
-    total: dict[tuple[str, str], int] = defaultdict(int)
+    total: dict[Place, int] = defaultdict(int)
     found: Balance = {}
     for day in sorted(balance):
         found[day] = {place: number for place, number in total.items() if number}
@@ -246,16 +249,19 @@ def _openings(balance: Balance) -> Balance:
     return found
 
 
-def _net_rows(nets_of_day: dict[tuple[str, str], int]) -> pa.Table:
-    rows = [{"queue": queue, "name": name, "net": net} for (queue, name), net in sorted(nets_of_day.items())]
+def _net_rows(nets_of_day: dict[Place, int]) -> pa.Table:
+    rows = [
+        {"source": source, "queue": queue, "name": name, "net": net}
+        for (source, queue, name), net in sorted(nets_of_day.items())
+    ]
     return pa.Table.from_pylist(rows, _CLOSINGS)
 
 
 def _opening_rows(openings: Balance, days: set[int]) -> pa.Table:
     rows = [
-        {"day": day, "queue": queue, "name": name, "opening": opening}
+        {"day": day, "source": source, "queue": queue, "name": name, "opening": opening}
         for day in sorted(days)
-        for (queue, name), opening in openings.get(day, {}).items()
+        for (source, queue, name), opening in openings.get(day, {}).items()
     ]
     return pa.Table.from_pylist(rows, _OPENING)
 
@@ -282,10 +288,22 @@ def _same_sums(work: Renewal, staged: Staged, counts: DataFrame | None) -> list[
 def _recent_hours(lake: Lake, source: Manifest) -> list[Hour]:
     days = sorted(part_number(key, "day") for key in source.partitions if source.partitions[key].rows)
     recent = [day for day in days if day >= days[-1] - BACK_HOURS // 24] if days else []
-    columns = ["minute", "queue", "name", "arrived", "done", "dead", "cancelled", "busy_ms", "started", "backlog"]
+    columns = [
+        "minute",
+        "source",
+        "queue",
+        "name",
+        "arrived",
+        "done",
+        "dead",
+        "cancelled",
+        "busy_ms",
+        "started",
+        "backlog",
+    ]
     rows = lake.arrow("gold.throughput", _keys(recent), columns)
     sums: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0])
-    backlogs: dict[tuple[str, int], dict[str, tuple[int, int]]] = defaultdict(dict)
+    backlogs: dict[tuple[str, int], dict[tuple[str, str], tuple[int, int]]] = defaultdict(dict)
     for row in [] if rows is None else rows.to_pylist():
         ms = int(row["minute"].timestamp() * 1000)
         place = (row["queue"], ms // HOUR_MS)
@@ -294,9 +312,10 @@ def _recent_hours(lake: Lake, source: Manifest) -> list[Hour]:
         total[1] += row["done"] + row["dead"] + row["cancelled"]
         total[2] += row["busy_ms"] / 1000
         total[3] += row["started"]
-        latest = backlogs[place].get(row["name"])
+        whose = (row["source"], row["name"])
+        latest = backlogs[place].get(whose)
         if latest is None or ms > latest[0]:
-            backlogs[place][row["name"]] = (ms, row["backlog"])
+            backlogs[place][whose] = (ms, row["backlog"])
     hours: list[Hour] = []
     for (queue, hour), (arrived, ended, busy_s, runs) in sorted(sums.items()):
         left = sum(number for _, number in backlogs[queue, hour].values())

@@ -1,4 +1,4 @@
-"""Builds silver from what bronze has that silver has not: only the homes (hours) of jobs that were heard of are told again."""
+"""Builds silver from what bronze has that silver has not: only the cohorts of jobs that were heard of are told again."""
 
 # pyarrow comes without types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -18,20 +18,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relevo.pipeline.jobs.renewal import Renewal
-from relevo.pipeline.lake.bronze.events import TOLD, checked, clean, minted_ms, quarantined
+from relevo.pipeline.lake.bronze.events import TOLD, checked, clean, is_platform, minted_ms, quarantined
 from relevo.pipeline.lake.gold.failures import reasons
 from relevo.pipeline.lake.gold.objectives import Objective
-from relevo.pipeline.lake.instants import DAY_MS, part_of
+from relevo.pipeline.lake.instants import DAY_MS, part_number, part_of
 from relevo.pipeline.lake.lake import Lake, Staged
 from relevo.pipeline.lake.silver.attempts import COLUMNS as ATTEMPTS
 from relevo.pipeline.lake.silver.attempts import attempts
-from relevo.pipeline.lake.silver.homes import gathered, housed
+from relevo.pipeline.lake.silver.cohorts import LOOK_BACK_HOURS, gathered, housed
 from relevo.pipeline.lake.silver.jobs import jobs
 from relevo.pipeline.lake.silver.partials import counts, sketches
 from relevo.pipeline.lake.silver.reviews import reviews
 from relevo.pipeline.lake.silver.runs import runs
 
-ROWS_A_SLOT = 250_000
+ROWS_A_BUCKET = 250_000
 PARTIALS = ("silver.counts", "silver.sketches", "silver.reasons")
 
 
@@ -45,7 +45,7 @@ def take_in_events(work: Renewal) -> None:
     if new is None:
         work.unchanged("bronze.quarantine", "silver.events")
         return
-    told = F.col("wrong").isNull() & F.col("e").isin(*TOLD)
+    told = F.col("wrong").isNull() & F.col("word").isin(*TOLD)
     # Which of the dear parts are needed at all: most often nothing is odd, and every id is a ULID.
     looked = checked(new).agg(
         F.sum(F.col("wrong").isNotNull().cast("int")).alias("bad"),
@@ -54,19 +54,27 @@ def take_in_events(work: Renewal) -> None:
     )
     (row,) = looked.collect()
     _quarantine(work, source.version, bad=row["bad"])
-    known = None
-    if row["others"]:
-        jobs_there = lake.read(spark, "silver.jobs")
-        known = None if jobs_there is None else jobs_there.where(minted_ms(F.col("job")).isNull())
+    known = _known(work) if row["others"] else None
     # Doubles may stay: whoever tells a job's story passes over them.
-    events = gathered(housed(clean(new), known, others=bool(row["others"])), _slots(row["good"], 1)).drop("slot")
+    events = gathered(housed(clean(new), known, others=bool(row["others"])), _buckets(row["good"], 1)).drop("bucket")
     work.renew(
         "silver.events",
-        lambda: lake.stage("silver.events", events, F.col("home")),
+        lambda: lake.stage("silver.events", events, F.col("cohort_hour")),
         instead=False,
         built_from={"bronze.events": source.version},
         notes={"events": ours.notes.get("events", 0) + row["good"]},
     )
+
+
+def _known(work: Renewal) -> DataFrame | None:
+    """Where jobs live whose ids tell nothing: of the cohorts of the last weeks, not of all there ever were."""
+    hours = {key: part_number(key, "hour") for key in work.lake.manifest("silver.jobs").partitions}
+    newest = max(hours.values(), default=0)
+    recent = [key for key, hour in hours.items() if hour > newest - LOOK_BACK_HOURS]
+    there = work.lake.read(work.spark, "silver.jobs", recent) if recent else None
+    if there is None:
+        return None
+    return there.where(minted_ms(F.col("job_id")).isNull()).select("source", "queue", "job_id", "cohort_hour")
 
 
 def _quarantine(work: Renewal, version: int, *, bad: int) -> None:
@@ -87,37 +95,37 @@ def _quarantine(work: Renewal, version: int, *, bad: int) -> None:
 
 
 def tell_stories(work: Renewal) -> None:
-    """silver.events -> silver.attempts and silver.jobs, of the homes that changed."""
+    """silver.events -> silver.attempts and silver.jobs, of the cohorts that changed."""
     lake, spark = work.lake, work.spark
     tables = ("silver.attempts", "silver.jobs")
     if sum(work.stopped(table, "silver.events") for table in tables):
         return
     source = lake.manifest("silver.events")
     since = min(lake.manifest(table).built_from.get("silver.events", 0) for table in tables)
-    homes = source.changed(since)
-    events = lake.read(spark, "silver.events", homes) if homes else None
+    cohorts = source.changed(since)
+    events = lake.read(spark, "silver.events", cohorts) if cohorts else None
     if events is None:
         work.unchanged(*tables)
         return
-    rows = sum(source.partitions[home].rows for home in homes)
-    told = runs(gathered(events, _slots(rows, len(homes)))).persist(StorageLevel.DISK_ONLY)
+    rows = sum(source.partitions[home].rows for home in cohorts)
+    told = runs(gathered(events, _buckets(rows, len(cohorts)))).persist(StorageLevel.DISK_ONLY)
     try:
         made = {"silver.attempts": attempts(told), "silver.jobs": jobs(told)}
-        work.at_once(*(partial(_renew_homes, work, table, made[table], homes, source.version) for table in tables))
+        work.at_once(*(partial(_renew_cohorts, work, table, made[table], cohorts, source.version) for table in tables))
     finally:
         told.unpersist()
 
 
-def _renew_homes(work: Renewal, table: str, rows: DataFrame, homes: set[str], version: int) -> None:
+def _renew_cohorts(work: Renewal, table: str, rows: DataFrame, cohorts: set[str], version: int) -> None:
     work.renew(
         table,
-        lambda: work.lake.stage(table, rows, F.col("home"), homes),
+        lambda: work.lake.stage(table, rows, F.col("cohort_hour"), cohorts),
         built_from={"silver.events": version},
     )
 
 
-def add_up(work: Renewal, table: str, objectives: Sequence[Objective]) -> None:
-    """silver.attempts and silver.jobs -> the partial sums of the homes that changed, in one of the tables `PARTIALS`."""
+def add_up(work: Renewal, table: str, objectives: Sequence[Objective], *, platform_queues: bool = False) -> None:
+    """silver.attempts and silver.jobs -> the partial sums of the cohorts that changed, in one of the tables `PARTIALS`."""
     lake, spark = work.lake, work.spark
     sources = ("silver.attempts", "silver.jobs")
     if work.stopped(table, *sources):
@@ -126,19 +134,23 @@ def add_up(work: Renewal, table: str, objectives: Sequence[Objective]) -> None:
     manifests = {name: lake.manifest(name) for name in sources}
     ours = lake.manifest(table)
     other_aims = table == "silver.counts" and ours.notes.get("objectives", aims) != aims
-    built = {} if other_aims else ours.built_from
-    homes = set[str]().union(*(manifests[name].changed(built.get(name, 0)) for name in sources))
-    came = lake.read(spark, "silver.jobs", homes) if homes else None
+    other_queues = ours.notes.get("platform_queues", False) != platform_queues
+    built = {} if other_aims or other_queues else ours.built_from
+    cohorts = set[str]().union(*(manifests[name].changed(built.get(name, 0)) for name in sources))
+    came = lake.read(spark, "silver.jobs", cohorts) if cohorts else None
     if came is None:
         work.unchanged(table)
         return
-    rows = _partial(table, _attempts_of(work, homes), came, objectives).repartition("home")
+    ran = _attempts_of(work, cohorts)
+    if not platform_queues:
+        came, ran = (frame.where(~is_platform(F.col("queue"))) for frame in (came, ran))
+    rows = _partial(table, ran, came, objectives).repartition("cohort_hour")
     column = "day_ms" if table == "silver.reasons" else "minute_ms"
     work.renew(
         table,
-        lambda: lake.stage(table, rows, F.col("home"), homes),
+        lambda: lake.stage(table, rows, F.col("cohort_hour"), cohorts),
         built_from={name: manifest.version for name, manifest in manifests.items()},
-        notes={"objectives": aims} if table == "silver.counts" else None,
+        notes={"platform_queues": platform_queues} | ({"objectives": aims} if table == "silver.counts" else {}),
         covers=lambda staged: days_of(lake, staged, column),
     )
 
@@ -149,9 +161,9 @@ def _partial(table: str, ran: DataFrame, came: DataFrame, objectives: Sequence[O
     return sketches(ran, came) if table == "silver.sketches" else reasons(ran, came)
 
 
-def _attempts_of(work: Renewal, homes: set[str]) -> DataFrame:
-    """Jobs of these homes may never have run (a dead letter that was no job): then there are none, with the same columns."""
-    found = work.lake.read(work.spark, "silver.attempts", homes)
+def _attempts_of(work: Renewal, cohorts: set[str]) -> DataFrame:
+    """Jobs of these cohorts may never have run (a dead letter that was no job): then there are none, with the same columns."""
+    found = work.lake.read(work.spark, "silver.attempts", cohorts)
     return work.spark.createDataFrame([], ATTEMPTS) if found is None else found
 
 
@@ -185,5 +197,5 @@ def days_of(lake: Lake, staged: Staged, column: str) -> dict[str, set[int]]:
     return found
 
 
-def _slots(rows: int, homes: int) -> int:
-    return max(1, min(64, math.ceil(rows / max(1, homes) / ROWS_A_SLOT)))
+def _buckets(rows: int, cohorts: int) -> int:
+    return max(1, min(64, math.ceil(rows / max(1, cohorts) / ROWS_A_BUCKET)))

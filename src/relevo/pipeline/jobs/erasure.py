@@ -69,7 +69,7 @@ class Erasure:
         )
         events = sum(
             self._lake.rewrite(table, columns, _of_jobs(ids, columns[0]), _blank_event)
-            for table, columns in (("bronze.events", ["id", "reason", "rest"]), ("silver.events", ["job", "reason"]))
+            for table, columns in (("bronze.events", ["id", "reason", "rest"]), ("silver.events", ["job_id", "reason"]))
         )
         events += self._lake.rewrite(QUARANTINE, ["row"], _quarantined(ids), lambda row: row | {"row": "{}"})
         self._note(done, meant, changed=messages + reviews + events > 0)

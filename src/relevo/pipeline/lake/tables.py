@@ -54,11 +54,11 @@ ATTEMPTS = TableSpec(
     "silver.attempts",
     "hour",
     (
-        *not_null("queue", "job", "started_at", "outcome"),
-        one_of("outcome", ("done", "failed", "cancelled", "parked", "lost", "running")),
+        *not_null("source", "room", "queue", "job_id", "started_at", "outcome"),
+        one_of("outcome", ("done", "failed", "cancelled", "parked", "released", "lost", "running")),
         *not_negative("waited_ms", "ran_ms", "backoff_ms"),
         Expectation("a run that ended has an end", "outcome NOT IN ('done', 'failed') OR ended_at IS NOT NULL"),
-        Unique(("queue", "job", "run")),
+        Unique(("source", "queue", "job_id", "subscription", "run")),
     ),
     holds="one row a run",
 )
@@ -66,21 +66,22 @@ JOBS = TableSpec(
     "silver.jobs",
     "hour",
     (
-        *not_null("queue", "job", "first_seen", "came_at", "outcome"),
-        one_of("outcome", ("done", "dead", "cancelled", "open")),
+        *not_null("source", "room", "queue", "job_id", "first_seen_at", "arrived_at", "outcome"),
+        one_of("outcome", ("done", "dead", "cancelled", "expired", "failed", "routed", "open")),
         *not_negative("total_ms", "attempts", "replayed"),
         Expectation("what has ended has an end", "outcome = 'open' OR finished_at IS NOT NULL"),
-        Unique(("queue", "job", "life")),
+        Expectation("what is open has taken no time yet", "outcome <> 'open' OR total_ms IS NULL"),
+        Unique(("source", "queue", "job_id", "incarnation")),
     ),
-    holds="one row a job",
+    holds="one row a job, or a message in a queue",
 )
 REVIEWS = TableSpec(
     "silver.reviews",
     "day",
     (
-        *not_null("review", "decided_at", "decided_by"),
+        *not_null("review_id", "decided_at", "decided_by"),
         *not_negative("waiting_ms", "held_ms"),
-        Unique(("review", "vote")),
+        Unique(("review_id", "vote")),
     ),
     holds="one row a human decision",
 )
@@ -92,12 +93,12 @@ THROUGHPUT = TableSpec(
     "gold.throughput",
     "day",
     (
-        *not_null("minute", "queue", "name"),
+        *not_null("minute", "source", "queue", "name"),
         *not_negative("arrived", "done", "failed", "retried", "dead", "busy_ms"),
         Expectation("no more is retried than failed", "retried <= failed"),
-        Unique(("minute", "queue", "name")),
+        Unique(("minute", "source", "queue", "name")),
     ),
-    holds="each minute, queue and name: arrived, done, failed, retried, dead, backlog",
+    holds="each minute, source, queue and name: arrived, done, failed, retried, dead, backlog",
 )
 LATENCY = TableSpec(
     "gold.latency",
@@ -108,7 +109,7 @@ LATENCY = TableSpec(
             "percentiles rise", "p50_ms <= p90_ms AND p90_ms <= p95_ms AND p95_ms <= p99_ms AND p99_ms <= p999_ms"
         ),
         Expectation("percentiles lie between least and most", "min_ms <= p50_ms AND p999_ms <= max_ms"),
-        Unique(("grain", "at", "queue", "name", "measure")),
+        Unique(("grain", "at", "source", "queue", "name", "measure")),
     ),
     holds="wait, run and total percentiles of each minute, hour and day",
 )
@@ -116,17 +117,17 @@ FAILURES = TableSpec(
     "gold.failures",
     "day",
     (
-        *not_null("reason", "first_seen", "last_seen"),
+        *not_null("reason", "first_seen_at", "last_seen_at"),
         Expectation("share is a share", "share > 0 AND share <= 1.000001"),
-        Expectation("the last is not before the first", "last_seen >= first_seen"),
-        Unique(("day", "queue", "name", "kind", "reason")),
+        Expectation("the last is not before the first", "last_seen_at >= first_seen_at"),
+        Unique(("day", "source", "queue", "name", "kind", "reason")),
     ),
     holds="why runs fail and jobs die, by normalised reason",
 )
 SLO = TableSpec(
     "gold.slo",
     "day",
-    (*not_null("hour", "queue", "target"), *_SHARES, Unique(("hour", "queue"))),
+    (*not_null("hour", "source", "queue", "target"), *_SHARES, Unique(("hour", "source", "queue"))),
     holds="objectives met and missed, and how fast the error budget burns",
 )
 USAGE = TableSpec(
@@ -135,7 +136,7 @@ USAGE = TableSpec(
     (
         *not_null("day", "queue"),
         *not_negative("messages", "bytes", "handler_s", "reviews"),
-        Unique(("day", "tenant", "queue")),
+        Unique(("day", "source", "tenant", "queue")),
     ),
     holds="messages, bytes, handler seconds and reviews of each tenant",
 )

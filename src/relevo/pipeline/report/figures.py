@@ -74,8 +74,14 @@ def figures(lake: Lake, *, queues: Iterable[str] = (), days: int = 7) -> Figures
         if at is not None:
             for row in told:
                 row["ms"] = _ms(row[at])
-        return [row for row in told if not wanted or row["queue"] in wanted]
+        kept = [row for row in told if not wanted or row["queue"] in wanted]
+        for row in kept if len(sources) > 1 else ():  # queues of one name on several servers are several queues
+            if row.get("source"):
+                row["queue"] = f"{row['queue']} on {row['source']}"
+        return kept
 
+    sources = set[str]()
+    sources.update(row["source"] for row in rows("gold.throughput"))
     minutes = rows("gold.throughput", "minute")
     start = min((row["ms"] for row in minutes), default=0)
     end = max((row["ms"] for row in minutes), default=0) + MINUTE_MS
@@ -123,7 +129,7 @@ _READ = (
     "gold.anomalies",
 )
 _LATENCY = [
-    *("grain", "at", "queue", "name", "measure", "count"),
+    *("grain", "at", "source", "queue", "name", "measure", "count"),
     *("p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"),
 ]
 _USED = ("messages", "bytes", "runs", "handler_s", "reviews")
@@ -201,9 +207,11 @@ def _clusters(rows: list[Row]) -> list[Row]:
             found[key] = dict(row)
             continue
         known["count"] += row["count"]
-        if row["first_seen"] < known["first_seen"]:
-            known.update(first_seen=row["first_seen"], example=row["example"], example_job=row["example_job"])
-        known["last_seen"] = max(known["last_seen"], row["last_seen"])
+        if row["first_seen_at"] < known["first_seen_at"]:
+            known.update(
+                first_seen_at=row["first_seen_at"], example=row["example"], example_job_id=row["example_job_id"]
+            )
+        known["last_seen_at"] = max(known["last_seen_at"], row["last_seen_at"])
     totals: dict[tuple[str, str], int] = defaultdict(int)
     for (queue, kind, _), row in found.items():
         totals[queue, kind] += row["count"]

@@ -117,8 +117,8 @@ def _failures(figures: Figures) -> str:
             f'<span class="tag {"bad" if row["kind"] == "dead" else "warn"}">{row["kind"]}</span>',
             _n(said(row["count"])),
             f"{bar(row['share'], 'k4')}{_percent(row['share'])}",
-            _when(row["first_seen"]),
-            _when(row["last_seen"]),
+            _when(row["first_seen_at"]),
+            _when(row["last_seen_at"]),
         ]
         for row in figures.failures
     ]

@@ -33,59 +33,62 @@ def normalised(text: Column) -> Column:
 
 
 def reasons(attempts: DataFrame, jobs: DataFrame) -> DataFrame:
-    """The partial of one home (silver.reasons): a row a day, queue, name, kind and normalised reason.
+    """The partial of one cohort (silver.reasons): a row a day, source, queue, name, kind and normalised reason.
 
     Kinds: `failed`, a run that failed or was lost; `dead`, a job that was dead-lettered, also if it was replayed since.
     """
     lost = F.lit("the worker died, or lost its lease")
     ran = attempts.where(F.col("outcome").isin("failed", "lost")).select(
-        "home",
+        "cohort_hour",
+        "source",
         F.coalesce("ended_at", "started_at").alias("at"),
         "queue",
         "name",
         F.lit("failed").alias("kind"),
         F.when(F.col("outcome") == "lost", lost).otherwise(F.col("reason")).alias("text"),
-        "job",
+        "job_id",
     )
     died = jobs.where(F.col("dead_at").isNotNull()).select(
-        "home",
+        "cohort_hour",
+        "source",
         F.col("dead_at").alias("at"),
         "queue",
         "name",
         F.lit("dead").alias("kind"),
         F.concat_ws(": ", F.coalesce("last_dead_reason", F.lit("dead")), "reason").alias("text"),
-        "job",
+        "job_id",
     )
     rows = ran.unionByName(died).withColumn("reason", normalised(F.col("text")))
     day = (floor_to(F.unix_millis("at"), DAY_MS) * DAY_MS).alias("day_ms")
-    first = F.struct("at", "job")
-    return rows.groupBy("home", day, "queue", "name", "kind", "reason").agg(
+    first = F.struct("at", "job_id")
+    return rows.groupBy("cohort_hour", day, "source", "queue", "name", "kind", "reason").agg(
         F.count(F.lit(1)).alias("count"),
-        F.min("at").alias("first_seen"),
-        F.max("at").alias("last_seen"),
-        F.min_by(F.struct(F.substring("text", 1, 500).alias("text"), "job"), first).alias("example"),
+        F.min("at").alias("first_seen_at"),
+        F.max("at").alias("last_seen_at"),
+        F.min_by(F.struct(F.substring("text", 1, 500).alias("text"), "job_id"), first).alias("example"),
     )
 
 
 def failures(partials: DataFrame) -> DataFrame:
     """From silver.reasons: a row a day and cluster. `share` is of all of its kind in the queue that day."""
-    clusters = partials.groupBy("day_ms", "queue", "name", "kind", "reason").agg(
+    clusters = partials.groupBy("day_ms", "source", "queue", "name", "kind", "reason").agg(
         F.sum("count").alias("count"),
-        F.min("first_seen").alias("first_seen"),
-        F.max("last_seen").alias("last_seen"),
-        F.min_by("example", F.struct("first_seen", "example.job")).alias("example"),
+        F.min("first_seen_at").alias("first_seen_at"),
+        F.max("last_seen_at").alias("last_seen_at"),
+        F.min_by("example", F.struct("first_seen_at", "example.job_id")).alias("example"),
     )
-    of_kind = Window.partitionBy("day_ms", "queue", "kind")
+    of_kind = Window.partitionBy("day_ms", "source", "queue", "kind")
     return clusters.select(
         moment(F.col("day_ms")).alias("day"),
+        "source",
         "queue",
         "name",
         "kind",
         "reason",
         "count",
         (F.col("count") / F.sum("count").over(of_kind)).alias("share"),
-        "first_seen",
-        "last_seen",
+        "first_seen_at",
+        "last_seen_at",
         F.col("example.text").alias("example"),
-        F.col("example.job").alias("example_job"),
+        F.col("example.job_id").alias("example_job_id"),
     )

@@ -39,14 +39,15 @@ def percentiles(rows: DataFrame) -> DataFrame:
 
 def latency(sketches: DataFrame) -> DataFrame:
     """From silver.sketches: all names of a queue apart, at three grains."""
-    minutes = merged(sketches, "minute_ms", "queue", "name", "measure")
-    hours = merged(_at(minutes, HOUR_MS), "minute_ms", "queue", "name", "measure")
-    days = merged(_at(hours, DAY_MS), "minute_ms", "queue", "name", "measure")
+    minutes = merged(sketches, "minute_ms", "source", "queue", "name", "measure")
+    hours = merged(_at(minutes, HOUR_MS), "minute_ms", "source", "queue", "name", "measure")
+    days = merged(_at(hours, DAY_MS), "minute_ms", "source", "queue", "name", "measure")
     grains = (("minute", minutes), ("hour", hours), ("day", days))
     together = reduce(DataFrame.unionByName, [rows.withColumn("grain", F.lit(grain)) for grain, rows in grains])
     return percentiles(together).select(
         "grain",
         moment(F.col("minute_ms")).alias("at"),
+        "source",
         "queue",
         "name",
         "measure",

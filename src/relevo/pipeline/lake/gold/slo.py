@@ -19,13 +19,13 @@ BACK_DAYS = 3
 
 
 def slo(counts: DataFrame, objectives: Sequence[Objective], first_day: int | None = None) -> DataFrame:
-    """A row an hour and queue. Windows end with the hour. Rows before `first_day` (days since 1970) only feed the windows."""
+    """A row an hour, source and queue. Windows end with the hour. Rows before `first_day` (days since 1970) only feed them."""
     hour = floor_to(F.col("minute_ms"), HOUR_MS).alias("hour")
-    hours = counts.groupBy(hour, "queue").agg(F.sum("met").alias("met"), F.sum("missed").alias("missed"))
+    hours = counts.groupBy(hour, "source", "queue").agg(F.sum("met").alias("met"), F.sum("missed").alias("missed"))
     limit, target = matching(objectives)
     framed = hours.withColumn("objective_ms", limit.cast("bigint")).withColumn("target", target.cast("double"))
     for name, size in WINDOWS.items():
-        back = Window.partitionBy("queue").orderBy("hour").rangeBetween(-(size - 1), 0)
+        back = Window.partitionBy("source", "queue").orderBy("hour").rangeBetween(-(size - 1), 0)
         met, missed = F.sum("met").over(back), F.sum("missed").over(back)
         framed = framed.withColumn(f"attained_{name}", _share(met, met + missed))
         burn = _share(missed, met + missed) / (1 - F.col("target"))
@@ -33,6 +33,7 @@ def slo(counts: DataFrame, objectives: Sequence[Objective], first_day: int | Non
     kept = framed if first_day is None else framed.where(F.col("hour") >= first_day * (DAY_MS // HOUR_MS))
     return kept.select(
         moment(F.col("hour") * HOUR_MS).alias("hour"),
+        "source",
         "queue",
         "objective_ms",
         "target",

@@ -8,23 +8,27 @@ from pyspark.sql import functions as F
 from relevo.pipeline.lake.instants import moment
 
 COLUMNS = (
-    "home bigint, queue string, name string, job string, life int, run int, attempt int, started_at timestamp, "
-    "ended_at timestamp, waited_ms bigint, ran_ms double, outcome string, reason string, backoff_ms bigint, "
-    "worker string, skewed boolean"
+    "cohort_hour bigint, source string, room string, queue string, name string, job_id string, subscription string, "
+    "incarnation int, run int, attempt int, started_at timestamp, ended_at timestamp, waited_ms bigint, ran_ms double, "
+    "outcome string, reason string, backoff_ms bigint, worker string, skewed boolean"
 )
 
 
 def attempts(runs: DataFrame) -> DataFrame:
-    """`lost`: it never ended, and the job went on without it (its worker died). `running`: not ended yet, as far as known."""
+    """`lost`: it never ended, and the job went on without it (its worker died). `released`: a claim that was given back.
+    `running`: not ended yet, as far as known."""
     ran = runs.where(F.col("outcome").isNotNull())
     waited = F.greatest(F.lit(0).cast("bigint"), F.col("started_ms") - F.col("ready_ms"))
     ran_ms = F.coalesce(F.col("duration_us") / 1000, (F.col("ended_ms") - F.col("started_ms")).cast("double"))
     return ran.select(
-        "home",
+        "cohort_hour",
+        "source",
+        "room",
         "queue",
         "name",
-        "job",
-        F.col("life").cast("int").alias("life"),
+        "job_id",
+        "subscription",
+        F.col("incarnation").cast("int").alias("incarnation"),
         F.col("run").cast("int").alias("run"),
         F.col("attempt").cast("int").alias("attempt"),
         moment(F.col("started_ms")).alias("started_at"),

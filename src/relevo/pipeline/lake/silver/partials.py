@@ -1,6 +1,6 @@
-"""Partial sums: what the jobs of one home add to each minute. Gold adds them up, so late data costs only its own home.
+"""Partial sums: what the jobs of one cohort add to each minute. Gold adds them up, so late data costs only its own cohort.
 
-silver.counts holds numbers, silver.sketches KLL sketches of times: both add up, over homes and from minutes to days.
+silver.counts holds numbers, silver.sketches KLL sketches of times: both add up, over cohorts and from minutes to days.
 """
 
 from __future__ import annotations
@@ -14,18 +14,33 @@ from pyspark.sql import functions as F
 from relevo.pipeline.lake.gold.objectives import Objective, matching
 from relevo.pipeline.lake.instants import minute_of
 
-COUNTS = ("arrived", "started", "done", "failed", "retried", "lost", "cancelled", "dead", "met", "missed")
+COUNTS = (
+    *(
+        "arrived",
+        "started",
+        "done",
+        "failed",
+        "retried",
+        "lost",
+        "cancelled",
+        "expired",
+        "routed",
+        "dead",
+        "met",
+        "missed",
+    ),
+)
 SUMS = ("busy_ms",)
 K = 1000
 """Size of a sketch: the rank of a p99 is within a thousandth."""
 
-PLACE = ("home", "minute_ms", "queue", "name")
+PLACE = ("cohort_hour", "minute_ms", "source", "queue", "name")
 
 
 def counts(attempts: DataFrame, jobs: DataFrame, objectives: Sequence[Objective]) -> DataFrame:
-    """One row a home, minute, queue and name."""
+    """One row a cohort, minute, source, queue and name."""
     outcome = F.col("outcome")
-    starts = _facts(attempts, "started_at", started=F.lit(1))
+    starts = _facts(attempts.where(outcome != "released"), "started_at", started=F.lit(1))
     ends = _facts(
         attempts.where(F.col("ended_at").isNotNull()),
         "ended_at",
@@ -35,15 +50,18 @@ def counts(attempts: DataFrame, jobs: DataFrame, objectives: Sequence[Objective]
         busy_ms=F.coalesce("ran_ms", F.lit(0.0)),
     )
     losses = _facts(attempts.where(outcome == "lost"), "started_at", lost=F.lit(1))
-    arrivals = _facts(jobs, "came_at", arrived=F.lit(1))
+    arrivals = _facts(jobs, "arrived_at", arrived=F.lit(1))
     limit, _ = matching(objectives)
     met = (outcome == "done") & (F.col("total_ms") <= limit)
     finishes = _facts(
-        jobs.where(outcome.isin("done", "dead", "cancelled")),
+        jobs.where(outcome != "open"),
         "finished_at",
+        done=_one((outcome == "done") & (F.col("attempts") == 0)),  # by a decision or a rule: no run has counted it
         cancelled=_one(outcome == "cancelled"),
+        expired=_one(outcome == "expired"),
+        routed=_one(outcome == "routed"),
         met=_one(met),
-        missed=_one(outcome.isin("done", "dead") & ~met),
+        missed=_one(outcome.isin("done", "dead", "expired", "failed") & ~met),
     )
     deaths = _facts(jobs, "dead_at", dead=F.lit(1))  # also of a job that was replayed since
     facts = reduce(DataFrame.unionByName, [starts, ends, losses, arrivals, finishes, deaths])
@@ -51,7 +69,7 @@ def counts(attempts: DataFrame, jobs: DataFrame, objectives: Sequence[Objective]
 
 
 def sketches(attempts: DataFrame, jobs: DataFrame) -> DataFrame:
-    """One row a home, minute, queue, name and measure (wait, run, total)."""
+    """One row a cohort, minute, source, queue, name and measure (wait, run, total)."""
     waits = _times(attempts, "started_at", "wait", F.col("waited_ms"))
     runs = _times(attempts.where(F.col("outcome").isin("done", "failed")), "ended_at", "run", F.col("ran_ms"))
     totals = _times(jobs.where(F.col("outcome") == "done"), "finished_at", "total", F.col("total_ms"))
@@ -77,7 +95,8 @@ def _times(rows: DataFrame, at: str, measure: str, ms: Column) -> DataFrame:
 
 
 def _place(at: str) -> list[Column]:
-    return [F.col("home"), minute_of(F.unix_millis(at)).alias("minute_ms"), F.col("queue"), F.col("name")]
+    minute = minute_of(F.unix_millis(at)).alias("minute_ms")
+    return [F.col("cohort_hour"), minute, F.col("source"), F.col("queue"), F.col("name")]
 
 
 def _one(condition: Column) -> Column:

@@ -22,8 +22,8 @@ def reviews(cases: DataFrame) -> DataFrame:
     place = (
         F.col("tenant_id").cast("string").alias("tenant"),
         F.coalesce(F.col("queue_id").cast("string"), F.lit("")).alias("queue"),
-        F.coalesce("message_id", F.lit("")).alias("message"),
-        F.col("id").alias("review"),
+        F.coalesce("message_id", F.lit("")).alias("message_id"),
+        F.col("id").alias("review_id"),
         F.col("finished_at").alias("finished_ms"),
     )
     votes = cases.select(*place, F.from_json("document", CASE).alias("case")).select(
@@ -41,8 +41,8 @@ def reviews(cases: DataFrame) -> DataFrame:
     return told.select(
         "tenant",
         "queue",
-        "message",
-        "review",
+        "message_id",
+        "review_id",
         F.col("place").alias("vote"),
         moment(F.col("case.opened_at")).alias("opened_at"),
         moment(F.col("vote.at")).alias("decided_at"),
