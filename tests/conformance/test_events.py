@@ -124,6 +124,17 @@ async def test_a_worker_without_events_writes_none(
     assert await raw.exists(keys.events) == 0
 
 
+async def test_as_many_events_are_kept_as_the_worker_s_option_says(
+    queue: Queue, worker_of: WorkerOf, keys: QueueKeys, raw: Client
+) -> None:
+    """Redis drops whole blocks of a hundred."""
+    async with worker_of(Runs(), events_max_stream_len=150) as worker:
+        for _ in range(4):
+            await queue.add_bulk([{"name": "send", "data": number} for number in range(100)])
+        await worker.until(done=400)
+    assert 150 <= await raw.xlen(keys.events) < 600
+
+
 async def test_fields_stand_in_the_order_of_the_wire(
     queue: Queue, worker_of: WorkerOf, keys: QueueKeys, raw: Client
 ) -> None:

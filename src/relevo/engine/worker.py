@@ -115,6 +115,7 @@ class Worker:
         max_stream_len: int | None = None,
         dlq_max_stream_len: int | None = None,
         events_enabled: bool = True,
+        events_max_stream_len: int | None = None,
         delayed_enabled: bool = True,
         run_scheduler: bool = True,
         scheduler_tick_ms: int | None = None,
@@ -156,7 +157,7 @@ class Worker:
         """The parts, wired. Nothing connects before `run`."""
         keys, group, consumer = self._keys, settings.group, settings.consumer
         self.held = held = HeldDeliveries(idle_s=settings.idle_s)
-        events = EventLog(keys, enabled=settings.events_enabled)
+        events = EventLog(keys, enabled=settings.events_enabled, max_len=settings.limits.events_max_stream_len)
         self._settle_link = self._link("settle", FLUSH_SCRIPTS)
         self._control_link = control = self._link("control", CONTROL_SCRIPTS)
         self._read_link = self._link("read", (RECLAIM, TAKE_UP), patience=settings.block_ms / 1000 + 15)
@@ -265,6 +266,7 @@ class Worker:
                 stream_cap=settings.max_stream_len,
                 dlq_cap=settings.limits.dlq_max_stream_len,
                 events=settings.events_enabled,
+                events_cap=settings.limits.events_max_stream_len,
                 idle=idle,
             )
             duties.append(self.promoter)

@@ -65,6 +65,7 @@ FLAGS = {
     "result_ttl_ms": Flag(RESULTS, "Milliseconds to keep results for. [3600000]"),
     "on_bad_result": Flag(RESULTS, "A job whose result cannot be stored is done without it, or dead."),
     "events_enabled": Flag(RESULTS, "Write the queue's events."),
+    "events_max_stream_len": Flag(RESULTS, "Events kept; beyond, the oldest are dropped. [100000]"),
     "tracing": Flag(RESULTS, "Make OpenTelemetry spans for all runs, or none; by default for jobs that carry a trace."),
     "rate_limit_max": Flag(LIMITS, "Jobs started in each --rate-limit-duration-ms; no limit by default."),
     "rate_limit_duration_ms": Flag(LIMITS, "The time of --rate-limit-max in milliseconds."),

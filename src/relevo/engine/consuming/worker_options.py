@@ -28,6 +28,7 @@ class WorkerOptions:
     max_stream_len: int | None
     dlq_max_stream_len: int | None
     events_enabled: bool
+    events_max_stream_len: int | None
     delayed_enabled: bool
     run_scheduler: bool
     scheduler_tick_ms: int | None
@@ -48,7 +49,7 @@ class WorkerOptions:
     unknown_task_wait_s: float
     tracing: bool | None
     limits: QueueLimits = field(init=False)
-    """`max_stream_len`, `dlq_max_stream_len` and `max_payload_bytes`, checked."""
+    """`max_stream_len`, `dlq_max_stream_len`, `events_max_stream_len` and `max_payload_bytes`, checked."""
 
     def __post_init__(self) -> None:
         for argument in (
@@ -89,6 +90,7 @@ class WorkerOptions:
             QueueLimits.given(
                 max_stream_len=self.max_stream_len,
                 dlq_max_stream_len=self.dlq_max_stream_len,
+                events_max_stream_len=self.events_max_stream_len,
                 max_payload_bytes=self.max_payload_bytes,
             ),
         )

@@ -45,6 +45,7 @@ class Promoter(Loop):
         stream_cap: int | None = None,
         dlq_cap: int = 100_000,
         events: bool = True,
+        events_cap: int = MAX_EVENTS,
         lock_ttl_s: int = 5,
         idle: Idle | None = None,
     ) -> None:
@@ -55,7 +56,7 @@ class Promoter(Loop):
         self._link = link
         self._batch = batch
         self._keys = [keys.promoter_lock, keys.delayed, keys.stream, keys.dead, keys.events]
-        cap = (stream_cap or QueueLimits.max_stream_len, dlq_cap, MAX_EVENTS if events else 0, int(stream_cap is None))
+        cap = (stream_cap or QueueLimits.max_stream_len, dlq_cap, events_cap if events else 0, int(stream_cap is None))
         self._arguments = (holder, batch, *cap)
 
     async def tick(self) -> float | None:
