@@ -15,10 +15,11 @@ from relevo.pipeline.lake.lake import Lake
 from tests.spark.footprint import cpu_s
 
 QUEUE = "bench"
-RAW, BATCH, STREAMING, BULK, SINK, BATCH_ROWS, STREAMING_ROWS = CASES = (
+RAW, BATCH, STREAMING, BULK, SINK, BATCH_ROWS, STREAMING_ROWS, FEW, MANY = CASES = (
     *("raw reading", "batch ingest", "streaming ingest", "bulk add", "sink"),
-    *("batch, by rows", "streaming, by rows"),
+    *("batch, by rows", "streaming, by rows", "ingest of one queue", "ingest of 1,000 queues"),
 )
+QUEUES = 1_000
 PROGRAMS = ("Redis", "Python", "JVM")
 ROWS_A_TRIGGER = 500_000
 
@@ -34,6 +35,11 @@ class Rates:
         self._jobs = jobs
         self._number = 0
         fill(url, QUEUE, events)
+        self._each = max(1, events // 10 // QUEUES)
+        """Events of each of many queues; one queue has as many as all of them."""
+        fill(url, "few", self._each * QUEUES)
+        for number in range(QUEUES):
+            fill(url, f"many-{number:04}", self._each)
         self._raw = RawReaders(url, QUEUE)
 
     def run(self, figures: Figures, rounds: int, tell: Callable[[str], None]) -> None:
@@ -45,6 +51,8 @@ class Rates:
             SINK: self._sink,
             BATCH_ROWS: self._batch_by_rows,
             STREAMING_ROWS: self._streaming_by_rows,
+            FEW: lambda: self._ingest_all("few"),
+            MANY: lambda: self._ingest_all("many-*"),
         }
         for number in range(rounds + 1):  # the first is for the JVM, which compiles what it meets often
             for name, case in cases.items():
@@ -80,6 +88,14 @@ class Rates:
         taken = Ingest(lake, self._spark).once(options)
         took = time.perf_counter() - began
         assert taken == lake.manifest("bronze.events").rows == self._events
+        shutil.rmtree(lake.root)
+        return taken, took
+
+    def _ingest_all(self, queues: str) -> tuple[int, float]:
+        lake, began = Lake(self._place("lake")), time.perf_counter()
+        taken = Ingest(lake, self._spark).once({"url": self._url, "queues": queues})
+        took = time.perf_counter() - began
+        assert taken == self._each * QUEUES
         shutil.rmtree(lake.root)
         return taken, took
 

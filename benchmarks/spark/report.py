@@ -28,6 +28,8 @@ Redis, the driver, its JVM and the Python workers share the same cores (`local[2
 - **batch, by rows** and **streaming, by rows**: the same without `landing`, `.write.parquet(…)` and `.writeStream`: every event
   passes through the JVM as a row. No goal is judged by them; this is what a query pays that looks at each event.
 - **bulk add**: `Queue.add_bulk` of 10k jobs at a time, one process. **sink**: `df.write.format("relevo")` of as many rows.
+- **ingest of one queue** and **of 1,000 queues**: `relevo pipeline ingest` of a tenth as many events, all in one queue, or
+  spread evenly over a thousand.
 - **build**: bronze to silver to gold of events spread over two days and four queues, all expectations checked, sums compared
   with what is known of the events; then 1 % new events, and built again.
 """

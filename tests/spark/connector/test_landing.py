@@ -95,7 +95,8 @@ def test_a_range_without_events_leaves_no_file(redis86: Server, queue_name: str,
 
 def test_files_of_a_task_that_fails_are_not_told(tmp_path: Path) -> None:
     def batches() -> Iterator[Any]:
-        yield "a", pa.RecordBatch.from_pylist([dict.fromkeys(events_schema().names) | {"_id": "5-0"}], events_schema())
+        row = dict.fromkeys(events_schema().names) | {"_id": "5-0", "_stream": "a"}
+        yield pa.RecordBatch.from_pylist([row], events_schema())
         raise DataLost(stream="a", after="5-0", start="5-0", end="9-0", oldest="9-0")
 
     told = landing.landed(batches(), tmp_path, "a")

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relevo.contract.events import EventName
-from relevo.pipeline.connector.event_columns import EventColumns
+from relevo.pipeline.connector.event_columns import EventColumns, MixedColumns
 from relevo.pipeline.connector.event_rows import EventRows
 from relevo.pipeline.connector.layout import Layout
-from relevo.pipeline.connector.page import Page
+from relevo.pipeline.connector.page import Page, joined
 from relevo.wire.events import EventFields
 from relevo.work.store.outbox import WorkEvent
 from tests.spark.connector.filled import arrow_schema
@@ -102,6 +102,24 @@ def test_events_of_work_queues_are_read_all_at_once() -> None:
     assert rows[1]["rest"] == [("rule", "large"), ("to", "slow"), ("hop", "1")]
     assert rows[0]["rest"] is None
     assert {row["source"] for row in rows} == {"eu-1"}
+
+
+def test_pages_of_several_streams_that_are_joined_give_the_rows_of_each() -> None:
+    pages = [(WORK, messages(7)), (STREAM, lives(9)), (WORK.replace("invoices", "large"), messages(3))]
+    bodies = [Page(answer(entries)).body or b"" for _, entries in pages]
+    rows = [len(entries) for _, entries in pages]
+    layout = joined(bodies, sum(rows)).layout
+    assert layout is not None
+    columns = MixedColumns([stream for stream, _ in pages], rows, arrow_schema("events"), "eu-1")
+    found = columns.batch(layout, 0)
+    assert found is not None
+    assert found.to_pylist() == [row for stream, entries in pages for row in by_entries(entries, stream)]
+
+
+def test_a_page_knows_its_number_and_its_ends_without_being_read_whole() -> None:
+    page = Page(memoryview(answer(lives(12))))
+    assert (page.rows, str(page.oldest), str(page.newest)) == (12, "1700000000000-0", "1700000000011-0")
+    assert page.kept().entries == page.entries
 
 
 def test_a_queue_that_an_event_names_and_that_is_another_stands_in_the_rest() -> None:

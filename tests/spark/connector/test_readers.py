@@ -185,6 +185,28 @@ def test_streams_share_the_limit(redis86: Server, queue_name: str) -> None:
     assert [found.count(f"{queue_name}-{number}") for number in range(3)] == [140, 20, 140]
 
 
+def test_many_small_streams_are_read_by_one_task_batch_after_batch(server: Server, queue_name: str) -> None:
+    reader = stream_reader(server, queues=f"{queue_name}-*")
+    start, told = reader.initialOffset(), set[tuple[str, str]]()
+    for round_of_adding in range(3):
+        expected = {
+            (queue, entry)
+            for queue in (f"{queue_name}-{number:02}" for number in range(30))
+            for entry in add_events(server.url, queue, 3 + round_of_adding)
+        }
+        if round_of_adding == 1:  # one odd event sends its page the slow way, and changes nothing else
+            key = QueueKeys(f"{queue_name}-07").events
+            send(server.url, key, [("XADD", key, "*", "e", "active", "id", "x", "ts", "soon")])
+        end = json.loads(json.dumps(reader.latestOffset(start, EVERYTHING)))
+        (part,) = reader.partitions(start, end)
+        found = rows(reader, [part])
+        assert {(row["queue"], row["_id"]) for row in found if row["bad"] is None} == expected
+        assert len(found) == len(expected) + (round_of_adding == 1)
+        told |= expected
+        start = end
+    assert len(told) == 30 * (3 + 4 + 5)
+
+
 def test_a_batch_planned_again_has_the_same_partitions(redis86: Server, queue_name: str) -> None:
     add_events(redis86.url, queue_name, 2000)
     options = {"queues": queue_name, "rowsPerPartition": "300"}

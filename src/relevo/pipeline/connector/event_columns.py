@@ -9,6 +9,7 @@ is none of ours (None), and `event_rows` reads it event by event.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class EventColumns:
 
     def batch(self, layout: Layout, skipped: int) -> Any | None:
         """One record batch of all rows after the first `skipped`; None when one of the rows is not as it should be."""
-        found = _places(layout, self._slug)
+        found = _places(layout, self._is_slug)
         if found is None:
             return None
         places, others = found
@@ -102,6 +103,13 @@ class EventColumns:
         kind = self._schema.field("rest").type
         return pa.MapArray.from_arrays(pa.array(bounds), keys, values, kind, mask=pa.array(counts == 0))
 
+    def _is_slug(self, layout: Layout, fields: Places) -> Any:
+        """Which of these fields repeat the last part of the queue's name."""
+        texts = layout.values[fields]
+        same = layout.sizes(texts) == len(self._slug)
+        same[same] = _spell(layout, layout.starts(texts[same]), self._slug)
+        return same
+
     def _constant(self, name: str, count: int) -> Any:
         kept = self._kept.get(name)
         if kept is None or len(kept) < count:
@@ -112,7 +120,28 @@ class EventColumns:
         return kept.slice(0, count)
 
 
-def _places(layout: Layout, slug: bytes) -> tuple[dict[str, Places], Places] | None:
+class MixedColumns(EventColumns):
+    """As `EventColumns`, for a page that several small streams were joined to: so many rows of each, one after the other."""
+
+    def __init__(self, streams: Sequence[str], rows: Sequence[int], schema: Any, source: str) -> None:
+        super().__init__("", schema, source)
+        self._stream_of = np.repeat(np.arange(len(streams)), rows)
+        self._queues = [queue_of(stream) for stream in streams]
+        self._streams = streams
+
+    def _is_slug(self, layout: Layout, fields: Places) -> Any:
+        slugs = pa.array([slug_of(queue).encode() for queue in self._queues], pa.binary())
+        expected = slugs.take(pa.array(self._stream_of[layout.row_of[fields]]))
+        return pc.equal(layout.binary(layout.values[fields]), expected).to_numpy(zero_copy_only=False)
+
+    def _constant(self, name: str, count: int) -> Any:
+        texts = {"_stream": self._streams, "queue": self._queues}.get(name)
+        if texts is None:
+            return super()._constant(name, count)
+        return pa.array(texts, pa.string()).take(pa.array(self._stream_of[len(self._stream_of) - count :]))
+
+
+def _places(layout: Layout, is_slug: Callable[[Layout, Places], Any]) -> tuple[dict[str, Places], Places] | None:
     """For each known field that occurs, which text is its value in each row (-1 for none); and which fields are not known.
     None when a row lacks a field that it needs, or has one twice."""
     starts, sizes = layout.starts(layout.names), layout.sizes(layout.names)
@@ -131,7 +160,7 @@ def _places(layout: Layout, slug: bytes) -> tuple[dict[str, Places], Places] | N
         if (rows[1:] == rows[:-1]).any():
             return None
         if name == SLUG:
-            which[here[~_is(layout, layout.values[here], slug)]] = -1
+            which[here[~is_slug(layout, here)]] = -1
         if name == SLUG or not len(rows):
             continue
         if len(rows) == layout.rows:
@@ -152,13 +181,6 @@ def _spell(layout: Layout, starts: Places, text: bytes) -> Any:
     same = np.ones(len(starts), bool)
     for at, letter in enumerate(text):
         same &= layout.data[starts + at] == letter
-    return same
-
-
-def _is(layout: Layout, texts: Places, expected: bytes) -> Any:
-    """Which of these texts are the one expected."""
-    same = layout.sizes(texts) == len(expected)
-    same[same] = _spell(layout, layout.starts(texts[same]), expected)
     return same
 
 

@@ -56,16 +56,16 @@ def events_schema() -> Any:
     return pa.schema([(column.name, _ARROW[column.type]) for column in EVENTS], metadata={_TOLD: told.encode()})
 
 
-def landed(batches: Iterable[tuple[str, Any]], folder: Path, source: str) -> Iterator[Any]:
+def landed(batches: Iterable[Any], folder: Path, source: str) -> Iterator[Any]:
     """Writes the events of a task, a file for each day that they came on; tells of the files when all are written."""
     folder.mkdir(parents=True, exist_ok=True)
     task, files = uuid.uuid4().hex, dict[int, _File]()
     try:
-        for stream, batch in batches:
+        for batch in batches:
             for day, rows in _by_day(batch):
                 if day not in files:
                     files[day] = _File(folder / f"{task}-{day}.parquet", batch.schema)
-                files[day].add(stream, rows)
+                files[day].add(rows)
     finally:
         for file in files.values():
             file.close()
@@ -87,9 +87,11 @@ class _File:
             self.path, self.schema, compression="snappy", use_dictionary=list(_REPEATED), write_statistics=True
         )
 
-    def add(self, stream: str, rows: Any) -> None:
+    def add(self, rows: Any) -> None:
         self.rows += rows.num_rows
-        self.last_ids[stream] = rows["_id"][-1].as_py()  # a range is read in order
+        streams = pc.run_end_encode(rows["_stream"])  # one stream after the other, each in order
+        lasts = rows["_id"].take(pc.subtract(streams.run_ends, 1))
+        self.last_ids.update(zip(streams.values.to_pylist(), lasts.to_pylist(), strict=True))
         self._waiting.append(rows)
         self._rows_waiting += rows.num_rows
         if self._rows_waiting >= _GROUP_ROWS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -12,6 +13,8 @@ from relevo.errors import ServerRefused
 from relevo.pipeline.connector.connection import Argument, Connection, Directory, ReplyError, pack
 from relevo.pipeline.connector.layout import Layout, laid_out
 from relevo.pipeline.connector.offsets import EntryId
+
+_LINE = 64  # an id has 41 letters at most
 
 Entry = list[Any]
 """`[id, [field, value, ...]]`, as Redis sends it."""
@@ -51,14 +54,34 @@ class Page:
             self._entries = cast("list[Entry]", self._parsed() or [])
         return self._entries
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """How many entries it has, also those that are skipped."""
-        return self.layout.rows if self.layout is not None else len(self.entries)
+        if self._entries is None and self._data[:1] == b"*":
+            return int(bytes(self._data[1 : self._line(0)]))
+        return len(self.entries)
 
     @property
     def oldest(self) -> EntryId:
-        return self.id(0)
+        if self._entries is not None:
+            return self.id(0)
+        before = self._line(self._line(self._line(0) + 2) + 2) + 2  # the number of entries, `*2`, the length of the id
+        return EntryId.parse(bytes(self._data[before : self._line(before)]))
+
+    @property
+    def body(self) -> bytes | None:
+        """The entries as they came, without their number in front; None when they were read one by one."""
+        return None if self._entries is not None else bytes(self._data[self._line(0) + 2 :])
+
+    def kept(self) -> Page:
+        """The same page, in memory of its own: it may be looked at after the next one was read."""
+        copy = Page(self._data, entries=self._entries) if self._entries is not None else Page(bytes(self._data))
+        copy.skipped = self.skipped
+        return copy
+
+    def _line(self, start: int) -> int:
+        """Where the line ends that begins here; all that this is asked for are short."""
+        return start + bytes(self._data[start : start + _LINE]).index(b"\r\n")
 
     @property
     def newest(self) -> EntryId:
@@ -73,6 +96,11 @@ class Page:
         reader: Any = hiredis.Reader(replyError=ReplyError)
         reader.feed(bytes(self._data))
         return reader.gets()
+
+
+def joined(pages: Sequence[bytes], rows: int) -> Page:
+    """One page of the bodies of several."""
+    return Page(b"".join((b"*%d\r\n" % rows, *pages)))
 
 
 def answered(connection: Connection, *, plain: bool = True) -> Page:

@@ -1,18 +1,25 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportAttributeAccessIssue=false
+# pyarrow comes without types.
 """What one task does: reads a range, or those of many small streams, or one delayed set, and hands Spark record batches."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
 
 from relevo.pipeline.connector.connection import Directory
-from relevo.pipeline.connector.event_columns import EventColumns
+from relevo.pipeline.connector.event_columns import EventColumns, MixedColumns
 from relevo.pipeline.connector.event_rows import EventRows
 from relevo.pipeline.connector.filters import Wanted
 from relevo.pipeline.connector.job_rows import JobRows
 from relevo.pipeline.connector.landing import events_schema, landed
 from relevo.pipeline.connector.options import SourceOptions
+from relevo.pipeline.connector.page import Page, joined
 from relevo.pipeline.connector.pages import Pages
 from relevo.pipeline.connector.ranges import IdRange
 from relevo.pipeline.connector.streams import encoded
@@ -24,28 +31,69 @@ _DELAYED_ROWS = 1000
 def read_parts(source: SourceOptions, parts: Sequence[IdRange], schema: Any, wanted: Wanted | None) -> Iterator[Any]:
     """What Spark is handed of some ranges: their entries, or, with `landing`, the files they were written to."""
     if source.landing is None:
-        for _, batch in read_ranges(source, parts, schema, wanted):
-            yield batch
-    else:
-        yield from landed(read_ranges(source, parts, events_schema(), None), source.landing, source.source)
+        return read_ranges(source, parts, schema, wanted)
+    return landed(read_ranges(source, parts, events_schema(), None), source.landing, source.source)
 
 
-def read_ranges(
-    source: SourceOptions, parts: Sequence[IdRange], schema: Any, wanted: Wanted | None
-) -> Iterator[tuple[str, Any]]:
-    """The entries of some ranges, one after the other over one connection, as record batches with the stream each is of."""
+def read_ranges(source: SourceOptions, parts: Sequence[IdRange], schema: Any, wanted: Wanted | None) -> Iterator[Any]:
+    """The entries of some ranges, one after the other over one connection, as record batches."""
     directory = Directory(source.connection.address(), timeout_s=source.connection.timeout_s)
     # Pages hold no cycles, and the collector would walk through all their parts again and again.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        for part in parts:
-            for batch in _read_range(directory, source, part, schema, wanted):
-                yield part.stream, batch
+        if len(parts) > 1 and source.what == "events" and (wanted is None or not wanted.drops_rows):
+            yield from _read_together(directory, source, parts, schema)
+        else:
+            for part in parts:
+                yield from _read_range(directory, source, part, schema, wanted)
     finally:
         directory.close()
         if collecting:
             gc.enable()
+
+
+def _read_together(directory: Directory, source: SourceOptions, parts: Sequence[IdRange], schema: Any) -> Iterator[Any]:
+    """Events of many small ranges: to make columns of a page costs the same for ten rows as for a thousand, so their pages are
+    joined."""
+    waiting, rows = list[tuple[str, Page]](), 0
+    for part in parts:
+        for page in _pages(directory, source, part, plain=True):
+            kept = page.kept()
+            waiting.append((part.stream, kept))
+            rows += kept.rows
+            if rows >= source.page_rows:
+                yield from _some(_together(source, waiting, schema))
+                waiting, rows = [], 0
+    if waiting:
+        yield from _some(_together(source, waiting, schema))
+
+
+def _together(source: SourceOptions, pages: Sequence[tuple[str, Page]], schema: Any) -> Any:
+    counts = [page.rows for _, page in pages]
+    bodies = [page.body for _, page in pages]
+    skipped = [page.skipped for _, page in pages]
+    batch = None
+    if None not in bodies and (layout := joined(cast("list[bytes]", bodies), sum(counts)).layout) is not None:
+        batch = MixedColumns([stream for stream, _ in pages], counts, schema, source.source).batch(layout, 0)
+    if batch is not None:
+        firsts = np.cumsum([0, *counts[:-1]])[np.array(skipped) > 0]  # at most one of each page was read before
+        return batch.take(pa.array(np.delete(np.arange(batch.num_rows), firsts))) if len(firsts) else batch
+    made = [
+        EventRows(stream, schema, source=source.source).batch(page.entries[page.skipped :]) for stream, page in pages
+    ]
+    return pa.concat_batches(made)
+
+
+def _pages(directory: Directory, source: SourceOptions, part: IdRange, *, plain: bool) -> Pages:
+    return Pages(
+        directory,
+        part,
+        rows=source.page_rows,
+        append_only=source.what == "events",
+        fail_on_data_loss=source.fail_on_data_loss,
+        plain=plain,
+    )
 
 
 def _read_range(
@@ -59,16 +107,8 @@ def _read_range(
         rows = JobRows(part.stream, source.what, schema, raw_payload=raw, keep=keep, source=source.source)
     plain = source.what == "events" and keep is None
     columns = EventColumns(part.stream, schema, source.source) if plain else None
-    pages = Pages(
-        directory,
-        part,
-        rows=source.page_rows,
-        append_only=source.what == "events",
-        fail_on_data_loss=source.fail_on_data_loss,
-        plain=plain,
-    )
     waiting: list[Any] = []
-    for page in pages:
+    for page in _pages(directory, source, part, plain=plain):
         ready = None if columns is None or page.layout is None else columns.batch(page.layout, page.skipped)
         if ready is None:
             waiting += page.entries[page.skipped :]
