@@ -31,9 +31,8 @@ from relevo.pipeline.lake.manifest import Manifest
 _PLACE = [("source", pa.string()), ("queue", pa.string()), ("name", pa.string())]
 _CLOSINGS = pa.schema([*_PLACE, ("net", pa.int64())])
 _OPENING = pa.schema([("day", pa.int64()), *_PLACE, ("opening", pa.int64())])
-_OPENING_COLUMNS = (
-    "day bigint, source string, queue string, name string, opening bigint"  # Spark Connect reads none off an empty table
-)
+# Spark Connect reads none off an empty table.
+_OPENING_COLUMNS = "day bigint, source string, queue string, name string, opening bigint"
 
 
 Make = Callable[[DataFrame], DataFrame]
