@@ -15,6 +15,7 @@ from typing import IO, Self
 from packaging.requirements import Requirement
 
 from tests.acceptance.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL
+from tests.harness.leftovers import marked
 from tests.pace import limit
 
 END = "-- this block is done --"
@@ -54,12 +55,14 @@ class Machine:
         (wheel,) = (root / "dist").glob("relevo-*.whl")
         into = ["--python", str(environment / "bin" / "python"), "install", "--no-deps", "--no-index", str(wheel)]
         subprocess.run([*pip, *into], check=True)
-        self.environment = {
-            "HOME": str(home),
-            "PATH": f"{environment / 'bin'}:{os.defpath}",
-            "LANG": "C.UTF-8",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        self.environment = marked(
+            {
+                "HOME": str(home),
+                "PATH": f"{environment / 'bin'}:{os.defpath}",
+                "LANG": "C.UTF-8",
+                "PYTHONDONTWRITEBYTECODE": "1",
+            }
+        )
 
     def up(self) -> "Up":
         return Up(self)
@@ -121,7 +124,7 @@ class Session:
             if line.rstrip("\n").endswith(END):
                 return said + line.rstrip("\n").removesuffix(END)
             said += line
-        code = self._process.wait(30)
+        code = self._process.wait(limit(30))
         self._complaints.seek(0)
         raise AssertionError(f"it ended with {code}:\n{text}\nsaid:\n{said}{self._complaints.read()}")
 

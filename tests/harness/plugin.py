@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -17,15 +18,17 @@ import pytest
 from xdist.workermanage import parse_tx_spec_config
 
 from tests.harness.closing import Closing
+from tests.harness.leftovers import Warden, end_marked, mark, mark_part, unmark
 from tests.harness.limits import Limits
 from tests.harness.needs import CAPACITY, longest_first
 from tests.harness.progress import Progress
 from tests.harness.sample import BACKENDS, Sample
 from tests.harness.turns import Process, Turns
-from tests.harness.watch import FOLDER, GRACE, Noted, Watch
+from tests.harness.watch import COLD, FOLDER, GRACE, Noted, Watch
 from tests.pace import Pacemaker, limit
 
 _LED = pytest.StashKey[contextlib.ExitStack]()
+_RUN = pytest.StashKey[Path]()
 
 RUN_LIMIT = 3600.0
 """Seconds until a run is stopped, on a quiet machine; whatever is left is named."""
@@ -59,7 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         process: str = getattr(config, "workerinput")["workerid"]  # noqa: B009 - pytest-xdist puts it there
         config.pluginmanager.register(Noted(Path(os.environ[FOLDER]), process), "noted")
+        mark_part(process)
         return
+    _tidy_up_after(config)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends the run is told what did not run
     if config.getoption("tx", None) and config.getoption("dist", "no") != "no":
@@ -68,9 +73,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Closing(config, {}, why=lambda: None), "closing")
 
 
+@pytest.hookimpl(trylast=True)  # after servers, databases and sessions have been closed as they like it
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _LED in config.stash:
         config.stash[_LED].close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process that ended, by itself or killed, leaves nothing behind for the rest of the run."""
+    end_marked(f"{node.config.stash[_RUN]}/{node.gateway.id}")
 
 
 @pytest.hookimpl(trylast=True)  # after the shuffle, and after others have set their marks
@@ -156,11 +168,23 @@ class Lead:
             self._session.queue.put(("tick", {}))
 
 
-def _lead(config: pytest.Config) -> None:
+def _tidy_up_after(config: pytest.Config) -> None:
+    """The folder of the run, and the end of what it leaves behind."""
     led = config.stash[_LED] = contextlib.ExitStack()
-    folder = Path(led.enter_context(tempfile.TemporaryDirectory(prefix="relevo-tests-")))
+    folder = config.stash[_RUN] = Path(led.enter_context(tempfile.TemporaryDirectory(prefix="relevo-tests-")))
+    led.callback(Warden(str(folder)).close)
+    mark(str(folder))
+    led.callback(unmark)
+    led.callback(end_marked, str(folder))
+
+
+def _lead(config: pytest.Config) -> None:
+    led, folder = config.stash[_LED], config.stash[_RUN]
     led.enter_context(Pacemaker(folder / "pace").running())
     os.environ[FOLDER] = str(folder)
+    if not sys.dont_write_bytecode and next(config.rootpath.rglob("test_*-pytest-*.pyc"), None) is None:
+        os.environ[COLD] = "1"
+        led.callback(os.environ.pop, COLD, None)
     watch = Watch(folder, grace=config.option.grace)
     lead = Lead(config, watch)
     config.pluginmanager.register(watch, "watch")

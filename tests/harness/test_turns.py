@@ -184,3 +184,27 @@ def test_a_process_that_found_other_tests_is_told_and_runs_none() -> None:
     assert told == [(first, second)]
     assert finish(turns, [first]) == ["a", "b"]
     assert second.queue == []
+
+
+def test_in_a_new_checkout_one_process_rewrites_the_tests_and_the_others_wait_for_it(tmp_path: Path) -> None:
+    child = Child(tmp_path)
+    child.write(
+        "test_found.py",
+        """
+        import os, pathlib, threading
+
+        def say(word):
+            with open("found", "a") as found:
+                found.write(f"{word} {os.environ['PYTEST_XDIST_WORKER']}\\n")
+
+        say("begins")
+        threading.Event().wait(0.3)
+        say("ends")
+
+        def test_found():
+            pass
+        """,
+    )
+
+    assert child.run(processes=3, PYTHONDONTWRITEBYTECODE="").counts == {"passed": 1}
+    assert (tmp_path / "found").read_text().splitlines()[:2] == ["begins gw0", "ends gw0"]

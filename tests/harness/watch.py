@@ -25,7 +25,11 @@ from tests.pace import limit
 FOLDER = "RELEVO_TEST_RUN"
 """The environment variable that names the folder of notes."""
 
+COLD = "RELEVO_TEST_COLD"
+"""The environment variable that says that no test was rewritten yet: one process does it, and the others wait for it."""
+
 COLLECTING, ENDING = "(collecting its tests)", "(ending)"
+_FIRST = "gw0"
 _COLLECTS_FOR, _ENDS_WITHIN = 300.0, 120.0
 GRACE = 2 * AGAIN
 """Seconds between the limit of a test and the end of its process."""
@@ -40,9 +44,20 @@ class Noted:
         self._note = folder / f"{process}.json"
         self._new = folder / f"{process}.new"
         self._limit = 0.0
+        self._first = folder / f"{_FIRST}.json"
+        self._waits = COLD in os.environ and process != _FIRST
         self._written = (folder / f"{process}.stacks").open("w")
         faulthandler.register(_STACKS, file=self._written, all_threads=True)
         self._say(COLLECTING, _COLLECTS_FOR)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """The asserts of all tests are rewritten, which takes as long as all else that finding them takes, and kept. In a new
+        checkout each process would do that anew, at the same time."""
+        if self._waits:
+            while _collects(self._first):
+                time.sleep(0.05)
+            self._say(COLLECTING, _COLLECTS_FOR)
 
     def pytest_collection_finish(self) -> None:
         self._say(None, 0)
@@ -129,6 +144,15 @@ class Watch:
                 f"{note['limit']:g} s on a quiet machine.\n{written.read_text() or 'It gave no stacks.'}"
             )
             os.kill(pid, signal.SIGKILL)
+
+
+def _collects(note: Path) -> bool:
+    """Whether the process with this note looks for its tests; what has not begun yet is about to."""
+    try:
+        noted = json.loads(note.read_text())
+    except FileNotFoundError:
+        return True
+    return noted["doing"] == COLLECTING and _lives(noted["pid"])
 
 
 def _lives(pid: int) -> bool:

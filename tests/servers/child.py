@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, NoReturn, Self
 
+from tests.harness.leftovers import marked
 from tests.pace import limit
 
 PATIENCE = 40.0
@@ -68,7 +69,7 @@ class Child:
         self.process = subprocess.Popen(
             self._command,
             cwd=cwd,
-            env=env,
+            env=None if env is None else marked(env),
             start_new_session=group,
             text=True,
             errors="replace",

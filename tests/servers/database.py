@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
+from tests.harness.leftovers import MARK
 from tests.pace import limit
 from tests.servers.binary import ServerUnavailable
 from tests.servers.lifeline import Lifeline
@@ -92,8 +93,10 @@ class DatabaseServer(ABC):
             raise ServerUnavailable(f"its data folder cannot be made: {' / '.join(said)}; {self.kind.remedy}")
 
     def _environment(self) -> dict[str, str]:
-        """With a folder of its own for what is temporary: a MariaDB that starts removes what others have in a shared one."""
-        return {**self.programs.environment, "TMPDIR": str(self.folder)}
+        """With a folder of its own for what is temporary: a MariaDB that starts removes what others have in a shared one. And
+        without the mark of the run: the lifeline ends it."""
+        inherited = {name: value for name, value in self.programs.environment.items() if name != MARK}
+        return {**inherited, "TMPDIR": str(self.folder)}
 
     def _start(self) -> None:
         with self._log.open("wb") as log:

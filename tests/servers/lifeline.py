@@ -4,6 +4,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+from tests.harness.leftovers import unmarked
+
 _SCRIPT = """
 read _
 kill -"$1" "$2"
@@ -24,6 +26,7 @@ class Lifeline:
             ["/bin/sh", "-c", _SCRIPT, "lifeline", str(number.value), str(pid), str(folder)],
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=unmarked(),
             start_new_session=True,
         )
 

@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from tests.harness.leftovers import unmarked
 from tests.pace import limit
 from tests.servers.binary import Binary
 from tests.servers.lifeline import Lifeline
@@ -188,6 +189,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env=unmarked(),
                 start_new_session=True,  # Ctrl-C is for the test run; it stops the server in its own time
             )
         self._lifeline = Lifeline(self._process.pid, self.folder)
