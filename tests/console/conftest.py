@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.api.serve_process import ServeProcess, sqlite_in
-from tests.console.desk import ConsoleDesk
+from tests.console.desk import ConsoleDesk, Visitors
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +16,13 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServeProcess]:
     started.close()
 
 
+@pytest.fixture(scope="module")
+def visitors(browser: Browser) -> Visitors:
+    return Visitors(browser)
+
+
 @pytest.fixture
-def desk(serve: ServeProcess, browser: Browser) -> Generator[ConsoleDesk]:
-    opened = ConsoleDesk(serve, browser)
+def desk(serve: ServeProcess, visitors: Visitors) -> Generator[ConsoleDesk]:
+    opened = ConsoleDesk(serve, visitors)
     yield opened
     opened.close()

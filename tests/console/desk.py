@@ -26,13 +26,49 @@ INVOICE = {
 }  # fmt: skip
 
 
+class Visitors:
+    """The browsers of those who come one after the other. Who leaves is forgotten, and the next one gets the same browser: to
+    start one takes as long as most tests."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._free: list[Page] = []
+        self._usual: set[BrowserContext] = set()
+
+    def come(self, **options: Any) -> Page:
+        """Whatever the page's console complains about fails the test. One with `options` gets a browser of its own."""
+        if not options and self._free:
+            return self._free.pop()
+        wanted: dict[str, Any] = {"viewport": {"width": 1200, "height": 900}, **options}
+        context = self._browser.new_context(**wanted)
+        context.set_default_timeout(limit(30_000))
+        page = context.new_page()
+        page.on("pageerror", _complain)
+        page.on("dialog", _complain)
+        page.on("console", lambda said: _complain(said.text) if "Content Security" in said.text else None)
+        if not options:
+            self._usual.add(context)
+        return page
+
+    def leave(self, page: Page) -> None:
+        if page.context not in self._usual:
+            page.context.close()
+            return
+        for tab in page.context.pages:
+            if tab is not page:
+                tab.close()
+        page.context.clear_cookies()
+        page.goto("about:blank")
+        self._free.append(page)
+
+
 class ConsoleDesk:
     """One scope of its own for each test, and short ways to fill it."""
 
-    def __init__(self, serve: ServeProcess, browser: Browser) -> None:
+    def __init__(self, serve: ServeProcess, visitors: Visitors) -> None:
         self.serve = serve
-        self._browser = browser
-        self._contexts: list[BrowserContext] = []
+        self.visitors = visitors
+        self._pages: list[Page] = []
         self.http = httpx.Client(
             base_url=serve.url, headers={"authorization": f"Bearer {serve.key}"}, timeout=limit(30)
         )
@@ -77,16 +113,9 @@ class ConsoleDesk:
     # --- people ----------------------------------------------------------------------------------------------------------
 
     def visitor(self, **options: Any) -> Page:
-        """A browser of somebody who is not logged in; whatever its console complains about fails the test."""
-        options.setdefault("viewport", {"width": 1200, "height": 900})
-        context = self._browser.new_context(**options)
-        self._contexts.append(context)
-        context.set_default_timeout(limit(30_000))
-        page = context.new_page()
-        page.on("pageerror", _complain)
-        page.on("dialog", _complain)
-        page.on("console", lambda said: _complain(said.text) if "Content Security" in said.text else None)
-        return page
+        """A browser of somebody who is not logged in."""
+        self._pages.append(self.visitors.come(**options))
+        return self._pages[-1]
 
     def person(self, name: str, key: str | None = None, **options: Any) -> Page:
         """Somebody who is logged in."""
@@ -97,8 +126,8 @@ class ConsoleDesk:
         return page
 
     def close(self) -> None:
-        for context in self._contexts:
-            context.close()
+        for page in self._pages:
+            self.visitors.leave(page)
         self.http.close()
 
 

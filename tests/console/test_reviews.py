@@ -164,7 +164,7 @@ def test_the_inbox_shows_only_mine_when_asked(desk: ConsoleDesk) -> None:
 
 def test_a_key_for_one_scope_sees_no_other(desk: ConsoleDesk) -> None:
     review_id = desk.review({"n": 1})
-    other = ConsoleDesk(desk.serve, desk.visitor().context.browser or pytest.fail("there is a browser"))
+    other = ConsoleDesk(desk.serve, desk.visitors)
     page = desk.person("ada", desk.key("ada", scopes=[other.scope]))
     expect(page.get_by_text("Nothing waits for a decision here.")).to_be_visible()
     assert page.get_by_label("Scope").locator("option").all_inner_texts() == ["all", other.scope]
