@@ -116,9 +116,10 @@ def work_queues(
     served.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServeProcess]:
-    """One `relevo serve` for all tests of `relevo work`: each of them has a scope of its own."""
+    """One `relevo serve` for the tests of a file: each has a scope of its own. Files may be run by different processes, and
+    one that waits for the end of the run is not free: its agents look for work several times a second."""
     process = ServeProcess(sqlite_in(tmp_path_factory.mktemp("work")))
     yield process
     process.close()

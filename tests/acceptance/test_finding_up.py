@@ -20,6 +20,7 @@ class Up:
 
     def __init__(self, folder: Path, *options: str) -> None:
         ports = ("--port", str(free_port()), "--work-port", str(free_port()))
+        self.folder = folder
         self.child = Child(*COMMAND, "up", *ports, *options, cwd=folder, env=bare())
         self.child.wait_for("^Ctrl-C")
         self.said = self.child.out
@@ -47,6 +48,14 @@ def up(tmp_path: Path) -> Generator[Start]:
         each.child.close()
 
 
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Generator[Up]:
+    """One for all tests that leave it as it is: a start takes longer than they do."""
+    started = Up(tmp_path_factory.mktemp("up"))
+    yield started
+    started.child.close()
+
+
 def bare(**more: str) -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if not name.startswith("RELEVO")}, **more}
 
@@ -55,27 +64,25 @@ def relevo_in(folder: Path, *arguments: str, **environment: str) -> Said:
     return Said(*Child.run(*COMMAND, *arguments, cwd=folder, env=bare(**environment)))
 
 
-def test_commands_in_its_folder_find_it_and_say_so(up: Start, tmp_path: Path) -> None:
-    platform = up()
-    added = relevo_in(tmp_path, "add", "emails", "welcome")
+def test_commands_in_its_folder_find_it_and_say_so(platform: Up) -> None:
+    added = relevo_in(platform.folder, "add", "emails", "welcome")
     assert added.code == 0
     assert added.err == f"using the server of `relevo up` in ./data ({platform.url})\n"
-    found = relevo_in(tmp_path, "inspect", "emails", "--json")
+    found = relevo_in(platform.folder, "inspect", "emails", "--json")
     assert found.data["waiting"] == 1
-    scopes = relevo_in(tmp_path, "work", "create-scope", "billing")
+    scopes = relevo_in(platform.folder, "work", "create-scope", "billing")
     assert scopes.code == 0, scopes.err
     assert re.match(r"using the work queues of `relevo up` in \./data \(http://127\.0\.0\.1:\d+\)\n", scopes.err)
 
 
-def test_what_the_caller_names_wins(up: Start, tmp_path: Path, valkey: Server, queue_name: str) -> None:
-    up()
+def test_what_the_caller_names_wins(platform: Up, valkey: Server, queue_name: str) -> None:
     for said in (
-        relevo_in(tmp_path, "--redis-url", valkey.url, "add", queue_name, "before"),
-        relevo_in(tmp_path, "add", queue_name, "behind", "--redis-url", valkey.url),
-        relevo_in(tmp_path, "add", queue_name, "environment", RELEVO_REDIS_URL=valkey.url),
+        relevo_in(platform.folder, "--redis-url", valkey.url, "add", queue_name, "before"),
+        relevo_in(platform.folder, "add", queue_name, "behind", "--redis-url", valkey.url),
+        relevo_in(platform.folder, "add", queue_name, "environment", RELEVO_REDIS_URL=valkey.url),
     ):
         assert (said.code, said.err) == (0, "")
-    assert relevo_in(tmp_path, "inspect", queue_name, "--json", RELEVO_REDIS_URL=valkey.url).data["waiting"] == 3
+    assert relevo_in(platform.folder, "inspect", queue_name, "--json", RELEVO_REDIS_URL=valkey.url).data["waiting"] == 3
 
 
 def test_a_data_folder_of_another_name_is_found_by_its_variable(up: Start, tmp_path: Path) -> None:
@@ -109,7 +116,6 @@ def test_a_file_is_believed_while_its_writer_lives(tmp_path: Path) -> None:
     assert find_running(tmp_path) is None
 
 
-def test_it_names_the_console_how_to_sign_in_and_the_reference(up: Start) -> None:
-    said = up().said
-    assert re.search(r"console +│ http://127\.0\.0\.1:\d+/console +\(sign in with that key", said)
-    assert re.search(r"http://127\.0\.0\.1:\d+/docs", said)
+def test_it_names_the_console_how_to_sign_in_and_the_reference(platform: Up) -> None:
+    assert re.search(r"console +│ http://127\.0\.0\.1:\d+/console +\(sign in with that key", platform.said)
+    assert re.search(r"http://127\.0\.0\.1:\d+/docs", platform.said)

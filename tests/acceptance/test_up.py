@@ -7,9 +7,9 @@ import shlex
 import signal
 import socket
 import textwrap
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import httpx
 import pytest
@@ -22,10 +22,11 @@ from tests.servers.process import free_port
 
 
 class Platform:
-    """A running `relevo up`."""
+    """A running `relevo up`, until the block ends."""
 
-    def __init__(self, folder: Path | str, *options: str, cwd: Path | None = None) -> None:
-        self.child = Child(*COMMAND, "up", "--data", str(folder), *options, cwd=cwd)
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.child = Child(*COMMAND, "up", "--data", str(folder), *options)
         self.child.wait_for("^Ctrl-C")
         self.said = self.child.out
         found = re.search(r"redis://127\.0\.0\.1:\d+", self.said)
@@ -37,58 +38,83 @@ class Platform:
         code = self.child.end(number)
         return code, self.child.out.removeprefix(self.said) + self.child.err
 
+    def __enter__(self) -> Self:
+        return self
 
-Start = Callable[..., Platform]
+    def __exit__(self, *_: object) -> None:
+        self.child.close()
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Generator[Start]:
-    started: list[Platform] = []
+class History(NamedTuple):
+    """What was seen of two runs on the same data: the first ended with SIGTERM, the second with Ctrl-C."""
 
-    def start(*options: str, folder: Path | str = tmp_path / "data", cwd: Path | None = None) -> Platform:
-        started.append(Platform(folder, *options, cwd=cwd))
-        return started[-1]
+    first: str
+    second: str
+    added: int
+    waiting: int
+    pages: dict[str, int]
+    key_mode: int
+    keys: tuple[str, str]
+    ends: dict[signal.Signals, tuple[int, str]]
+    answers_after: dict[signal.Signals, bool]
 
-    yield start
-    for platform in started:
-        platform.child.close()
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Two runs for the tests that only look at what became of them: a start takes longer than all of these."""
+    data = tmp_path_factory.mktemp("history") / "data"
+    ports = ("--port", str(free_port()), "--work-port", str(free_port()))
+    ends: dict[signal.Signals, tuple[int, str]] = {}
+    answers: dict[signal.Signals, bool] = {}
+    with Platform(data, *ports) as first:
+        added = relevo("add", "emails", "welcome", url=first.url).code
+        pages = {found[2]: _status(found[1]) for found in re.finditer(r"│ (http://\S+(/console|/docs))", first.said)}
+        mode, key = (data / "work.key").stat().st_mode & 0o777, (data / "work.key").read_text()
+        turn_back_the_beat(first.url)
+        ends[signal.SIGTERM] = first.end(signal.SIGTERM)
+        answers[signal.SIGTERM] = _answers_ping(first.url)
+    with Platform(data, *ports) as second:
+        waiting = relevo("inspect", "emails", "--json", url=second.url).data["waiting"]
+        turn_back_the_beat(second.url)
+        ends[signal.SIGINT] = second.end(signal.SIGINT)
+        answers[signal.SIGINT] = _answers_ping(second.url)
+    keys = (key, (data / "work.key").read_text())
+    return History(first.said, second.said, added, waiting, pages, mode, keys, ends, answers)
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Generator[Platform]:
+    """One that runs, for all tests that only use it."""
+    ports = ("--port", str(free_port()), "--work-port", str(free_port()))
+    with Platform(tmp_path_factory.mktemp("up") / "my data", *ports) as running:
+        yield running
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_answers_and_stops_cleanly(up: Start, number: signal.Signals) -> None:
-    platform = up("--port", str(free_port()))
-    assert relevo("add", "emails", "welcome", url=platform.url).code == 0
-    code, said = platform.end(number)
-    assert (code, said.strip()) == (0, "stopped; the data is kept")
-    with pytest.raises(redis.ConnectionError):
-        _ping(platform.url)
+def test_it_answers_and_stops_cleanly_also_after_a_downtime(history: History, number: signal.Signals) -> None:
+    assert history.added == 0
+    assert history.ends[number] == (0, "stopped; the data is kept\n")
+    assert not history.answers_after[number]
 
 
-def test_it_shows_the_console_and_the_reference_and_warns_of_nothing_after_a_downtime(up: Start) -> None:
-    ports = ("--port", str(free_port()), "--work-port", str(free_port()))
-    platform = up(*ports)
+def test_it_shows_the_console_and_the_reference(history: History) -> None:
+    assert history.pages == {"/console": 200, "/docs": 200}
     for label, path in (("console", "/console"), ("API reference", "/docs")):
-        found = re.search(rf"{label} +│ (http://\S+{path})", platform.said)
-        assert found is not None, platform.said
-        assert httpx.get(found[1], follow_redirects=True).status_code == 200
-    turn_back_the_beat(platform.url)
-    assert platform.end(signal.SIGTERM) == (0, "stopped; the data is kept\n")
-    again = up(*ports)
-    turn_back_the_beat(again.url)
-    assert again.end(signal.SIGTERM) == (0, "stopped; the data is kept\n")
+        assert re.search(rf"{label} +│ (http://\S+{path})", history.first), history.first
 
 
-def test_a_second_run_finds_the_jobs_of_the_first(up: Start) -> None:
-    port = str(free_port())
-    first = up("--port", port)
-    relevo("add", "emails", "welcome", url=first.url)
-    first.end(signal.SIGTERM)
-    second = up("--port", port)
-    assert relevo("inspect", "emails", "--json", url=second.url).data["waiting"] == 1
+def test_a_second_run_finds_the_jobs_of_the_first(history: History) -> None:
+    assert history.waiting == 1
 
 
-def test_the_worker_it_suggests_runs_the_job_it_suggests(up: Start, tmp_path: Path) -> None:
-    platform = up("--port", str(free_port()))
+def test_the_key_of_the_first_start_is_for_its_owner_only_and_stays(history: History) -> None:
+    assert history.key_mode == 0o600
+    assert history.keys[0].strip() not in history.first
+    assert "made at the first start" in history.second
+    assert history.keys[0] == history.keys[1]
+
+
+def test_the_worker_it_suggests_runs_the_job_it_suggests(platform: Platform, tmp_path: Path) -> None:
     program = platform.said.partition("A worker, app.py:\n")[2].partition("and in that folder:")[0]
     (tmp_path / "app.py").write_text(textwrap.dedent(program))
     add, run = (
@@ -103,8 +129,7 @@ def test_the_worker_it_suggests_runs_the_job_it_suggests(up: Start, tmp_path: Pa
         assert worker.end(signal.SIGTERM) == 0
 
 
-def test_the_first_steps_it_prints_work_as_printed(up: Start, tmp_path: Path) -> None:
-    platform = up("--port", str(free_port()), "--work-port", str(free_port()), folder=tmp_path / "my data")
+def test_the_first_steps_it_prints_work_as_printed(platform: Platform, tmp_path: Path) -> None:
     printed = platform.said.partition("Work queues, over HTTP:\n")[2]
     script, _, rest = printed.partition("or with ")
     done = _bash(f"{script}\n{rest.split('`')[1]}\n", tmp_path)
@@ -114,42 +139,29 @@ def test_the_first_steps_it_prints_work_as_printed(up: Start, tmp_path: Path) ->
     assert command.endswith(" pending\n")
 
 
-def test_the_key_of_the_first_start_is_for_its_owner_only_and_stays(up: Start, tmp_path: Path) -> None:
-    ports = ("--port", str(free_port()), "--work-port", str(free_port()))
-    first = up(*ports)
-    file = tmp_path / "data" / "work.key"
-    key = file.read_text()
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert key.strip() not in first.said
-    first.end(signal.SIGTERM)
-    assert "made at the first start" in up(*ports).said
-    assert file.read_text() == key
-
-
-def test_another_port_is_chosen_when_its_own_is_taken(up: Start) -> None:
+def test_another_port_is_chosen_when_its_own_is_taken(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        platform = up("--port", str(port))
-        assert platform.url != f"redis://127.0.0.1:{port}"
-        assert f"port {port} is taken" in platform.said
-        assert relevo("inspect", "emails", url=platform.url).code == 0
+        with Platform(tmp_path / "data", "--port", str(port)) as platform:
+            assert platform.url != f"redis://127.0.0.1:{port}"
+            assert f"port {port} is taken" in platform.said
+            assert relevo("inspect", "emails", url=platform.url).code == 0
 
 
-def test_a_second_platform_in_the_same_folder_is_refused(up: Start, tmp_path: Path) -> None:
-    up("--port", str(free_port()))
-    said = relevo("up", "--data", str(tmp_path / "data"), "--port", str(free_port()))
+def test_a_second_platform_in_the_same_folder_is_refused(platform: Platform) -> None:
+    said = relevo("up", "--data", str(platform.folder), "--port", str(free_port()))
     assert said.code == 1
     assert "in use by the embedded server" in said.err
     assert "Traceback" not in said.err
 
 
-def test_a_server_that_dies_ends_the_platform_with_an_error(up: Start) -> None:
-    platform = up("--port", str(free_port()))
-    _shut_down(platform.url)
-    assert platform.child.ended() == 1, platform.child.out
-    assert "stopped unexpectedly" in platform.child.err
+def test_a_server_that_dies_ends_the_platform_with_an_error(tmp_path: Path) -> None:
+    with Platform(tmp_path / "data", "--port", str(free_port())) as platform:
+        _shut_down(platform.url)
+        assert platform.child.ended() == 1, platform.child.out
+        assert "stopped unexpectedly" in platform.child.err
 
 
 def test_an_unknown_fsync_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -176,9 +188,16 @@ def _bash(script: str, folder: Path, **environment: str) -> Done:
     return done
 
 
-def _ping(url: str) -> None:
+def _status(url: str) -> int:
+    return httpx.get(url, follow_redirects=True).status_code
+
+
+def _answers_ping(url: str) -> bool:
     with redis.Redis.from_url(url) as client:  # pyright: ignore[reportUnknownMemberType]
-        client.ping()  # pyright: ignore[reportUnknownMemberType]
+        try:
+            return bool(client.ping())  # pyright: ignore[reportUnknownMemberType]
+        except redis.ConnectionError:
+            return False
 
 
 def _shut_down(url: str) -> None:

@@ -27,19 +27,24 @@ _OPENS_BROWSER = re.compile(r"\bbrowser: |\bpage: Page\b")
 _PAGE_EXAMPLE = re.compile(r"::test_every_python_example_of_a_page_runs_in_order\[(?P<page>.+)\]$")
 _DATABASE_LANE = re.compile(r"\[.*\b(postgres|mariadb)")
 
-_SERVED = ("tests/console/", "tests/acceptance/test_work_")
-"""Files that start one `relevo serve` for all their tests."""
+_SERVED = (
+    "tests/acceptance/test_finding_up.py",
+    "tests/acceptance/test_up.py",
+    "tests/acceptance/test_work_",
+    "tests/console/",
+)
+"""Files that start one `relevo serve` or `relevo up` for all their tests."""
 
 _JVM_FILES = (
     "tests/acceptance/test_demo.py",
     "tests/acceptance/test_pipeline_commands.py",
     "tests/acceptance/test_spark_script.py",
-    "tests/people/test_erasure_in_the_lake.py",
 )
 """Files outside tests/spark whose tests start Spark in a process of their own."""
 
 _PROCESS_FILES = (
     "tests/acceptance/test_bench.py",
+    "tests/acceptance/test_finding_up.py",
     "tests/acceptance/test_story.py",
     "tests/acceptance/test_up.py",
     "tests/acceptance/test_work_",
@@ -48,6 +53,7 @@ _PROCESS_FILES = (
     "tests/api/test_schemathesis.py",
     "tests/api/test_serve.py",
     "tests/harness/test_hangs.py",
+    "tests/harness/test_leftovers.py",
     "tests/harness/test_progress.py",
     "tests/harness/test_turns.py",
     "tests/integration/",
