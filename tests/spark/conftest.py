@@ -12,9 +12,13 @@ from pyspark.sql import SparkSession
 from relevo.pipeline.session import session
 from tests.spark.standalone import StandaloneCluster
 
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For `make test`: a query of some hundred rows is over before the code that Spark would write and compile for it pays. Tests
+that start a JVM of their own keep Spark's default, and in `make test-all` this session does too."""
+
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     (folder / "events").mkdir()
     spark = session(
@@ -28,6 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkSession]:
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": str(folder / "events"),
+            **(_INTERPRETED if request.config.getoption("sample") else {}),
         },
     )
     yield spark

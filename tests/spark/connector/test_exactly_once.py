@@ -69,7 +69,7 @@ def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
     spark: SparkSession, launch: Launch, queue_name: str, tmp_path: Path
 ) -> None:
     """Every round starts a JVM, which takes most of its time: one kill here, twenty where time is no matter."""
-    killed_rounds(spark, launch(Redis86), queue_name, tmp_path, events=12_000, rounds=1)
+    killed_rounds(spark, launch(Redis86), queue_name, tmp_path, events=6_000, rounds=1)
 
 
 @pytest.mark.scale
