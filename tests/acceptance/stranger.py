@@ -93,7 +93,7 @@ class Up:
 
     def _found(self, pattern: str) -> str:
         found = re.search(pattern, self.said)
-        assert found is not None, f"`relevo up` ended with {self.process.wait(30)} and said: {self.said}"
+        assert found is not None, f"`relevo up` ended with {self.process.wait(limit(30))} and said: {self.said}"
         return found[0]
 
     def __enter__(self) -> Self:

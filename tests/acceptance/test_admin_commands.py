@@ -95,10 +95,10 @@ def test_a_running_job_is_cancelled(server: Server, queue_name: str, cli: Cli) -
 
         async with Queue(queue_name, redis_url=server.url) as queue, Worker(queue_name, hold, redis_url=server.url):
             job = await queue.add("slow", None)
-            await asyncio.wait_for(running.wait(), 30)
+            await asyncio.wait_for(running.wait(), limit(30))
             said = await asyncio.to_thread(cli, "job", "cancel", queue_name, job.id, "--yes")
             assert "its run is being cancelled" in said.out
-            await asyncio.wait_for(cancelled.wait(), 30)
+            await asyncio.wait_for(cancelled.wait(), limit(30))
         return cancelled.is_set()
 
     assert asyncio.run(story())
@@ -168,7 +168,7 @@ def test_a_busy_queue_is_obliterated_only_by_force(server: Server, cli: Cli, que
 
         async with Queue(queue_name, redis_url=server.url) as queue, Worker(queue_name, hold, redis_url=server.url):
             await queue.add("slow", None)
-            await asyncio.wait_for(running.wait(), 30)
+            await asyncio.wait_for(running.wait(), limit(30))
             said = await asyncio.to_thread(cli, "obliterate", queue_name, "--yes")
             assert said.code == 1
             assert "workers hold 1 of its jobs" in said.err

@@ -94,7 +94,7 @@ def test_inspect_counts_what_a_worker_holds(server: Server, queue_name: str) -> 
         async with Queue(queue_name, redis_url=server.url) as queue:
             await queue.add("slow", None)
             async with Worker(queue_name, hold, redis_url=server.url):
-                await asyncio.wait_for(running.wait(), 20)
+                await asyncio.wait_for(running.wait(), limit(20))
                 said = await asyncio.to_thread(relevo, "inspect", queue_name, "--json", url=server.url)
                 release.set()
         return said.data

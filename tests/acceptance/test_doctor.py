@@ -9,6 +9,7 @@ from relevo import Job, Queue, Worker
 from relevo.broker.checkup import Facts, Finding, Level, check_up
 from tests.acceptance.conftest import Cli, Said, called, relevo
 from tests.conftest import Launch
+from tests.pace import limit
 from tests.servers.cluster import RedisCluster
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server
 
@@ -80,7 +81,7 @@ def test_a_queue_with_a_worker_is_well_however_many_wait(server: Server, queue_n
         async with Queue(queue_name, redis_url=server.url) as queue:
             await queue.add_bulk([{"name": "slow", "data": None}] * 5)
             async with Worker(queue_name, hold, redis_url=server.url, concurrency=1):
-                await asyncio.wait_for(running.wait(), 20)
+                await asyncio.wait_for(running.wait(), limit(20))
                 said = await asyncio.to_thread(relevo, "doctor", queue_name, "--json", url=server.url)
                 release.set()
         return said

@@ -59,4 +59,4 @@ def _is_elsewhere(block: Block) -> bool:
 
 def _needs(block: Block) -> str:
     """Spark is half a gigabyte, and not part of `relevo[all]`: tests/acceptance/test_pages.py runs its block."""
-    return "pyspark" if "relevo.pipeline" in block.text else ""
+    return "pyspark" if "relevo.spark" in block.text else ""

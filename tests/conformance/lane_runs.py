@@ -8,6 +8,7 @@ from typing import Any
 
 from relevo import Job
 from relevo.engine.consuming.job_context import DELIVERY
+from tests.pace import limit
 from tests.patience import turn
 
 
@@ -64,7 +65,7 @@ class LaneRuns:
 
     async def _until(self, true: Callable[[], bool]) -> None:
         async with self._more:
-            await asyncio.wait_for(self._more.wait_for(true), 20)
+            await asyncio.wait_for(self._more.wait_for(true), limit(20))
 
 
 def laned(lane: str, count: int, *, start: int = 0, **options: Any) -> list[dict[str, Any]]:

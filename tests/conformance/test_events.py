@@ -222,7 +222,7 @@ async def test_a_reader_that_closes_ends_its_loop(queue: Queue, server: Server) 
     reading = asyncio.ensure_future(collect(events, "never"))
     await until(lambda: reads_block(server))
     await events.close()
-    assert await asyncio.wait_for(reading, 10) == []
+    assert await asyncio.wait_for(reading, limit(10)) == []
 
 
 async def test_an_event_of_any_shape_stops_no_reader(queue: Queue, keys: QueueKeys, raw: Client) -> None:

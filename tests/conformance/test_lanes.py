@@ -333,7 +333,7 @@ async def test_rate_limited_parks_a_job_without_a_lane_alone(queue: Queue, worke
     async with worker_of(handle):
         await queue.add("limited", {}, attempts=1)
         await queue.add("other", {})
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), limit(20))
     assert [run[:2] for run in runs] == [("limited", 0), ("other", 0), ("limited", 0)]
     assert runs[2][2] - runs[0][2] >= 0.19
 

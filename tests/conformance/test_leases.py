@@ -25,7 +25,7 @@ async def test_a_handler_that_blocks_the_loop_longer_than_the_idle_limit_runs_on
     async def block(job: Job) -> None:
         runs.append(job.id)
         began.set()
-        go_on.wait(60)
+        go_on.wait(limit(60))
         worker.close()
 
     worker = Worker(

@@ -42,7 +42,7 @@ async def consuming(
     running = asyncio.ensure_future(consumer.run(handler))
     yield consumer
     consumer.shutdown()
-    await asyncio.wait_for(running, 30)
+    await asyncio.wait_for(running, limit(30))
 
 
 class Settled:
@@ -70,7 +70,7 @@ async def test_bytes_travel_untouched_from_producer_to_consumer(
     seen: asyncio.Queue[RawJob] = asyncio.Queue()
     async with consuming(server, queue_name, seen.put):
         job_id = await producer.add_with_options(NO_MSGPACK, {"name": "raw"})
-        job = await asyncio.wait_for(seen.get(), 20)
+        job = await asyncio.wait_for(seen.get(), limit(20))
     assert (job.id, job.name, job.payload, job.attempt) == (job_id, "raw", NO_MSGPACK, 0)
     assert job.created_at_ms > 1_600_000_000_000
 
@@ -87,7 +87,7 @@ async def test_a_consumer_gets_the_msgpack_that_a_queue_has_made(queue: Queue, s
     seen: asyncio.Queue[RawJob] = asyncio.Queue()
     await queue.add("ping", {"i": 1})
     async with consuming(server, queue_name, seen.put):
-        job = await asyncio.wait_for(seen.get(), 20)
+        job = await asyncio.wait_for(seen.get(), limit(20))
     assert job.payload == b"\x81\xa1i\x01"
 
 

@@ -123,7 +123,7 @@ async def test_parked_and_cancelled_runs_are_neither_failed_nor_completed(
         metrics.watch(worker)
         await queue.add("parked", 1, job_id="later")
         running = await queue.add("stopped", 1)
-        await asyncio.wait_for(started.wait(), 20)
+        await asyncio.wait_for(started.wait(), limit(20))
         await queue.cancel(running.id)
         await worker.until(done=1)
         seen = Exposition.of(metrics)

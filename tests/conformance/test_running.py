@@ -358,7 +358,7 @@ async def test_a_plain_function_longer_than_the_idle_limit_runs_once_and_stops_n
     def handle(job: Job) -> None:
         calls.append(job.name)
         if job.name == "long":
-            assert enough.wait(40)
+            assert enough.wait(limit(40))
             assert other.is_set()  # the other one ran meanwhile
         else:
             other.set()

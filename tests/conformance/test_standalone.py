@@ -72,7 +72,7 @@ async def test_shutdown_from_another_thread_gives_the_lock_up(
     await scheduler.leading.wait_for(bool, timeout=limit(20))
     assert await raw.get(keys.scheduler_lock) == b"s-mine"
     threading.Thread(target=scheduler.shutdown).start()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, limit(20))
     assert await raw.get(keys.scheduler_lock) is None
     assert not scheduler.is_running
 
@@ -92,7 +92,7 @@ async def test_the_settings_reach_the_scheduler(
 async def test_a_shutdown_before_the_run_is_no_run(server: Server, queue_name: str) -> None:
     scheduler = Scheduler(server.url, queue_name)
     scheduler.shutdown()
-    await asyncio.wait_for(scheduler.run(), 20)
+    await asyncio.wait_for(scheduler.run(), limit(20))
     assert scheduler.leading.count == 0
 
 
@@ -131,7 +131,7 @@ async def test_no_slot_is_lost_or_doubled_when_the_leading_process_is_killed(
 
 async def test_wrong_credentials_end_the_run_with_the_reason(server: Server, queue_name: str) -> None:
     with AclUser(server), pytest.raises(ServerRefused, match="sign-in"):
-        await asyncio.wait_for(Scheduler(AclUser(server, password="wrong").url, queue_name).run(), 30)
+        await asyncio.wait_for(Scheduler(AclUser(server, password="wrong").url, queue_name).run(), limit(30))
 
 
 @pytest.mark.parametrize(

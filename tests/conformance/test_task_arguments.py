@@ -213,7 +213,7 @@ async def test_a_function_that_returns_something_else_than_it_says_has_succeeded
 async def test_arguments_of_a_task_on_a_thread_and_its_result_are_typed_too(queue: Queue, worker_of: WorkerOf) -> None:
     tasks: Tasks[None] = Tasks()
 
-    @tasks.task(timeout_s=20)
+    @tasks.task(timeout_s=limit(20))
     def price(order: Order) -> Decimal:
         return order.total * 2
 

@@ -161,7 +161,7 @@ async def test_a_plain_task_longer_than_the_idle_limit_runs_once_and_stops_nobod
     @tasks.task()
     def long() -> str:
         calls.append("long")
-        assert enough.wait(40)
+        assert enough.wait(limit(40))
         return f"quick ran meanwhile: {quick_ran.is_set()}"
 
     @tasks.task()
@@ -223,9 +223,9 @@ async def test_a_task_that_takes_too_long_fails(queue: Queue, worker_of: WorkerO
 
     @tasks.task(timeout_s=0.05, attempts=1)
     def slow_thread() -> None:
-        released.wait(20)
+        released.wait(limit(20))
 
-    @tasks.task(timeout_s=20, attempts=1)
+    @tasks.task(timeout_s=limit(20), attempts=1)
     async def own_timeout() -> None:
         raise TimeoutError("of its own")
 

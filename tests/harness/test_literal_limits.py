@@ -16,6 +16,13 @@ FOLLOWS_BY_ITSELF = {"until", "wait_until", "line", "end", "ended", "to_thread",
 """Functions that put what they are given through `limit`, most of them of `tests/servers/child.py`; and the mark, which
 `tests/harness/limits.py` reads."""
 
+BY_PLACE = {"asyncio.timeout", "asyncio.wait_for"}
+METHODS_BY_PLACE = {"wait", "result", "settimeout"}
+"""Functions and methods whose last argument is a limit: `event.wait(20)`."""
+
+NAMES = {"timeout", "socket_timeout", "socket_connect_timeout"}
+"""Of arguments that are limits."""
+
 OUTSIDE = ("tests/typing/snippets/", "tests/acceptance/lean_job.py")
 """What is not run, or runs where there are no tests to import from."""
 
@@ -26,9 +33,9 @@ def literal_limits(source: str) -> Iterator[tuple[int, float]]:
         if not isinstance(call, ast.Call):
             continue
         name = ast.unparse(call.func)
-        given = [word.value for word in call.keywords if word.arg == "timeout"]
-        if name == "asyncio.timeout":
-            given += call.args[:1]
+        given = [word.value for word in call.keywords if word.arg in NAMES]
+        if name in BY_PLACE or name.rpartition(".")[2] in METHODS_BY_PLACE:
+            given += call.args[-1:]
         elif name == "Child.run" or name.rpartition(".")[2] in FOLLOWS_BY_ITSELF or _waits_for_words(call):
             continue
         for value in given:
@@ -58,6 +65,12 @@ def test_no_limit_of_a_test_is_in_plain_seconds() -> None:
         ("async with asyncio.timeout(20): ...", [20]),
         ("signal.wait_for(timeout=30)", [30]),
         ("subprocess.run([], timeout=50)", [50]),
+        ("assert event.wait(40)", [40]),
+        ("future.result(5)", [5]),
+        ("asyncio.wait_for(worker.close(), 5)", [5]),
+        ("Connection(socket_timeout=10)", [10]),
+        ("event.wait(limit(40))", []),
+        ("event.wait(0.3)", []),
         ("async with asyncio.timeout(limit(20)): ...", []),
         ("await until(done, timeout=40)", []),
         ("@pytest.mark.timeout(300)\ndef test(): ...", []),

@@ -133,7 +133,7 @@ async def test_a_process_without_workers_is_not_ready(idle: HealthServer) -> Non
 async def test_what_is_not_http_is_refused(idle: HealthServer, sent: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", idle.port)
     writer.write(sent)
-    answer = await asyncio.wait_for(reader.readline(), 20)
+    answer = await asyncio.wait_for(reader.readline(), limit(20))
     writer.transport.abort()
     assert answer == b"HTTP/1.1 400 Bad Request\r\n"
 

@@ -30,7 +30,7 @@ async def test_an_add_is_done_once_though_its_job_was_finished_before_the_answer
         await worker.until(done=1)
         proxy.cut()
         proxy.release()
-        job = await asyncio.wait_for(adding, 20)
+        job = await asyncio.wait_for(adding, limit(20))
         await queue.add("last", 2)
         await worker.until(done=2)
     assert runs.data == [1, 2]

@@ -63,7 +63,7 @@ class Side:
             yield worker
         finally:
             await worker.close()
-            await asyncio.wait_for(running, 40)
+            await asyncio.wait_for(running, limit(40))
             if self.name == "chasquimq":
                 await until(lambda: self._reading() <= others)
 

@@ -73,7 +73,7 @@ async def test_a_worker_is_closed_and_its_run_awaited(side: Side, keys: QueueKey
     seen.append((worker.name, worker.is_running, worker.is_closed))
     await worker.close()
     await worker.close()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, limit(20))
     seen.append((worker.name, worker.is_running, worker.is_closed))
     assert seen == [(keys.queue, False, False), (keys.queue, True, False), (keys.queue, False, True)]
 
@@ -82,9 +82,9 @@ async def test_closing_may_be_a_task_a_gathering_or_bounded_in_time(side: Side, 
     worker = side.module.Worker(keys.queue, Runs())
     await asyncio.create_task(worker.close())
     await asyncio.gather(worker.close())
-    await asyncio.wait_for(worker.close(), 5)
+    await asyncio.wait_for(worker.close(), limit(5))
     loop = asyncio.get_running_loop()
-    await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(worker.close(), loop).result(5))
+    await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(worker.close(), loop).result(limit(5)))
     assert worker.is_closed
 
 
@@ -96,7 +96,7 @@ def test_our_worker_may_be_closed_without_await_and_without_a_warning() -> None:
 async def test_a_worker_closed_before_it_runs_ends_at_once(side: Side, keys: QueueKeys, redis86: Server) -> None:
     worker = side.module.Worker(keys.queue, Runs(), redis_url=redis86.url)
     await worker.close()
-    await asyncio.wait_for(worker.run(), 10)
+    await asyncio.wait_for(worker.run(), limit(10))
 
 
 async def test_a_second_run_waits_for_the_first(side: Side, keys: QueueKeys, redis86: Server) -> None:
@@ -107,7 +107,7 @@ async def test_a_second_run_waits_for_the_first(side: Side, keys: QueueKeys, red
     await runs.until(1)
     assert [each.done() for each in both] == [False, False]
     await worker.close()
-    await asyncio.wait_for(asyncio.gather(*both), 20)
+    await asyncio.wait_for(asyncio.gather(*both), limit(20))
     assert len(runs.jobs) == 1
 
 
@@ -118,7 +118,7 @@ async def test_context_managers_close_what_they_opened(side: Side, keys: QueueKe
             running = asyncio.create_task(worker.run())
             await queue.add("one", 1)
             await runs.until(1)
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, limit(20))
     assert (queue.name, queue.is_closed, worker.is_closed) == (keys.queue, True, True)
 
 
@@ -142,7 +142,7 @@ async def test_events_are_followed_until_closed(side: Side, until: Until) -> Non
         await side.queue().add("one", 1)
         await until(lambda: "completed" in names)
     await events.close()
-    await asyncio.wait_for(following, 20)
+    await asyncio.wait_for(following, limit(20))
     assert names[:2] == ["active", "completed"]
 
 

@@ -13,6 +13,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.runs import Runs
 from tests.interop.conftest import Until
 from tests.interop.side import Side
+from tests.pace import limit
 from tests.servers.child import Child
 from tests.servers.server import Server
 
@@ -40,7 +41,7 @@ async def scheduler(side: Side, server: Server, queue_name: str, holder: str) ->
         yield
     finally:
         made.shutdown()
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, limit(30))
 
 
 async def upsert_slots(side: Side, count: int) -> None:

@@ -144,7 +144,7 @@ async def test_a_reader_waits_no_longer_than_it_said(desk: Desk) -> None:
 async def test_a_reader_of_a_finished_message_does_not_wait(desk: Desk) -> None:
     claimed = await one(desk)
     await desk.settle("complete", [claimed])
-    found = await asyncio.wait_for(read(desk, claimed.id, wait_s=30), 10)
+    found = await asyncio.wait_for(read(desk, claimed.id, wait_s=30), limit(10))
     assert (found.state, found.chunks) == ("completed", [])
 
 

@@ -115,8 +115,8 @@ async def test_the_end_of_the_server_ends_the_reading_at_once(followed: Room) ->
         waiting = asyncio.ensure_future(anext(told, None))
         await turn()
         assert followed.service._http is not None  # pyright: ignore[reportPrivateUsage]
-        await asyncio.wait_for(followed.service._http.stop(), 15)  # pyright: ignore[reportPrivateUsage]
-        assert await asyncio.wait_for(waiting, 15) is None
+        await asyncio.wait_for(followed.service._http.stop(), limit(15))  # pyright: ignore[reportPrivateUsage]
+        assert await asyncio.wait_for(waiting, limit(15)) is None
 
 
 async def test_without_redis_events_cannot_be_followed(room: Room) -> None:

@@ -16,6 +16,7 @@ from relevo.broker.address import Address, Node
 from relevo.broker.resp import Argument, ReplyError, bulk, command, head
 from relevo.broker.transport import Outcome, Transport, send
 from relevo.errors import ConnectionLost
+from tests.pace import limit
 from tests.patience import turn
 from tests.property.plain_transport import PlainTransport
 from tests.servers.server import Server
@@ -201,7 +202,7 @@ async def test_replies_may_be_split_anywhere(batches: list[list[Any]], cuts: lis
             transport.data_received(stream[:size])
             stream = stream[size:]
         transport.data_received(stream)
-        got = await asyncio.wait_for(asyncio.gather(*answers), 5)
+        got = await asyncio.wait_for(asyncio.gather(*answers), limit(5))
     assert [_comparable(each) for each in got] == [_comparable(each) for each in batches]
 
 
@@ -234,5 +235,5 @@ async def test_bytes_that_are_no_reply_end_the_connection_with_a_reason(rubbish:
         await turn()
         transport.data_received(rubbish)
         with pytest.raises(ConnectionLost, match="not RESP"):
-            await asyncio.wait_for(answer, 5)
+            await asyncio.wait_for(answer, limit(5))
         assert transport.closed

@@ -219,7 +219,7 @@ class ServerProcess:
             host="127.0.0.1",
             port=self.port,
             protocol=2,
-            socket_timeout=10,
+            socket_timeout=limit(10),
             retry=Retry(NoBackoff(), 0),
             driver_info=None,  # to look its own version up costs redis-py more than a connection, for each
             **self._tls,

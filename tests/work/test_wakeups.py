@@ -86,7 +86,7 @@ async def test_patience_ends_a_wait_from_outside(desk: Desk) -> None:
     waiting = asyncio.create_task(desk.claim(wait_s=LONG, patience=patience))
     await settled_in(desk.work_queues)
     patience.end()
-    assert await asyncio.wait_for(waiting, 10) == []
+    assert await asyncio.wait_for(waiting, limit(10)) == []
 
 
 @pytest.mark.parametrize("lane", [f"{store}-{path}" for store in STORES for path in ("index", "sql")], indirect=True)
@@ -95,11 +95,11 @@ async def test_a_publish_on_another_node_wakes_long_before_the_next_look(desk: D
     far = await open_office(
         poll_s=100.0
     )  # with Redis a node looks every tenth of that: nothing but a wake ends the wait
-    await asyncio.wait_for(far.long_poll.listening(), 10)
+    await asyncio.wait_for(far.long_poll.listening(), limit(10))
     waiting = asyncio.create_task(desk.at(far).claim(wait_s=LONG))
     await settled_in(far)
     await desk.ids(new(1))
-    assert [number(each) for each in await asyncio.wait_for(waiting, 10)] == [1]
+    assert [number(each) for each in await asyncio.wait_for(waiting, limit(10))] == [1]
 
 
 @pytest.mark.parametrize("lane", [f"{store}-alone" for store in STORES], indirect=True)
@@ -109,4 +109,4 @@ async def test_without_redis_other_nodes_look_now_and_then(desk: Desk, open_offi
     waiting = asyncio.create_task(desk.at(far).claim(wait_s=LONG))
     await settled_in(far)
     await desk.ids(new(1))
-    assert [number(each) for each in await asyncio.wait_for(waiting, 20)] == [1]
+    assert [number(each) for each in await asyncio.wait_for(waiting, limit(20))] == [1]

@@ -22,6 +22,7 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import encode_payload
+from tests.pace import limit
 
 _BACKOFF = StructType(
     [
@@ -56,7 +57,7 @@ def arrow_schema(what: str, *names: str) -> object:
 
 
 def directory_of(url: str) -> Directory:
-    return Directory(Address.parse(url), timeout_s=10)
+    return Directory(Address.parse(url), timeout_s=limit(10))
 
 
 def send(url: str, key: bytes, commands: Iterable[tuple[Argument, ...]]) -> list[object]:

@@ -13,6 +13,7 @@ from relevo.pipeline.connector.settle_sink import SettleOptions, settle
 from relevo.pipeline.connector.source import RelevoSource
 from relevo.pipeline.connector.spark_api import ReadMaxRows, arrow_schema
 from relevo.wire.keys import QueueKeys
+from tests.pace import limit
 from tests.servers.server import Server
 from tests.spark.connector.filled import send
 
@@ -120,7 +121,7 @@ def test_leases_are_renewed_while_a_batch_runs_and_lapse_when_the_driver_is_gone
     renewed = query.reader._open().renewed  # pyright: ignore[reportPrivateUsage] - the signal of the thread
     for _ in range(4):  # longer than the lease
         renewed.clear()
-        assert renewed.wait(20)
+        assert renewed.wait(limit(20))
         asked = ("XPENDING", keys.stream, "default", "-", "+", "10")
         (pending,) = cast("list[Any]", send(redis86.url, keys.stream, [asked]))
         assert pending[0][2] < 2000

@@ -7,6 +7,7 @@ import pytest
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.errors import ConnectionLost
+from tests.pace import limit
 from tests.patience import turn
 from tests.servers.process import free_port
 
@@ -17,6 +18,6 @@ async def test_a_link_closed_at_any_turn_of_a_refused_connect_ends(turns: int) -
     waiting = asyncio.create_task(link.ready())
     for _ in range(turns):
         await turn()
-    await asyncio.wait_for(link.close(), 20)
+    await asyncio.wait_for(link.close(), limit(20))
     with pytest.raises(ConnectionLost):
-        await asyncio.wait_for(waiting, 20)
+        await asyncio.wait_for(waiting, limit(20))
