@@ -11,7 +11,7 @@ from relevo import Handler, Queue
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.engine.schedules.scheduler import SCRIPTS, SchedulerService
-from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.wire.keys import QueueKeys
 from tests.conformance.fires import Fires
 from tests.conformance.group import Group

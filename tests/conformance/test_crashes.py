@@ -11,7 +11,7 @@ from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.engine.duties.stalled_detector import STALLED, SWEEP_CONSUMERS, StalledDetector
 from relevo.engine.events.event_log import EventLog
-from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.settling.delivery import HeldDeliveries
 from relevo.engine.settling.settle_request import SettleContext
 from relevo.engine.settling.settler import Settler

@@ -11,7 +11,7 @@ from relevo import Job, Queue
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.engine.duties.promoter import PROMOTE, Promoter
-from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.errors import BadArgument, DelayTooLong
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.delayed import DelayedMember

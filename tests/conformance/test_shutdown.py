@@ -151,7 +151,7 @@ async def test_the_consumer_leaves_the_group(queue: Queue, worker_of: WorkerOf, 
 
 async def test_locks_are_given_up(queue: Queue, worker_of: WorkerOf, raw: Client, keys: QueueKeys) -> None:
     async with worker_of(Runs(), claim_min_idle_ms=500) as worker:
-        while not (worker.promoter.lock.held and worker.stalled_detector.lock.held):
+        while not (worker.promoter.leads and worker.stalled_detector.leads):
             await worker.promoter.promoted.wait_for()
         assert await raw.exists(keys.promoter_lock, keys.stalled_lock) == 2
     assert await raw.exists(keys.promoter_lock, keys.stalled_lock, keys.scheduler_lock) == 0

@@ -126,7 +126,7 @@ async def test_trap_06_a_dead_leaders_lock_goes_away_by_itself(
     await queue.add("later", {}, delay_ms=1)
     async with worker_of(Runs(), claim_min_idle_ms=IDLE_MS) as worker:
         await worker.until(done=1)
-        while not worker.stalled_detector.lock.held:
+        while not worker.stalled_detector.leads:
             await worker.stalled_detector.scanned.wait_for()
         for lock in (keys.promoter_lock, keys.stalled_lock):
             assert 0 < await raw.pttl(lock) <= 90_000

@@ -13,7 +13,7 @@ from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.engine.events.event_log import EventLog
 from relevo.engine.lanes.lane_dispatcher import DISPATCH_LANES, RELEASE_GONE, LaneDispatcher
-from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.settling.delivery import Completed, DeadLettered, Delivery, HeldDeliveries, Retry
 from relevo.engine.settling.outcome import OutcomeBatch
 from relevo.engine.settling.settle_request import SCRIPTS, SettleContext, SettleRequest

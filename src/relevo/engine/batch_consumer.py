@@ -23,7 +23,7 @@ from relevo.engine.consuming.reader import RECLAIM
 from relevo.engine.duties.promoter import BATCH as PROMOTED_AT_ONCE
 from relevo.engine.duties.promoter import PROMOTE
 from relevo.engine.events.event_log import EventLog
-from relevo.engine.service.leader_lock import HOLD_LOCK
+from relevo.engine.service.leader_loop import HOLD_LOCK
 from relevo.engine.settling.delivery import Delivery, HeldDeliveries
 from relevo.engine.settling.failure_log import FailureLog
 from relevo.engine.settling.outcome import OutcomeBatch

@@ -46,7 +46,7 @@ from relevo.engine.schedules.scheduler import SchedulerService
 from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
 from relevo.engine.service.already_done import AlreadyDone
 from relevo.engine.service.exit_signals import catch_exit_signals
-from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
 from relevo.engine.service.signals import Signal
 from relevo.engine.settling.bad_result import OnBadResult
@@ -141,7 +141,7 @@ class Worker:
         self._keys = QueueKeys(checked_queue_name(queue_name))
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
         self._settings = settings = WorkerOptions(**{name: given[name] for name in WorkerOptions.names()})
-        self._handler = as_handler(handler, settings.slots)
+        self._handler = as_handler(handler, settings.concurrency)
         self._closing = threading.Event()
         self._closing_signal: asyncio.Event | None = None
         self._stop_now = False
@@ -186,7 +186,7 @@ class Worker:
             function_of=function_finder(self._handler),
             on_bad_result=settings.on_bad_result,
         )
-        self.run_queue = queue = RunQueue(settings.slots, limited=settings.limited)
+        self.run_queue = queue = RunQueue(settings.concurrency, limited=settings.limited)
         self.idle_watch = IdleWatchMember(self._address, keys)
         self.cancel_watch = CancelWatch(control, keys, idle=self.idle_watch)
         self.runner = Runner(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from relevo.broker.resp import ReplyError, command
-from relevo.engine.service.leader_lock import HOLD_LOCK
+from relevo.engine.service.leader_loop import HOLD_LOCK
 from relevo.errors import ConnectionLost, Redirected, ServerRefused, Unreachable
 from tests.patience import turn, until
 from tests.unit.fake_server import SILENCE, FakeServer

@@ -12,7 +12,6 @@ from relevo.engine.admin.job_pages import JobPage, Jobs
 from relevo.engine.admin.maintenance import SCRIPTS as MAINTENANCE_SCRIPTS
 from relevo.engine.admin.maintenance import Maintenance
 from relevo.engine.admin.progress import JobProgress
-from relevo.engine.admin.queue_pause import QueuePause
 from relevo.engine.admin.snapshot import QueueSnapshot
 from relevo.engine.job.job import Job
 from relevo.wire.envelope_encoder import checked_job_id
@@ -48,14 +47,14 @@ class QueueAdmin(ABC):
 
     async def pause(self) -> None:
         """Stops all workers of the queue, within a quarter of a second and until `resume`, also those that start later. What
-        runs is finished; jobs may still be added and wait."""
-        await QueuePause(self._admin_link(), self._keys).pause()
+        runs is finished; jobs may still be added and wait. ChasquiMQ's newer workers look at the same key."""
+        await self._admin_link().call("SET", self._keys.paused, "1")
 
     async def resume(self) -> None:
-        await QueuePause(self._admin_link(), self._keys).resume()
+        await self._admin_link().call("DEL", self._keys.paused)
 
     async def is_paused(self) -> bool:
-        return await QueuePause(self._admin_link(), self._keys).is_paused()
+        return await self._admin_link().call("EXISTS", self._keys.paused) == 1
 
     # --- look ----------------------------------------------------------------------------------------------------------
 

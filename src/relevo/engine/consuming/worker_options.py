@@ -118,10 +118,6 @@ class WorkerOptions:
         return str(self.consumer_id)
 
     @property
-    def slots(self) -> int:
-        return self.concurrency
-
-    @property
     def block_ms(self) -> int:
         return self.read_block_ms or 5000
 

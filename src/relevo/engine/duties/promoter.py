@@ -6,10 +6,9 @@ import asyncio
 from typing import NamedTuple
 
 from relevo.broker.link import Link
-from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
-from relevo.engine.service.leader_lock import LeaderLock
-from relevo.engine.service.loop import AGAIN, Idle, Loop
+from relevo.engine.service.leader_loop import LeaderLoop
+from relevo.engine.service.loop import AGAIN, Idle
 from relevo.engine.service.signals import Signal
 from relevo.wire.events import MAX_EVENTS
 from relevo.wire.keys import QueueKeys
@@ -29,7 +28,7 @@ class PromoterTick(NamedTuple):
     oldest_pending_lag_ms: int
 
 
-class Promoter(Loop):
+class Promoter(LeaderLoop):
     """Promotes due jobs while this process holds the queue's promoter lock: at least every `every` seconds, and at the
     very millisecond the next known job is due. Without a `stream_cap` it keeps that of the queue's producers. ChasquiMQ's
     promoters use the same lock, so a mixed fleet has one leader."""
@@ -49,28 +48,16 @@ class Promoter(Loop):
         lock_ttl_s: int = 5,
         idle: Idle | None = None,
     ) -> None:
-        super().__init__("promoter", every=every, idle=idle)
+        super().__init__("promoter", link, keys.promoter_lock, holder, every=every, ttl_s=lock_ttl_s, idle=idle)
         self.promoted: Signal[PromoterTick] = Signal()
-        self.leading: Signal[bool] = Signal()
-        self.lock = LeaderLock(link, keys.promoter_lock, holder, ttl_s=lock_ttl_s)
-        self._link = link
         self._batch = batch
-        self._keys = [keys.promoter_lock, keys.delayed, keys.stream, keys.dead, keys.events]
+        self._keys = [keys.delayed, keys.stream, keys.dead, keys.events]
         cap = (stream_cap or QueueLimits.max_stream_len, dlq_cap, events_cap if events else 0, int(stream_cap is None))
-        self._arguments = (holder, batch, *cap)
+        self._arguments = (batch, *cap)
 
     async def tick(self) -> float | None:
-        await self._link.ready()
-        led = self.lock.held
-        # The script checks the lock again: a leader that slept past its TTL moves nothing.
-        held, moved = await self._link.send(
-            self.lock.hold_lock_call() + self._link.script_call(PROMOTE, self._keys, self._arguments), 2
-        )
-        leads = self.lock.noted(self._link.checked(held, "hold_lock.lua"))
-        reply: Reply = self._link.checked(moved, "promote.lua")
-        if leads != led:
-            self.leading.emit(leads)
-        if reply[0] < 0:
+        reply = await self.lead(PROMOTE, self._keys, *self._arguments)
+        if reply is None:
             return self.every * 5  # another leads: only its death concerns us, and that takes its lock's TTL anyway
         self.promoted.emit(PromoterTick(reply[0], reply[1], reply[2]))
         if reply[0] == self._batch:
@@ -79,8 +66,5 @@ class Promoter(Loop):
 
     def wake_in(self, ms: int) -> None:
         """Told of a job that will be due: the leader need not wait for its next tick to learn of it."""
-        if self.lock.held and ms < self.every * 1000:
+        if self.leads and ms < self.every * 1000:
             asyncio.get_running_loop().call_later(ms / 1000, self.wake)
-
-    async def finish(self) -> None:
-        await self.lock.release_lock()

@@ -10,8 +10,8 @@ from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
 from relevo.engine.events.event_log import EventLog
 from relevo.engine.lanes.lane_dispatcher import release_gone
-from relevo.engine.service.leader_lock import LeaderLock
-from relevo.engine.service.loop import AGAIN, Loop
+from relevo.engine.service.leader_loop import LeaderLoop
+from relevo.engine.service.loop import AGAIN
 from relevo.engine.service.signals import Signal
 from relevo.engine.settling.settler import Settler
 from relevo.errors import Undecodable
@@ -36,7 +36,7 @@ class StalledTick(NamedTuple):
     """Of those dead-lettered."""
 
 
-class StalledDetector(Loop):
+class StalledDetector(LeaderLoop):
     """Runs once for each queue, by lock. Readers take abandoned jobs over by themselves; this is for when they cannot (all
     slots busy), and for what a reader never sees."""
 
@@ -56,28 +56,19 @@ class StalledDetector(Loop):
         forget_after_s: float = 300.0,
     ) -> None:
         every = max(idle_s, 0.05)
-        super().__init__("stalled-detector", every=every)
+        super().__init__("stalled-detector", link, keys.stalled_lock, holder, every=every, ttl_s=max(2, int(every * 3)))
         self.scanned: Signal[StalledTick] = Signal()
-        self.lock = LeaderLock(link, keys.stalled_lock, holder, ttl_s=max(2, int(every * 3)))
-        self._link = link
         self._keys = keys
         self._group = group
         self._settler = settler
         self._log = events
         self._batch = batch
-        self._arguments = (holder, group, int(idle_s * 1000), max_stalled, batch, dlq_cap)
+        self._arguments = (group, int(idle_s * 1000), max_stalled, batch, dlq_cap)
         self._forget_ms = int(max(forget_after_s, 3 * idle_s) * 1000)
 
     async def tick(self) -> float | None:
-        await self._link.ready()
-        keys = [self._keys.stalled_lock, self._keys.stream, self._keys.dead]
-        held, found = await self._link.send(
-            self.lock.hold_lock_call() + self._link.script_call(STALLED, keys, self._arguments), 2
-        )
-        if not self.lock.noted(self._link.checked(held, "hold_lock.lua")):
-            return None
-        reply: Reply = self._link.checked(found, "stalled.lua")
-        if reply[0] < 0:
+        reply = await self.lead(STALLED, [self._keys.stream, self._keys.dead], *self._arguments)
+        if reply is None:
             return None
         for entry_id, deliveries, data, name in reply[1]:
             self._report(entry_id.decode(), deliveries, data, name.decode(errors="replace"))
@@ -111,9 +102,6 @@ class StalledDetector(Loop):
         )
         if self._log.enabled:
             self._settler.event(self._log.dead(envelope.id, name, envelope.attempt, Reason.STALLED))
-
-    async def finish(self) -> None:
-        await self.lock.release_lock()
 
 
 def _readable(data: bytes) -> Envelope:

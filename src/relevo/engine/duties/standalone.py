@@ -20,7 +20,7 @@ from relevo.engine.job.validation import checked_queue_name, positive
 from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
 from relevo.engine.schedules.scheduler import SchedulerService
 from relevo.engine.service.exit_signals import catch_exit_signals
-from relevo.engine.service.leader_lock import HOLD_LOCK, RELEASE_LOCK
+from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
 from relevo.wire.keys import QueueKeys
 from relevo.wire.limits import QueueLimits

@@ -10,8 +10,8 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply
 from relevo.broker.scripts import script
 from relevo.engine.lanes.lanes import WINDOW
-from relevo.engine.service.leader_lock import LeaderLock
-from relevo.engine.service.loop import AGAIN, Idle, Loop
+from relevo.engine.service.leader_loop import LeaderLoop
+from relevo.engine.service.loop import AGAIN, Idle
 from relevo.engine.service.signals import Signal
 from relevo.errors import Undecodable
 from relevo.wire.delayed import DelayedMember
@@ -29,17 +29,15 @@ _AUDIT_PAGES = 100
 _AUDIT_EVERY_S = 60.0
 
 
-class LaneDispatcher(Loop):
+class LaneDispatcher(LeaderLoop):
     """Lets lanes go that had to wait, keeps the stream filled up to its window, and frees places that nobody will free."""
 
     def __init__(
         self, link: Link, keys: QueueKeys, group: str, holder: str, *, every: float = 0.05, idle: Idle | None = None
     ) -> None:
-        super().__init__("lanes", every=every * 5, idle=idle)
+        super().__init__("lanes", link, keys.lanes_lock, holder, every=every * 5, idle=idle)
         self.dispatched: Signal[int] = Signal()
         self.freed: Signal[int] = Signal()
-        self.lock = LeaderLock(link, keys.lanes_lock, holder)
-        self._link = link
         self._keys = keys
         self._group = group
         self._busy_s = every
@@ -47,16 +45,10 @@ class LaneDispatcher(Loop):
         self._suspects: set[str] = set()
 
     async def tick(self) -> float | None:
-        await self._link.ready()
-        arguments = (self.lock.holder, self._keys.tag, self._group, WINDOW)
-        held, reply = await self._link.send(
-            self.lock.hold_lock_call()
-            + self._link.script_call(DISPATCH_LANES, [self._keys.lanes_lock, self._keys.stream], arguments),
-            2,
-        )
-        if not self.lock.noted(self._link.checked(held, "hold_lock.lua")):
+        reply = await self.lead(DISPATCH_LANES, [self._keys.stream], self._keys.tag, self._group, WINDOW)
+        if reply is None:
             return 1.0
-        moved, lanes, wait_ms = self._link.checked(reply, "dispatch_lanes.lua")
+        moved, lanes, wait_ms = reply
         if moved:
             self.dispatched.emit(moved)
         if time.monotonic() >= self._audit_due:  # by the clock: busy lanes must not keep a lost place from being found
@@ -67,9 +59,6 @@ class LaneDispatcher(Loop):
         if lanes or wait_ms >= 0:
             return self._busy_s if wait_ms < 0 else min(self._busy_s, max(wait_ms, 1) / 1000)
         return None  # no lane waits for us; adds and settles dispatch by themselves
-
-    async def finish(self) -> None:
-        await self.lock.release_lock()
 
     async def audit(self) -> int:
         """Releases what jobs hold that are gone: removed by hand, or finished by a worker that knows no notes. A job must be

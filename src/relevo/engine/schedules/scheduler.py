@@ -11,8 +11,8 @@ from relevo.broker.resp import Argument, Reply, ReplyError
 from relevo.broker.scripts import script
 from relevo.engine.schedules.schedules import PAUSE_REPEATABLE
 from relevo.engine.schedules.timetable import GRACE_MS, Timetable, Turn, slot_id
-from relevo.engine.service.leader_lock import LeaderLock
-from relevo.engine.service.loop import AGAIN, Loop
+from relevo.engine.service.leader_loop import LeaderLoop
+from relevo.engine.service.loop import AGAIN
 from relevo.engine.service.signals import Signal
 from relevo.errors import RelevoError
 from relevo.wire.delayed import DelayedMember
@@ -46,7 +46,7 @@ class SchedulerTick(NamedTuple):
 _DueTurn = tuple[bytes, float, RepeatSpec, Turn]
 
 
-class SchedulerService(Loop):
+class SchedulerService(LeaderLoop):
     """Looks for due schedules every `every` seconds, and at the very moment the next known one is due. Slots are counted by
     the server's clock. Without a `stream_cap` it keeps that of the queue's producers. ChasquiMQ's schedulers use the same
     lock, so a mixed fleet has one leader."""
@@ -62,11 +62,8 @@ class SchedulerService(Loop):
         stream_cap: int | None = None,
         lock_ttl_s: int = 5,
     ) -> None:
-        super().__init__("scheduler", every=every)
+        super().__init__("scheduler", link, keys.scheduler_lock, holder, every=every, ttl_s=lock_ttl_s)
         self.fired: Signal[SchedulerTick] = Signal()
-        self.leading: Signal[bool] = Signal()
-        self.lock = LeaderLock(link, keys.scheduler_lock, holder, ttl_s=lock_ttl_s)
-        self._link = link
         self._keys = keys
         self._batch = batch
         self._cap = (stream_cap or QueueLimits.max_stream_len, int(stream_cap is None))
@@ -74,21 +71,9 @@ class SchedulerService(Loop):
         self._grace_ms = max(GRACE_MS, int((lock_ttl_s + 2 * every) * 1000))
 
     async def tick(self) -> float | None:
-        await self._link.ready()
-        led = self.lock.held
         prefix = self._keys.repeat_spec("")
-        held, found = await self._link.send(
-            self.lock.hold_lock_call()
-            + self._link.script_call(
-                DUE_REPEATABLES, [self.lock.key, self._keys.repeat], (self.lock.holder, self._batch, prefix)
-            ),
-            2,
-        )
-        leads = self.lock.noted(self._link.checked(held, "hold_lock.lua"))
-        reply: Reply = self._link.checked(found, "due_repeatables.lua")
-        if leads != led:
-            self.leading.emit(leads)
-        if reply[0] < 0:
+        reply = await self.lead(DUE_REPEATABLES, [self._keys.repeat], self._batch, prefix)
+        if reply is None:
             return None
         now_ms, wait_ms, due = reply
         turns = await self._turns([(key, float(score), spec, int(count)) for key, score, spec, count in due], now_ms)
@@ -99,9 +84,6 @@ class SchedulerService(Loop):
         waits = [turn.next_ms - now_ms for _, _, _, turn in turns if turn.next_ms is not None]
         waits += [wait_ms] if wait_ms >= 0 else []
         return min(self.every, max(min(waits), 1) / 1000) if waits else None
-
-    async def finish(self) -> None:
-        await self.lock.release_lock()
 
     async def _turns(self, due: list[tuple[bytes, float, bytes, int]], now_ms: int) -> list[_DueTurn]:
         turns: list[_DueTurn] = []
@@ -149,7 +131,7 @@ class SchedulerService(Loop):
     def _fire_repeatable(self, key: bytes, score: float, spec: RepeatSpec, turn: Turn) -> bytes:
         keys, created = self._keys, time.time_ns() // 1_000_000
         following = "" if turn.next_ms is None else turn.next_ms
-        arguments: list[Argument] = [self.lock.holder, key, score, following, spec.limit or 0, *self._cap]
+        arguments: list[Argument] = [self._holder, key, score, following, spec.limit or 0, *self._cap]
         for slot in turn.fires:
             envelope = Envelope(slot_id(spec.key, slot), spec.payload, created, 0, spec.retry)
             arguments += (slot, DelayedMember(spec.job_name, envelope.encode()).encode())
