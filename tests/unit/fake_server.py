@@ -155,9 +155,8 @@ class _Socket(asyncio.Transport):
                 self.answer(1)
 
     def answer(self, requests: int) -> None:
-        for _ in range(min(requests, len(self.waiting))):
-            packed = _packed(self._server.reply(self.waiting.popleft()))
-            self._loop.call_soon(self._tell, packed)
+        answered = [self.waiting.popleft() for _ in range(min(requests, len(self.waiting)))]
+        self._loop.call_soon(self._tell, b"".join(_packed(self._server.reply(each)) for each in answered))
 
     def _tell(self, packed: bytes) -> None:
         if not self._client.closed:

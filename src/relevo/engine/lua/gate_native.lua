@@ -1,13 +1,7 @@
+--!mine
 -- gate: takes one entry out of the group and out of the stream. True only for the one caller that did it.
 local function gate(stream, group, id)
   return redis.call('XACKDEL', stream, group, 'IDS', 1, id)[1] == 1
-end
-
--- mine: whether an entry is still pending for this consumer ('' asks nothing: the caller's lease cannot have lapsed).
-local function mine(stream, group, owner, id)
-  if owner == '' then return true end
-  local pending = redis.call('XPENDING', stream, group, id, id, 1)
-  return pending[1] ~= nil and pending[1][2] == owner
 end
 
 -- gate_all: the gate for every `step`th argument from `first` on, in one command; true or false for each.

@@ -168,6 +168,7 @@ async def test_a_full_server_is_asked_again_by_script(desk: Desk) -> None:
     desk.settler.done(desk.delivery(), b"result", 0.1)
     await until(lambda: desk.scripts() == [SETTLE.name])
     await until(lambda: not desk.held)
+    assert len(desk.server.asked("EXEC")) == 1, "what it refused is not sent again as it was"
 
 
 async def test_the_failures_of_jobs_that_went_well_in_the_end_are_forgotten(desk: Desk) -> None:
