@@ -21,6 +21,7 @@ from tests.conformance.group import GROUP, Group
 from tests.conformance.held import HeldRuns
 from tests.conformance.runs import Runs
 from tests.pace import limit
+from tests.patience import turn
 from tests.servers.server import Client, Server
 
 IDLE_MS = 200
@@ -58,8 +59,10 @@ async def test_the_detector_dead_letters_when_no_reader_has_room(
         await queue.add("running", {})
         await held.until(1)  # from here on nothing is read
         killer = await queue.add("killer", {})
+        found = asyncio.ensure_future(worker.stalled_detector.scanned.wait_for(lambda tick: tick.relocated == 1))
+        await turn()  # it listens before there is anything to find
         await group.die_with(1, times=2)
-        tick = await worker.stalled_detector.scanned.wait_for(lambda tick: tick.relocated == 1)
+        tick = await found
         assert tick.scanned == 1
         (letter,) = await queue.dead_letters.peek(1)
         assert (letter.reason, letter.name) == ("stalled", "killer")
