@@ -27,9 +27,13 @@ def ingest(lake: Lake, spark: SparkSession, **options: str) -> int:
     from relevo.pipeline.session import require_spark
 
     require_spark()
-    from relevo.pipeline.jobs.ingest import Ingest
+    from relevo.pipeline.jobs.ingest import TABLE, Ingest
 
-    return Ingest(lake, spark).once(options)
+    before = lake.manifest(TABLE).rows
+    Ingest(lake, spark).once(options)
+    return (
+        lake.manifest(TABLE).rows - before
+    )  # with Spark Connect batches are taken in a process that counts for itself
 
 
 if not TYPE_CHECKING:  # a checker knows the names from above, and must not be told that there may be others

@@ -1,8 +1,10 @@
 """Functions of silver and gold on small frames, one fact each."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -10,7 +12,7 @@ from pyspark.sql import functions as F
 from relevo.errors import BadArgument
 from relevo.pipeline.lake.gold.anomalies import anomalies
 from relevo.pipeline.lake.gold.failures import normalised
-from relevo.pipeline.lake.gold.forecast import Hour, erlang_c, forecast
+from relevo.pipeline.lake.gold.forecast import Hour, erlang_c, forecast, outlook
 from relevo.pipeline.lake.gold.objectives import Objective
 from relevo.pipeline.lake.gold.slo import slo
 from relevo.pipeline.lake.silver.reviews import reviews
@@ -89,11 +91,47 @@ def test_only_a_minute_out_of_what_is_usual_at_its_hour_is_an_anomaly(spark: Spa
 def test_a_forecast_repeats_the_day_and_counts_the_workers_its_busiest_hour_needs() -> None:
     arrived = [3600 if hour % 24 == 9 else 36 for hour in range(24 * 7)]
     hours = [Hour("emails", hour, number, number, 2.0 * number, number, 0) for hour, number in enumerate(arrived)]
-    outlook = forecast(hours, wait_target_s=0.5)
-    busy = [row for row in outlook if row.hour % 24 == 9]
+    ahead = forecast(hours, wait_target_s=0.5)
+    busy = [row for row in ahead if row.hour % 24 == 9]
     assert [row.arrivals for row in busy] == [3600.0]
-    assert min(row.arrivals for row in outlook) == 36.0
-    assert busy[0].workers > min(row.workers for row in outlook)
+    assert min(row.arrivals for row in ahead) == 36.0
+    assert busy[0].workers > min(row.workers for row in ahead)
+    assert {row.backtest_error for row in ahead} == {0.0}  # every day was as the one before
+
+
+def test_a_forecast_says_how_far_that_of_the_day_before_was_off() -> None:
+    days = (100, 100, 150)  # each hour of three days
+    hours = [Hour("q", hour, days[hour // 24], 0, 0.0, 0, 0) for hour in range(72)]
+    assert {row.backtest_error for row in forecast(hours)} == {50 / 150}
+    assert {row.backtest_error for row in forecast(hours[24:60])} == {None}  # not two whole days
+
+
+def test_spark_forecasts_each_queue_as_plain_python_does(spark: SparkSession) -> None:
+    minutes = [
+        {"source": "one", "queue": queue, "name": name, "minute": datetime.fromtimestamp(hour * 3600 + 60 * part, UTC), "arrived": hour + part,
+         "done": hour, "dead": 1, "cancelled": 0, "busy_ms": 500.0, "started": hour + 1, "backlog": part}
+        for queue, name, first in (("a", "x", 480_000), ("a", "y", 480_000), ("b", "x", 480_040))
+        for hour in range(first, 480_050) for part in (0, 30)
+    ]  # fmt: skip
+    made = outlook(spark.createDataFrame(pa.Table.from_pylist(minutes)), wait_target_s=5.0).collect()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    seen = [
+        Hour(
+            queue,
+            hour,
+            names * (2 * hour + 30),
+            names * (2 * hour + 2),
+            names * 1.0,
+            names * 2 * (hour + 1),
+            names * 30,
+        )
+        for queue, names, first in (("a", 2, 480_000), ("b", 1, 480_040))
+        for hour in range(first, 480_050)
+    ]
+    plain = forecast(seen, wait_target_s=5.0)
+    found = [(row["queue"], int(row["hour"].timestamp() // 3600), *row[2:]) for row in sorted(made)]
+    assert len(found) == len(plain) == 48
+    for ours, theirs in zip(found, sorted(plain), strict=True):
+        assert ours == pytest.approx(tuple(theirs))
 
 
 def test_erlang_s_formula_gives_the_known_values() -> None:

@@ -65,7 +65,11 @@ class _Beaten(Exception):
 class Feed:
     """One partition of one write. `epoch` counts the batches of a streaming query; a batch write has one, 0."""
 
-    def __init__(self, directory: Directory, sink: SinkOptions, *, write: str, partition: int, epoch: int) -> None:
+    def __init__(
+        self, directory: Directory, sink: SinkOptions, *, write: str, partition: int, epoch: int, alone: bool = True
+    ) -> None:
+        self._alone = alone
+        """Whether no other feed uses these connections: what one sends ahead, or watches, another would take for its own."""
         self._directory = directory
         self._sink = sink
         self._write = write
@@ -84,32 +88,58 @@ class Feed:
         self._script = _read("feed")
         self._named = _head(7, b"XADD", self._keys.stream, b"*", b"d")
         self._nameless = _head(5, b"XADD", self._keys.stream, b"*", b"d")
+        self._waiting: list[Row] = []
+        self._under_way: _Chunk | None = None
+        self._count = 0
+        """Chunks that were taken."""
+        self.written = 0
         self.passed_over = 0
         """Rows that an earlier attempt had written."""
 
     def write(self, rows: Iterable[Row]) -> int:
         """Writes all rows that are not there yet; returns how many that were."""
+        self.begin()
+        for chunk in _chunks(rows):
+            self._take(chunk)
+        return self.end()
+
+    # Step by step, for a task whose rows go to several queues:
+
+    def begin(self) -> None:
         self._look()
-        written, count = 0, 0
-        under_way: _Chunk | None = None
-        for chunk in _chunks(
-            rows
-        ):  # making the next chunk is most of the work: the server takes the last one meanwhile
-            count = chunk.number + 1
-            if under_way is not None:
-                written += self._settle(under_way)
-                under_way = None
-            if self._there(chunk):
-                self.passed_over += len(chunk.rows)
-            elif chunk.number == len(self._marks) and self._submit(chunk):
-                under_way = chunk
-            else:
-                written += self._place(chunk)
-        if under_way is not None:
-            written += self._settle(under_way)
-        if count < len(self._marks):
+
+    def add(self, row: Row) -> None:
+        self._waiting.append(row)
+        if len(self._waiting) == CHUNK:
+            self._take_waiting()
+
+    def end(self) -> int:
+        """Returns how many rows were not there yet."""
+        if self._waiting:
+            self._take_waiting()
+        if self._under_way is not None:
+            self.written += self._settle(self._under_way)
+            self._under_way = None
+        if self._count < len(self._marks):
             raise self._changed()
-        return written
+        return self.written
+
+    def _take_waiting(self) -> None:
+        rows, self._waiting = self._waiting, []
+        self._take(_chunk(self._count, rows))
+
+    def _take(self, chunk: _Chunk) -> None:
+        """Making the next chunk is most of the work: the server takes the last one meanwhile."""
+        self._count = chunk.number + 1
+        if self._under_way is not None:
+            self.written += self._settle(self._under_way)
+            self._under_way = None
+        if self._there(chunk):
+            self.passed_over += len(chunk.rows)
+        elif chunk.number == len(self._marks) and self._submit(chunk):
+            self._under_way = chunk
+        else:
+            self.written += self._place(chunk)
 
     def _there(self, chunk: _Chunk) -> bool:
         marks = self._marks
@@ -130,7 +160,7 @@ class Feed:
     def _submit(self, chunk: _Chunk) -> bool:
         """Sends a chunk without waiting for the answer; False when that is not for this chunk, or not now."""
         roomy = self._length + len(chunk.rows) + _HEADROOM < self._sink.cap
-        if not roomy or self._connection is None or any(row.job_id for row in chunk.rows):
+        if not self._alone or not roomy or self._connection is None or any(row.job_id for row in chunk.rows):
             return False
         parts = [_MULTI]
         add = parts.append

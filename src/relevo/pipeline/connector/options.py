@@ -29,6 +29,9 @@ _SOURCE = (
 )
 _SINK = ("queue", "writeId", "maxStreamLen", "fullTimeoutSeconds", "idWindowSeconds", "maxPayloadBytes", "dataFormat")
 _SPARK = ("path", "checkpointLocation", "queryName", "outputMode")  # Spark hands its own on
+_CATALOG = ("provider", "owner", "comment", "location", "external", "is_managed_location", "serialization.format")
+"""What a catalog knows of a table; it hands the options on twice, once with this before their names:"""
+_TWIN = "option."
 
 
 @dataclass(frozen=True)
@@ -149,11 +152,12 @@ class SinkOptions:
     data_format: Literal["json", "text"] = "json"
 
     @staticmethod
-    def parse(options: Mapping[str, str]) -> SinkOptions:
+    def parse(options: Mapping[str, str], *, queue_by_row: bool = False) -> SinkOptions:
         given = Given(options, (*_CONNECTION, *_SINK))
         queue = given.text("queue", "")
-        if not queue:
-            raise given.bad("queue", "rows need a queue to go to", 'Write .option("queue", "emails").')
+        if not queue and not queue_by_row:
+            remedy = 'Write .option("queue", "emails"), or give the rows a column `queue`.'
+            raise given.bad("queue", "rows need a queue to go to", remedy)
         return SinkOptions(
             connection=connection_of(given),
             queue=queue,
@@ -170,8 +174,8 @@ class Given:
     """The options as Spark hands them over: keys in any case, values as text."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
-        self._values = {key.lower(): value for key, value in options.items()}
-        names = {name.lower() for name in (*known, *_SPARK)}
+        self._values = {key.lower(): value for key, value in options.items() if not key.lower().startswith(_TWIN)}
+        names = {name.lower() for name in (*known, *_SPARK, *_CATALOG)}
         for key in self._values:
             if key not in names:
                 raise BadArgument(

@@ -19,7 +19,7 @@ from relevo.pipeline.connector.columns import ddl
 from relevo.pipeline.connector.consume import ConsumeOptions, ConsumeReader
 from relevo.pipeline.connector.options import SinkOptions, SourceOptions
 from relevo.pipeline.connector.settle_sink import BatchSettle, SettleOptions, StreamSettle
-from relevo.pipeline.connector.sink import BatchSink, StreamSink
+from relevo.pipeline.connector.sink import BatchSink, StreamSink, names_queues
 from relevo.pipeline.connector.spark_api import arrow_schema
 from relevo.pipeline.connector.stream_reader import StreamReader
 
@@ -75,12 +75,12 @@ class RelevoSource(DataSource):
             )
         if self._mode == "settle":
             return BatchSettle(SettleOptions.parse(self.options), schema)
-        return BatchSink(SinkOptions.parse(self.options), schema)
+        return BatchSink(SinkOptions.parse(self.options, queue_by_row=names_queues(schema)), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
         if self._mode == "settle":
             return StreamSettle(SettleOptions.parse(self.options), schema)
-        return StreamSink(SinkOptions.parse(self.options), schema)
+        return StreamSink(SinkOptions.parse(self.options, queue_by_row=names_queues(schema)), schema)
 
 
 def _arrow(source: SourceOptions, schema: StructType) -> Any:

@@ -110,9 +110,10 @@ except ImportError:  # before 4.1
 
 def arrow_schema(schema: StructType) -> Any:
     """The Arrow schema of a Spark schema, with times in UTC."""
-    if "timezone" in signature(to_arrow_schema).parameters:
-        return cast("Any", to_arrow_schema(schema, timezone="UTC"))
-    return cast("Any", to_arrow_schema(schema))  # before 4.2 it is UTC always
+    to_arrow = cast("Any", to_arrow_schema)
+    if "timezone" in signature(to_arrow).parameters:
+        return to_arrow(schema, timezone="UTC")
+    return to_arrow(schema)  # before 4.2 it is UTC always
 
 
 def record_batches(given: Iterator[Any], schema: StructType) -> Iterator[Any]:

@@ -19,12 +19,12 @@ from relevo.pipeline.jobs.renewal import Renewal
 from relevo.pipeline.lake.gold import anomalies as odd
 from relevo.pipeline.lake.gold import slo as objectives_met
 from relevo.pipeline.lake.gold.failures import failures
-from relevo.pipeline.lake.gold.forecast import BACK_HOURS, Hour, Outlook, forecast
+from relevo.pipeline.lake.gold.forecast import BACK_HOURS, outlook
 from relevo.pipeline.lake.gold.latency import latency
 from relevo.pipeline.lake.gold.objectives import Objective
 from relevo.pipeline.lake.gold.throughput import nets, throughput
 from relevo.pipeline.lake.gold.usage import usage
-from relevo.pipeline.lake.instants import HOUR_MS, part_key, part_number, part_of
+from relevo.pipeline.lake.instants import part_key, part_number, part_of
 from relevo.pipeline.lake.lake import Lake, Staged
 from relevo.pipeline.lake.manifest import Manifest
 
@@ -146,7 +146,6 @@ def gold_anomalies(work: Renewal) -> None:
 
 
 def gold_forecast(work: Renewal, wait_target_s: float) -> None:
-    """A few hundred hours at most: read without Spark, reckoned here."""
     if work.stopped("gold.forecast", "gold.throughput"):
         return
     lake = work.lake
@@ -154,10 +153,16 @@ def gold_forecast(work: Renewal, wait_target_s: float) -> None:
     if not source.changed(_since(lake, "gold.forecast", "gold.throughput")):
         work.unchanged("gold.forecast")
         return
-    outlooks = forecast(_recent_hours(lake, source), wait_target_s=wait_target_s)
+    days = sorted(part_number(key, "day") for key in source.partitions if source.partitions[key].rows)
+    recent = [day for day in days if day >= days[-1] - BACK_HOURS // 24] if days else []
+    rows = lake.read(work.spark, "gold.throughput", _keys(recent)) if recent else None
+    if rows is None:
+        work.unchanged("gold.forecast")
+        return
+    made = outlook(rows, wait_target_s=wait_target_s)
     work.renew(
         "gold.forecast",
-        lambda: lake.stage_arrow("gold.forecast", {0: _outlook_rows(outlooks)}, ["all"]),
+        lambda: lake.stage("gold.forecast", made, F.lit(0), ["all"]),
         built_from={"gold.throughput": source.version},
     )
 
@@ -279,52 +284,3 @@ def _same_sums(work: Renewal, staged: Staged, counts: DataFrame | None) -> list[
         for name in columns
         if ours[name] != theirs[name]
     ]
-
-
-# --- forecast ------------------------------------------------------------------------------------------------------------
-
-
-def _recent_hours(lake: Lake, source: Manifest) -> list[Hour]:
-    days = sorted(part_number(key, "day") for key in source.partitions if source.partitions[key].rows)
-    recent = [day for day in days if day >= days[-1] - BACK_HOURS // 24] if days else []
-    columns = [
-        "minute",
-        "source",
-        "queue",
-        "name",
-        "arrived",
-        "done",
-        "dead",
-        "cancelled",
-        "busy_ms",
-        "started",
-        "backlog",
-    ]
-    rows = lake.arrow("gold.throughput", _keys(recent), columns)
-    sums: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0])
-    backlogs: dict[tuple[str, int], dict[tuple[str, str], tuple[int, int]]] = defaultdict(dict)
-    for row in [] if rows is None else rows.to_pylist():
-        ms = int(row["minute"].timestamp() * 1000)
-        place = (row["queue"], ms // HOUR_MS)
-        total = sums[place]
-        total[0] += row["arrived"]
-        total[1] += row["done"] + row["dead"] + row["cancelled"]
-        total[2] += row["busy_ms"] / 1000
-        total[3] += row["started"]
-        whose = (row["source"], row["name"])
-        latest = backlogs[place].get(whose)
-        if latest is None or ms > latest[0]:
-            backlogs[place][whose] = (ms, row["backlog"])
-    hours: list[Hour] = []
-    for (queue, hour), (arrived, ended, busy_s, runs) in sorted(sums.items()):
-        left = sum(number for _, number in backlogs[queue, hour].values())
-        hours.append(Hour(queue, hour, int(arrived), int(ended), busy_s, int(runs), left))
-    return hours
-
-
-def _outlook_rows(outlooks: Sequence[Outlook]) -> pa.Table:
-    columns = {name: [getattr(outlook, name) for outlook in outlooks] for name in Outlook._fields}
-    at = pa.array([hour * HOUR_MS for hour in columns.pop("hour")], pa.timestamp("ms", tz="UTC"))
-    types = {"queue": pa.string(), "workers": pa.int64()}
-    arrays = {name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()}
-    return pa.table({"hour": at, **arrays})

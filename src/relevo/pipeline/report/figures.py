@@ -2,6 +2,7 @@
 
 # pyarrow comes without types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -9,11 +10,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-from relevo.pipeline.lake.instants import DAY_MS, HOUR_MS, MINUTE_MS, part_number
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relevo.pipeline.lake.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.report.gold_days import GoldDays, with_bucket
 
 POINTS = 180
 """About how many points a chart has: more than that is not seen at its width."""
@@ -60,61 +64,41 @@ class Figures:
 
 
 def figures(lake: Lake, *, queues: Iterable[str] = (), days: int = 7) -> Figures:
-    """Of these queues (of all), over the last `days` days that gold has."""
-    wanted = set(queues)
-    manifest = lake.manifest("gold.throughput")
-    there = sorted(part_number(key, "day") for key, partition in manifest.partitions.items() if partition.rows)
-    first_day = there[-1] - days + 1 if there else 0
-
-    def rows(table: str, at: str | None = None) -> list[Row]:
-        keys = [key for key in lake.manifest(table).partitions if key == "all" or part_number(key, "day") >= first_day]
-        columns = None if table != "gold.latency" else _LATENCY
-        found = lake.arrow(table, keys, columns)
-        told = [] if found is None else found.to_pylist()
-        if at is not None:
-            for row in told:
-                row["ms"] = _ms(row[at])
-        kept = [row for row in told if not wanted or row["queue"] in wanted]
-        for row in kept if len(sources) > 1 else ():  # queues of one name on several servers are several queues
-            if row.get("source"):
-                row["queue"] = f"{row['queue']} on {row['source']}"
-        return kept
-
-    sources = set[str]()
-    sources.update(row["source"] for row in rows("gold.throughput"))
-    minutes = rows("gold.throughput", "minute")
-    start = min((row["ms"] for row in minutes), default=0)
-    end = max((row["ms"] for row in minutes), default=0) + MINUTE_MS
+    """Of these queues (of all), over the last `days` days that gold has. A day is read, added up and let go before the next:
+    a thousand queues have ten million minutes in a week."""
+    gold = GoldDays(lake, queues=queues, days=days)
+    start, end = gold.span("gold.throughput", "minute")
+    end += MINUTE_MS if end else 0
     step = next((size for size in _NICE_MS if (end - start) / size <= POINTS), _NICE_MS[-1])
     start = start // step * step
-    times = list(range(start, end, step)) if minutes else []
-    latency = rows("gold.latency", "at")
-    slo = rows("gold.slo", "hour")
-    outlook = rows("gold.forecast", "hour")
-    place = {at: number for number, at in enumerate(times)}
-    burn_times = sorted({row["ms"] for row in slo})
+    times = list(range(start, end, step)) if end else []
+    minutes = _Minutes(gold, times, step)
+    waits, runs = _bands(gold, times, step)
+    slo = gold.last("gold.slo", "hour", by="queue")
+    outlook = gold.rows("gold.forecast", "hour")
+    burn_times, burn = _burn(gold, slo)
     forecast_times = sorted({row["ms"] for row in outlook})
     return Figures(
-        queues=sorted({row["queue"] for row in minutes}),
+        queues=sorted(minutes.queues),
         start_ms=start,
         end_ms=end,
         step_ms=step,
         times=times,
-        totals=_totals(minutes),
-        flow=_flow(minutes, place, step),
-        backlog=_backlog(minutes, times, step),
-        waits=_bands(latency, "wait", times, step),
-        runs=_bands(latency, "run", times, step),
-        day_latency=_last_days(latency),
-        failures=_clusters(rows("gold.failures")),
-        slo=_latest(slo),
-        burn=_lines(slo, burn_times, "burn_1h"),
+        totals=minutes.totals(),
+        flow=minutes.flow(),
+        backlog=minutes.backlog(),
+        waits=waits,
+        runs=runs,
+        day_latency=_last_days(gold),
+        failures=_clusters(gold.rows("gold.failures")),
+        slo=sorted(slo, key=lambda row: row["queue"]),
+        burn=burn,
         burn_times=burn_times,
-        usage=_usage(rows("gold.usage")),
+        usage=_usage(gold.sums("gold.usage", ["tenant", "queue"], _USED)),
         forecast=_expected(outlook, forecast_times),
         forecast_times=forecast_times,
         outlook=_needs(outlook),
-        anomalies=sorted(rows("gold.anomalies", "minute"), key=lambda row: -row["ms"])[:_MOST_CLUSTERS],
+        anomalies=gold.newest("gold.anomalies", "minute", _MOST_CLUSTERS),
         versions={name: lake.manifest(name).version for name in _READ},
     )
 
@@ -132,69 +116,92 @@ _LATENCY = [
     *("grain", "at", "source", "queue", "name", "measure", "count"),
     *("p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"),
 ]
+_BANDS = {"p50": "p50_ms", "p95": "p95_ms", "p99": "p99_ms"}
+_SUMMED = ("arrived", "started", "done", "failed", "retried", "dead", "lost", "cancelled", "busy_ms")
+_MOST_LINES = 6
 _USED = ("messages", "bytes", "runs", "handler_s", "reviews")
 
 
-def _ms(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
+class _Minutes:
+    """gold.throughput, added up to the buckets of a chart."""
+
+    def __init__(self, gold: GoldDays, times: list[int], step: int) -> None:
+        self._times = times
+        self._step = step
+        self._place = {at: number for number, at in enumerate(times)}
+        self._sums = {name: [0.0] * len(times) for name in _SUMMED}
+        self._left: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+        """By queue and name: what was left at the end of the buckets in which it said something."""
+        for day in gold.each("gold.throughput", ["minute", "source", "queue", "name", "backlog", *_SUMMED], "minute"):
+            self._add(with_bucket(day, step))
+
+    @property
+    def queues(self) -> set[str]:
+        return {queue for queue, _ in self._left}
+
+    def _add(self, day: Any) -> None:
+        sums = day.group_by("bucket").aggregate([(name, "sum") for name in _SUMMED])
+        for at, *values in zip(*(sums[name].to_pylist() for name in ("bucket", *_sums_of(_SUMMED))), strict=True):
+            for name, value in zip(_SUMMED, values, strict=True):
+                self._sums[name][self._place[at]] += value
+        last = (
+            day.sort_by("ms").group_by(["queue", "name", "bucket"], use_threads=False).aggregate([("backlog", "last")])
+        )
+        columns = (last[name].to_pylist() for name in ("queue", "name", "bucket", "backlog_last"))
+        for queue, name, at, left in zip(*columns, strict=True):
+            self._left[queue, name][at] = left
+
+    def totals(self) -> dict[str, float]:
+        totals: dict[str, float] = {name: sum(values) for name, values in self._sums.items()}
+        totals["backlog"] = sum(said[max(said)] for said in self._left.values())
+        return totals
+
+    def flow(self) -> list[Series]:
+        """Rates a minute, so that charts of different steps compare."""
+        rate = MINUTE_MS / self._step
+        return [
+            Series(name, [value * rate for value in self._sums[name]]) for name in ("arrived", "done", "failed", "dead")
+        ]
+
+    def backlog(self) -> list[Series]:
+        """What was left at the end of each bucket, of the queues with most of it: the last that each name said up to then."""
+        by_queue: dict[str, list[float]] = {}
+        for (queue, _), said in self._left.items():
+            values, left = by_queue.setdefault(queue, [0.0] * len(self._times)), 0
+            for number, at in enumerate(self._times):
+                left = said.get(at, left)
+                values[number] += left
+        found = [Series(queue, [*values]) for queue, values in by_queue.items()]
+        return sorted(found, key=lambda series: -max(value or 0 for value in series.values))[:_MOST_LINES]
 
 
-def _totals(minutes: list[Row]) -> dict[str, float]:
-    names = ("arrived", "started", "done", "failed", "retried", "dead", "lost", "cancelled", "busy_ms")
-    totals: dict[str, float] = {name: sum(row[name] for row in minutes) for name in names}
-    last: dict[tuple[str, str], Row] = {}
-    for row in sorted(minutes, key=lambda row: row["ms"]):
-        last[row["queue"], row["name"]] = row
-    totals["backlog"] = sum(row["backlog"] for row in last.values())
-    return totals
-
-
-def _flow(minutes: list[Row], place: dict[int, int], step: int) -> list[Series]:
-    """Rates a minute, so that charts of different steps compare."""
-    found = {name: [0.0] * len(place) for name in ("arrived", "done", "failed", "dead")}
-    for row in minutes:
-        at = place[row["ms"] // step * step]
-        for name, values in found.items():
-            values[at] += row[name] * MINUTE_MS / step
-    return [Series(name, [*values]) for name, values in found.items()]
-
-
-def _backlog(minutes: list[Row], times: list[int], step: int) -> list[Series]:
-    """What was left at the end of each bucket: the last that each queue and name said up to then."""
-    by_queue: dict[str, list[Row]] = defaultdict(list)
-    for row in sorted(minutes, key=lambda row: row["ms"]):
-        by_queue[row["queue"]].append(row)
-    found: list[Series] = []
-    for queue, rows in by_queue.items():
-        left: dict[str, int] = {}
-        values: list[float | None] = []
-        at = 0
-        for time in times:
-            while at < len(rows) and rows[at]["ms"] < time + step:
-                left[rows[at]["name"]] = rows[at]["backlog"]
-                at += 1
-            values.append(float(sum(left.values())))
-        found.append(Series(queue, values))
-    return sorted(found, key=lambda series: -max(value or 0 for value in series.values))[:6]
-
-
-def _bands(latency: list[Row], measure: str, times: list[int], step: int) -> list[Series]:
-    """The worst of a bucket's percentiles: a page cannot merge sketches, and must not make a bad minute look good."""
+def _bands(gold: GoldDays, times: list[int], step: int) -> tuple[list[Series], list[Series]]:
+    """The worst of a bucket's percentiles, of waits and of runs: a page cannot merge sketches, and must not make a bad minute
+    look good."""
     grain = "minute" if step < HOUR_MS else "hour" if step < DAY_MS else "day"
-    found: dict[str, dict[int, float]] = {name: {} for name in ("p50", "p95", "p99")}
-    for row in latency:
-        if row["grain"] == grain and row["measure"] == measure:
-            at = row["ms"] // step * step
-            for name, values in found.items():
-                values[at] = max(values.get(at, 0.0), row[f"{name}_ms"])
-    return [Series(name, [values.get(at) for at in times]) for name, values in found.items()]
+    worst: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for day in gold.each("gold.latency", ["grain", "at", "queue", "measure", *_BANDS.values()], "at"):
+        some = with_bucket(day.filter(pc.equal(day["grain"], grain)), step)
+        most = some.group_by(["measure", "bucket"]).aggregate([(column, "max") for column in _BANDS.values()])
+        for row in most.to_pylist():
+            for name, column in _BANDS.items():
+                values = worst[row["measure"], name]
+                values[row["bucket"]] = max(values.get(row["bucket"], 0.0), row[f"{column}_max"])
+
+    def series(measure: str) -> list[Series]:
+        return [Series(name, [worst[measure, name].get(at) for at in times]) for name in _BANDS]
+
+    return series("wait"), series("run")
 
 
-def _last_days(latency: list[Row]) -> list[Row]:
-    days = [row for row in latency if row["grain"] == "day"]
-    newest = max((row["ms"] for row in days), default=0)
-    kept = [row for row in days if row["ms"] == newest]
-    return sorted(kept, key=lambda row: (row["queue"], row["name"], ("wait", "run", "total").index(row["measure"])))
+def _last_days(gold: GoldDays) -> list[Row]:
+    """Percentiles of the newest day that has any."""
+    newest: list[Row] = []
+    for day in gold.each("gold.latency", _LATENCY, "at"):
+        found = day.filter(pc.equal(day["grain"], "day")).to_pylist()
+        latest = max((row["ms"] for row in (*newest, *found)), default=0)
+        newest = [row for row in (*newest, *found) if row["ms"] == latest]
+    return sorted(newest, key=lambda row: (row["queue"], row["name"], ("wait", "run", "total").index(row["measure"])))
 
 
 def _clusters(rows: list[Row]) -> list[Row]:
@@ -220,30 +227,25 @@ def _clusters(rows: list[Row]) -> list[Row]:
     return sorted(found.values(), key=lambda row: -row["count"])[:_MOST_CLUSTERS]
 
 
-def _latest(rows: list[Row]) -> list[Row]:
-    newest: dict[str, Row] = {}
-    for row in rows:
-        if row["queue"] not in newest or row["ms"] > newest[row["queue"]]["ms"]:
-            newest[row["queue"]] = row
-    return [newest[queue] for queue in sorted(newest)]
-
-
-def _lines(rows: list[Row], times: list[int], column: str) -> list[Series]:
-    by_queue: dict[str, dict[int, float]] = defaultdict(dict)
-    for row in rows:
-        by_queue[row["queue"]][row["ms"]] = row[column]
-    found = [Series(queue, [values.get(at) for at in times]) for queue, values in by_queue.items()]
-    return sorted(found, key=lambda series: -max(value or 0 for value in series.values))[:6]
+def _burn(gold: GoldDays, slo: list[Row]) -> tuple[list[int], list[Series]]:
+    """How the error budget burns, of the queues where it burns most."""
+    worst = gold.largest("gold.slo", "burn_1h", by="queue")
+    shown = sorted((row["queue"] for row in slo), key=lambda queue: -(worst.get(queue) or 0.0))[:_MOST_LINES]
+    by_queue: dict[str, dict[int, float]] = {queue: {} for queue in shown}
+    for day in gold.each("gold.slo", ["hour", "queue", "burn_1h"], "hour"):
+        some = day.filter(pc.is_in(day["queue"], pa.array(shown, pa.string())))
+        for queue, at, value in zip(*(some[name].to_pylist() for name in ("queue", "ms", "burn_1h")), strict=True):
+            by_queue[queue][at] = value
+    times = sorted({at for values in by_queue.values() for at in values})
+    return times, [Series(queue, [values.get(at) for at in times]) for queue, values in by_queue.items()]
 
 
 def _usage(rows: list[Row]) -> list[Row]:
-    found: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        empty = {"tenant": row["tenant"], "queue": row["queue"], **dict.fromkeys(_USED, 0)}
-        total = found.setdefault((row["tenant"], row["queue"]), empty)
-        for name in _USED:
-            total[name] += row[name]
-    return sorted(found.values(), key=lambda row: -row["messages"])
+    return sorted(rows, key=lambda row: -row["messages"])
+
+
+def _sums_of(names: Iterable[str]) -> list[str]:
+    return [f"{name}_sum" for name in names]
 
 
 def _expected(rows: list[Row], times: list[int]) -> list[Series]:

@@ -268,11 +268,18 @@ class _Time(str):
     __slots__ = ()
 
 
+_MOST_ROWS = 100
+"""More than that nobody reads on a page."""
+
+
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> str:
     if not rows:
         return f'<div class="table"><p style="padding:14px 16px">{empty}</p></div>'
     head = "".join(f"<th{_class(cell)}>{cell}</th>" for cell in headings)
-    body = "".join("<tr>" + "".join(f"<td{_class(cell)}>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    shown = rows[:_MOST_ROWS]
+    body = "".join("<tr>" + "".join(f"<td{_class(cell)}>{cell}</td>" for cell in row) + "</tr>" for row in shown)
+    if len(rows) > len(shown):
+        body += f'<tr><td colspan="{len(headings)}">and {len(rows) - len(shown)} more, which gold has</td></tr>'
     return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
