@@ -100,3 +100,9 @@ def test_no_text_form_holds_the_password(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(BadUrl) as caught:
         SourceOptions.parse({"url": "redis://:sesame@host:nine"})
     assert "sesame" not in str(caught.value)
+
+
+def test_a_table_in_a_catalog_is_refused_with_what_works_instead() -> None:
+    given = {"option.url": "redis://127.0.0.1:1", "url": "redis://127.0.0.1:1", "provider": "relevo", "owner": "ada"}
+    with pytest.raises(BadArgument, match="CREATE TEMPORARY VIEW"):
+        SourceOptions.parse(given)

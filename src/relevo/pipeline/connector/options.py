@@ -29,9 +29,8 @@ _SOURCE = (
 )
 _SINK = ("queue", "writeId", "maxStreamLen", "fullTimeoutSeconds", "idWindowSeconds", "maxPayloadBytes", "dataFormat")
 _SPARK = ("path", "checkpointLocation", "queryName", "outputMode")  # Spark hands its own on
-_CATALOG = ("provider", "owner", "comment", "location", "external", "is_managed_location", "serialization.format")
-"""What a catalog knows of a table; it hands the options on twice, once with this before their names:"""
-_TWIN = "option."
+_CATALOG = "provider"
+"""What only a `CREATE TABLE` says."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +173,14 @@ class Given:
     """The options as Spark hands them over: keys in any case, values as text."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
-        self._values = {key.lower(): value for key, value in options.items() if not key.lower().startswith(_TWIN)}
-        names = {name.lower() for name in (*known, *_SPARK, *_CATALOG)}
+        self._values = {key.lower(): value for key, value in options.items()}
+        if _CATALOG in self._values:
+            reason = (
+                "Spark hands the options of a table in its catalog to no reader and no writer of a Python data source"
+            )
+            remedy = "Write CREATE TEMPORARY VIEW ... USING relevo OPTIONS (...), and write with df.write.format."
+            raise BadArgument(argument="CREATE TABLE", value="USING relevo", reason=reason, remedy=remedy)
+        names = {name.lower() for name in (*known, *_SPARK)}
         for key in self._values:
             if key not in names:
                 raise BadArgument(

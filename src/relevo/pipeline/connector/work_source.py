@@ -6,32 +6,26 @@ columns are those of `relevo.work.store.tables`; times are milliseconds since 19
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
-from sqlalchemy import BigInteger, Engine, Integer, Table, create_engine, func, select
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy import BigInteger, Integer, Table, func, select
+from sqlalchemy.engine import URL
 
-from relevo.errors import BadArgument, ServerRefused
+from relevo.errors import BadArgument
+from relevo.pipeline.connector.audit_stream import AuditStream
 from relevo.pipeline.connector.spark_api import arrow_schema
+from relevo.pipeline.connector.work_database import opened, url_of
 from relevo.work.store.tables import archive, audit, messages
 
 TABLES = {"messages": messages, "archive": archive, "audit": audit}
-_DRIVERS = {
-    "sqlite": "sqlite+pysqlite",
-    "postgresql": "postgresql+psycopg",
-    "postgres": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mysql+pymysql",
-}
 _KNOWN = ("url", "urlenv", "urlfile", "table", "rowsperpartition")
+_SPARK = ("path", "checkpointlocation", "queryname", "outputmode")
+_STREAMED = ("startingoffsets", "maxrowspertrigger", "failondataloss")
 _PAGE = 5000
 
 
@@ -48,13 +42,26 @@ class WorkSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         url, table, rows = _parsed(self.options)
-        there = _types(table)
-        for field in schema.fields:
-            if there.get(field.name) != field.dataType.simpleString():
-                shown = f"{field.name} {field.dataType.simpleString()}"
-                remedy = f"There are: {', '.join(there)}."
-                raise BadArgument(argument="schema", value=shown, reason="there is no such column", remedy=remedy)
-        return WorkReader(url, table.name, arrow_schema(schema), rows)
+        return WorkReader(url, table.name, _checked(schema, table), rows)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        url, table, _ = _parsed(self.options)
+        if table is not audit:
+            reason = "its rows change in place, or are put there in no order"
+            remedy = 'Follow .option("table", "audit"): every change is an entry of it, with what was before and after.'
+            raise BadArgument(argument="table", value=table.name, reason=reason, remedy=remedy)
+        given = {key.lower(): value for key, value in self.options.items()}
+        most = given.get("maxrowspertrigger")
+        if most is not None and not (most.isdecimal() and most.isascii() and int(most) > 0):
+            remedy = "Write digits."
+            raise BadArgument(argument="maxRowsPerTrigger", value=most, reason="must be greater than 0", remedy=remedy)
+        return AuditStream(
+            url,
+            _checked(schema, table),
+            from_latest=_one_of(given, "startingOffsets", ("earliest", "latest")) == "latest",
+            max_rows=None if most is None else int(most),
+            fails_on_loss=_one_of(given, "failOnDataLoss", ("true", "false")) == "true",
+        )
 
 
 class KeyRange(InputPartition):
@@ -76,7 +83,7 @@ class WorkReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         key = self._source().c.id
-        with _engine(self._url) as engine, _reading(engine) as connection:
+        with opened(self._url) as connection:
             last = connection.execute(select(func.max(key))).scalar_one()
             # One walk along the key's index, whatever the number of parts.
             numbered = select(key.label("id"), func.row_number().over(order_by=key).label("place")).subquery()
@@ -93,7 +100,7 @@ class WorkReader(DataSourceReader):
         table = self._source()
         columns: list[Any] = [table.c[name] for name in self._schema.names]
         at = partition.after
-        with _engine(self._url) as engine, _reading(engine) as connection:
+        with opened(self._url) as connection:
             while True:
                 query = (
                     select(table.c.id, *columns).where(table.c.id <= partition.until).order_by(table.c.id).limit(_PAGE)
@@ -111,35 +118,23 @@ class WorkReader(DataSourceReader):
         return next(table for table in TABLES.values() if table.name == self._table)
 
 
-class _engine:  # noqa: N801 - used as a statement
-    """An engine for the length of a block."""
-
-    def __init__(self, url: URL) -> None:
-        self._engine = create_engine(url)
-
-    def __enter__(self) -> Engine:
-        return self._engine
-
-    def __exit__(self, *_: object) -> None:
-        self._engine.dispose()
+def _checked(schema: StructType, table: Table) -> Any:
+    """The Arrow schema of what is asked for: some or all of the columns there are, of the types they have."""
+    there = _types(table)
+    for field in schema.fields:
+        if there.get(field.name) != field.dataType.simpleString():
+            shown = f"{field.name} {field.dataType.simpleString()}"
+            remedy = f"There are: {', '.join(there)}."
+            raise BadArgument(argument="schema", value=shown, reason="there is no such column", remedy=remedy)
+    return arrow_schema(schema)
 
 
-class _reading:  # noqa: N801 - used as a statement
-    """A connection whose errors name the database and no password."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def __enter__(self) -> Any:
-        try:
-            self._connection = self._engine.connect()
-        except DBAPIError as error:
-            where = self._engine.url.render_as_string(hide_password=True)
-            raise ServerRefused(command=f"a connection to {where}", reason=str(error.orig)) from None
-        return self._connection
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
+def _one_of(given: Mapping[str, str], name: str, words: tuple[str, str]) -> str:
+    """One of two words; the first is the default."""
+    text = given.get(name.lower(), words[0]).lower()
+    if text not in words:
+        raise BadArgument(argument=name, value=text, reason="unknown", remedy=f"Write {' or '.join(words)}.")
+    return text
 
 
 def _types(table: Table) -> dict[str, str]:
@@ -156,8 +151,11 @@ def _types(table: Table) -> dict[str, str]:
 def _parsed(options: Mapping[str, str]) -> tuple[URL, Table, int]:
     given = {key.lower(): value for key, value in options.items()}
     for name in given:
-        if name not in (*_KNOWN, "path"):
-            remedy = "There are: url, urlEnv, urlFile, table, rowsPerPartition."
+        if name not in (*_KNOWN, *_STREAMED, *_SPARK):
+            remedy = (
+                "There are: url, urlEnv, urlFile, table, rowsPerPartition; "
+                "for a stream startingOffsets, maxRowsPerTrigger, failOnDataLoss."
+            )
             raise BadArgument(argument="option", value=name, reason="there is none of that name", remedy=remedy)
     table = TABLES.get(given.get("table", "messages"))
     if table is None:
@@ -168,23 +166,4 @@ def _parsed(options: Mapping[str, str]) -> tuple[URL, Table, int]:
         raise BadArgument(
             argument="rowsPerPartition", value=rows, reason="must be greater than 0", remedy="Write digits."
         )
-    return _url(given), table, int(rows)
-
-
-def _url(given: Mapping[str, str]) -> URL:
-    """The address with a driver that waits: the work queues' own are for asyncio."""
-    text = given.get("url", "") or os.environ.get(given.get("urlenv", ""), "")
-    if not text and (file := given.get("urlfile")):
-        text = Path(file).read_text().strip()
-    try:
-        url = make_url(text)
-    except ArgumentError:
-        remedy = "Write sqlite:///file, postgresql://host/name or mariadb://host/name in `url`, `urlEnv` or `urlFile`."
-        raise BadArgument(
-            argument="url", value="...", reason="it is not the address of a database", remedy=remedy
-        ) from None
-    driver = _DRIVERS.get(url.get_backend_name())
-    if driver is None:
-        remedy = f"Use one of {', '.join(_DRIVERS)}."
-        raise BadArgument(argument="url", value=url.get_backend_name(), reason="unknown database", remedy=remedy)
-    return url.set(drivername=driver)
+    return url_of(given), table, int(rows)
