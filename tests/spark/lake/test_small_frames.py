@@ -108,11 +108,23 @@ def test_a_forecast_says_how_far_that_of_the_day_before_was_off() -> None:
 
 def test_spark_forecasts_each_queue_as_plain_python_does(spark: SparkSession) -> None:
     minutes = [
-        {"source": "one", "queue": queue, "name": name, "minute": datetime.fromtimestamp(hour * 3600 + 60 * part, UTC),
-         "arrived": hour + part, "done": hour, "dead": 1, "cancelled": 0, "busy_ms": 500.0, "started": hour + 1, "backlog": part}
+        {
+            "source": "one",
+            "queue": queue,
+            "name": name,
+            "minute": datetime.fromtimestamp(hour * 3600 + 60 * part, UTC),
+            "arrived": hour + part,
+            "done": hour,
+            "dead": 1,
+            "cancelled": 0,
+            "busy_ms": 500.0,
+            "started": hour + 1,
+            "backlog": part,
+        }
         for queue, name, first in (("a", "x", 480_000), ("a", "y", 480_000), ("b", "x", 480_040))
-        for hour in range(first, 480_050) for part in (0, 30)
-    ]  # fmt: skip
+        for hour in range(first, 480_050)
+        for part in (0, 30)
+    ]
     made = outlook(spark.createDataFrame(pa.Table.from_pylist(minutes)), wait_target_s=5.0).collect()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     seen = [
         Hour(
