@@ -80,9 +80,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """A process that ended, by itself or killed, leaves nothing behind for the rest of the run."""
-    end_marked(f"{node.config.stash[_RUN]}/{node.gateway.id}")
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """A process that died leaves nothing behind for the rest of the run. One that ends as it should is still tidying up."""
+    if error is not None:
+        end_marked(f"{node.config.stash[_RUN]}/{node.gateway.id}")
 
 
 @pytest.hookimpl(trylast=True)  # after the shuffle, and after others have set their marks
