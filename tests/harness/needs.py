@@ -38,6 +38,7 @@ _SERVED = (
 _JVM_FILES = (
     "tests/acceptance/test_demo.py",
     "tests/acceptance/test_pipeline_commands.py",
+    "tests/acceptance/test_spark_example.py",
     "tests/acceptance/test_spark_script.py",
 )
 """Files outside tests/spark whose tests start Spark in a process of their own."""

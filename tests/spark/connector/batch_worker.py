@@ -10,6 +10,7 @@ from typing import Any
 
 from relevo.broker.address import Address
 from relevo.pipeline.connector.connection import Directory
+from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.session import session
 
 BATCH = 100
@@ -39,10 +40,10 @@ def consume(url: str, queue: str, runs: str, folder: Path) -> None:
     jobs = spark.readStream.format("relevo").options(**options, **taken).load()
     said = jobs.mapInPandas(counted(url, runs.encode()), "_id string, _taken_by string, error string")
     settling = said.writeStream.format("relevo").options(**options, mode="settle")
-    query = settling.option("checkpointLocation", str(folder / "checkpoint")).start()
+    query = settling.option("checkpointLocation", str(folder / "checkpoint"))
     sys.stdout.write("running\n")
     sys.stdout.flush()
-    query.awaitTermination()
+    Tries().run(lambda: query.start().awaitTermination(), "the query")  # as patient with a busy machine as an ingest is
 
 
 if __name__ == "__main__":
