@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, Inpu
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from relevo.errors import BadArgument, DataLost, ServerRefused, Unreachable
+from relevo.pipeline.connector import streams
 from relevo.pipeline.connector.batch_reader import BatchReader, RangePartition
 from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.connector.source import RelevoSource
@@ -71,6 +73,22 @@ def test_a_glob_finds_queues_on_every_server(server: Server, queue_name: str) ->
     add_events(server.url, "another", 3)
     found = {row["queue"] for row in all_rows(batch_reader(server, queues=f"{queue_name}-*"))}
     assert found == {f"{queue_name}-{number}" for number in range(6)}
+
+
+def test_where_there_are_many_keys_a_glob_is_not_looked_for_with_every_batch(
+    redis86: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "FREE_CALLS", 0)  # as if these few keys were many
+    monkeypatch.setattr(streams, "PAUSE_A_CALL_S", 3600.0)
+    add_events(redis86.url, queue_name, 3)
+    reader = stream_reader(redis86, queues=f"{queue_name}*")
+    start = reader.initialOffset()
+    add_events(redis86.url, f"{queue_name}-late", 3)
+    end = reader.latestOffset(start, EVERYTHING)
+    assert {row["queue"] for row in rows(reader, reader.partitions(start, end))} == {queue_name}
+    monkeypatch.setattr(time, "monotonic", lambda: 10.0**9)  # the pause is over
+    later = reader.latestOffset(end, EVERYTHING)
+    assert {row["queue"] for row in rows(reader, reader.partitions(end, later))} == {f"{queue_name}-late"}
 
 
 def test_a_queue_that_is_not_there_has_no_rows(redis86: Server, queue_name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
-from sqlalchemy import Engine, create_engine, delete, insert, update
+from sqlalchemy import Engine, create_engine, delete, event, insert, update
 
 from relevo.errors import BadArgument, DataLost, ServerRefused
 from relevo.pipeline.connector.audit_stream import AuditStream
@@ -72,6 +72,28 @@ def test_a_table_is_read_in_ranges_of_its_key(database: str) -> None:
     found = reader(database, rowsPerPartition="60")
     assert len(found.partitions()) == 5
     assert [row["action"] for row in rows(found)] == [f"a-{n}" for n in range(250)]
+
+
+def test_a_plan_takes_as_many_queries_for_many_parts_as_for_few(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/work.db"
+    engine = create_engine(url)
+    metadata.create_all(engine)
+    fill(engine, 250)
+    engine.dispose()
+    asked: list[str] = []
+
+    def hear(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        asked.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", hear)
+    try:
+        counts = [len(reader(url, rowsPerPartition=rows_each).partitions()) for rows_each in ("2", "200")]
+    finally:
+        event.remove(Engine, "before_cursor_execute", hear)
+    assert counts == [125, 2]
+    own = [statement for statement in asked if "audit" in statement]
+    assert len(own) == 4
+    assert not any("OFFSET" in statement for statement in own)
 
 
 def test_rows_that_come_after_the_plan_are_not_read(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from relevo.pipeline.connector.options import Place, Position, SourceOptions, ju
 from relevo.pipeline.connector.ranges import IdRange, ranges, tasks
 from relevo.pipeline.connector.ranks import sampled_cuts
 from relevo.pipeline.connector.spark_api import Filter
-from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states, witnesses
+from relevo.pipeline.connector.streams import NamedStreams, StreamState, encoded, states, witnesses
 from relevo.pipeline.connector.task import read_delayed, read_parts
 
 
@@ -47,7 +47,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         directory = Directory(self.source.connection.address(), timeout_s=self.source.connection.timeout_s)
         try:
-            keys = named_keys(directory, self.source)
+            keys = NamedStreams(self.source).keys(directory)
             if self.source.what == "delayed":
                 parts = [IdRange(key, NOTHING, NOTHING) for key in keys]
                 streams = self._wanted.streams

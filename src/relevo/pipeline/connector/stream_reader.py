@@ -28,7 +28,7 @@ from relevo.pipeline.connector.spark_api import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from relevo.pipeline.connector.streams import StreamState, encoded, named_keys, states, witnesses
+from relevo.pipeline.connector.streams import NamedStreams, StreamState, encoded, states, witnesses
 from relevo.pipeline.connector.task import read_parts
 
 log = logging.getLogger("relevo.spark")
@@ -46,6 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, StreamState] | None = None
         """Where a query that reads what is available now ends."""
         self._reached: dict[str, Any] = Offset({}, source=source.source).json()
+        self._streams = NamedStreams(source)
         self._waits_since: float | None = None
         """Since when too few rows for a batch have waited."""
         if source.max_rows is not None and not HAS_READ_LIMITS:
@@ -132,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _states(self) -> list[StreamState]:
         directory = self._open()
-        return states(directory, named_keys(directory, self.source))
+        return states(directory, self._streams.keys(directory))
 
     def _open(self) -> Directory:
         if self._directory is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 from relevo.errors import ServerRefused
@@ -11,6 +12,9 @@ from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.connector.ranges import is_place
 
 _GLOB = frozenset("*?[")
+FREE_CALLS = 25
+PAUSE_A_CALL_S = 0.02
+"""A search of a thousand keys is one call. Up to so many it costs nothing; a million keys are searched every 20 seconds."""
 
 
 class StreamState(NamedTuple):
@@ -35,23 +39,40 @@ def queue_of(key: str) -> str:
     return key.partition("}")[0].removeprefix("{chasqui:")
 
 
-def named_keys(directory: Directory, source: SourceOptions) -> list[str]:
-    """The keys of the queues that are named, sorted; those behind a glob are looked for on every server."""
-    names = [name for name in source.queues if not _GLOB & set(name)]
-    globs = [name for name in source.queues if _GLOB & set(name)]
-    found = {source.key(name) for name in names}
-    for connection in directory.servers() if globs else ():
-        for glob in globs:
-            cursor: bytes = b"0"
-            while True:
-                reply = connection.call("SCAN", cursor, "MATCH", source.key(glob), "COUNT", 1000)
-                if isinstance(reply, ReplyError):
-                    raise ServerRefused(command="SCAN", reason=str(reply))
-                cursor, keys = reply
-                found.update(key.decode(errors="surrogateescape") for key in keys)
-                if cursor == b"0":
-                    break
-    return sorted(found)
+class NamedStreams:
+    """The keys of the queues that are named. Those behind a glob are looked for among all keys of every server: where that are
+    many, the search waits longer before it is made again, and what it has found is kept meanwhile."""
+
+    def __init__(self, source: SourceOptions) -> None:
+        self._source = source
+        self._globs = [name for name in source.queues if _GLOB & set(name)]
+        self._named = {source.key(name) for name in source.queues if not _GLOB & set(name)}
+        self._found: set[str] = set()
+        self._again = 0.0
+        """When to look again."""
+
+    def keys(self, directory: Directory) -> list[str]:
+        """All of them, sorted."""
+        if self._globs and time.monotonic() >= self._again:
+            self._found, calls = self._search(directory)
+            self._again = time.monotonic() + (calls * PAUSE_A_CALL_S if calls > FREE_CALLS else 0.0)
+        return sorted(self._named | self._found)
+
+    def _search(self, directory: Directory) -> tuple[set[str], int]:
+        found, calls = set[str](), 0
+        for connection in directory.servers():
+            for glob in self._globs:
+                cursor: bytes = b"0"
+                while True:
+                    calls += 1
+                    reply = connection.call("SCAN", cursor, "MATCH", self._source.key(glob), "COUNT", 1000)
+                    if isinstance(reply, ReplyError):
+                        raise ServerRefused(command="SCAN", reason=str(reply))
+                    cursor, keys = reply
+                    found.update(key.decode(errors="surrogateescape") for key in keys)
+                    if cursor == b"0":
+                        break
+        return found, calls
 
 
 def states(directory: Directory, keys: list[str]) -> list[StreamState]:
