@@ -61,6 +61,9 @@ def ingest(
     ctx: typer.Context,
     lake: LakeFolder = DEFAULT_LAKE,
     queues: Annotated[str, typer.Option(help="Names or globs, separated by commas.")] = "*",
+    source: Annotated[
+        str, typer.Option(help="What this server is called in the lake; its address by default.", show_default=False)
+    ] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Continue until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(help="Seconds between two reads, with --follow.", min=0.1)] = 10.0,
     rows: Annotated[int, typer.Option(help="Events a batch.", min=1)] = 500_000,
@@ -79,6 +82,7 @@ def ingest(
         "queues": queues,
         "maxRowsPerTrigger": str(rows),
         "failOnDataLoss": "false" if lossy else "true",
+        **({"source": source} if source else {}),
     }
     with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
         shown.update(label="reading events")
@@ -101,6 +105,9 @@ def build(
     lake: LakeFolder = DEFAULT_LAKE,
     objective: Objectives = None,
     wait_target: Annotated[float, typer.Option(help="Mean wait in seconds to plan workers for.", min=0.001)] = 10.0,
+    platform_queues: Annotated[
+        bool, typer.Option("--platform-queues", help="Also count the platform's own queues in gold.")
+    ] = False,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
@@ -118,7 +125,14 @@ def build(
         def tell(step: Step) -> None:
             shown.update(more=0 if step.state == "began" else 1, label=step.table)
 
-        built = run_build(where, spark, objectives=aims, wait_target_s=wait_target, tell=tell)
+        built = run_build(
+            where,
+            spark,
+            objectives=aims,
+            wait_target_s=wait_target,
+            tell=tell,
+            platform_queues=platform_queues,
+        )
     show({"seconds": round(built.seconds, 3), "steps": built.steps}, as_json, *built_lines(built))
     if built.broken:
         raise typer.Exit(1)

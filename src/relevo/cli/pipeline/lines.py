@@ -70,7 +70,7 @@ def figures_lines(figures: Figures) -> Iterator[RenderableType]:
             row["queue"], met, *("-" if row[name] is None else f"{row[name]:.2f}" for name in ("burn_1h", "burn_6h"))
         )
     yield (
-        f"{count(int(total['in']))} arrived, {count(int(total['done']))} done, {count(int(total['failed']))} runs failed, "
+        f"{count(int(total['arrived']))} arrived, {count(int(total['done']))} done, {count(int(total['failed']))} runs failed, "
         f"{count(int(total['dead']))} dead, backlog {count(int(total['backlog']))}"
     )
     if figures.slo:
