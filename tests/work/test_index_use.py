@@ -58,7 +58,7 @@ async def test_claims_are_found_in_order(desk: Desk) -> None:
     record = await desk.work_queues.queues.lookup(desk.caller, SCOPE, JOBS)
     if desk.work_queues.dialect == "sqlite":
         for sql, values in (
-            (labelled("sqlite", 0), (record.id, 5)),
+            (labelled("sqlite", 0), (record.id, 5, desk.work_queues.now_ms())),
             (statement("sqlite", "pending_page"), (record.id, 0, "", 5)),
             (statement("sqlite", "oldest_waiting"), (record.id, 5)),
         ):

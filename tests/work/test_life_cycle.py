@@ -180,3 +180,16 @@ async def test_a_cancelled_message_is_never_claimed(desk: Desk) -> None:
     assert [each.id for each in await desk.claim(5)] == [second]
     assert (await desk.row(first))["failure_reason"] == "not wanted"
     assert await desk.depth() == Depth(claimed=1)
+
+
+@pytest.mark.parametrize("labels", [None, {"for": "a"}])
+async def test_a_message_that_has_outlived_its_ttl_is_not_claimed(
+    desk: Desk, clock: Clock, labels: dict[str, str] | None
+) -> None:
+    """It was handed out until the enforcer came, once a minute."""
+    await desk.queue()
+    carried = {"labels": labels} if labels else {}
+    (outlived, _) = await desk.ids(new(1, ttl_seconds=60, **carried), new(2, ttl_seconds=62, **carried))
+    clock.turn(s=61)
+    assert [number(each) for each in await desk.claim(2, labels=labels)] == [2]
+    assert (await desk.row(outlived))["state"] == "pending"

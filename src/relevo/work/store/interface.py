@@ -216,12 +216,14 @@ class Session(Protocol):
     async def claim_next(
         self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
     ) -> list[ClaimedRow]:
-        """Claims the first pending rows in the queue's order, passing over those another transaction holds: as many as the
+        """Claims the first pending rows in the queue's order that have not outlived their ttl, passing over those another
+        transaction holds: as many as the
         shares want together, the first ones for the first share. With `labels` only rows that carry all of them."""
         ...
 
     async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
-        """Claims those of these rows that are still pending in this queue, each with its claim; in any order."""
+        """Claims those of these rows that are still pending in this queue and have not outlived their ttl, each with its
+        claim; in any order."""
         ...
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:

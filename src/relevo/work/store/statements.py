@@ -63,7 +63,7 @@ def labelled(dialect: Dialect, count: int) -> str:
     elif dialect == "postgresql":
         places = [f"${8 + 2 * at}, ${9 + 2 * at}" for at in range(count)]
     else:
-        places = [f"?{3 + 2 * at}, ?{4 + 2 * at}" for at in range(count)]
+        places = [f"?{4 + 2 * at}, ?{5 + 2 * at}" for at in range(count)]
     condition = (
         "AND EXISTS (SELECT 1 FROM relevo_labels AS l WHERE l.scope_id = m.scope_id AND (l.name, l.value) = ({})"
         " AND l.message_id = m.id)"

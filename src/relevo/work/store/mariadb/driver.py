@@ -109,12 +109,12 @@ class MariaDbSession:
     ) -> list[ClaimedRow]:
         wanted = [text for label in labels for text in label]
         limit = sum(share.rows for share in shares)
-        rows = await self._fetch(labelled("mariadb", len(labels)), queue_id, *wanted, limit)
+        rows = await self._fetch(labelled("mariadb", len(labels)), queue_id, shares[0].claim.now, *wanted, limit)
         return await self._claim(rows, [share.claim for share in shares for _ in range(share.rows)])
 
     async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
         claim_of = {message_id: claim for claim, ids in wanted for message_id in ids}
-        rows = await self._fetch(_sql("claim_ids"), tuple(claim_of), queue_id)
+        rows = await self._fetch(_sql("claim_ids"), tuple(claim_of), queue_id, wanted[0][0].now)
         return await self._claim(rows, [claim_of[row[1]] for row in rows])
 
     async def _claim(self, rows: Sequence[Row], claims: list[Claim]) -> list[ClaimedRow]:

@@ -7,6 +7,7 @@ WITH taken AS MATERIALIZED (
     FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $7::text[]) AS wanted (id, token, until, by, line)
     JOIN relevo_messages AS row ON row.id = wanted.id
     WHERE row.queue_id + 0 = $1 AND row.state || '' = 'pending'
+        AND (row.expires_at IS NULL OR row.expires_at > $6)
     FOR UPDATE OF row SKIP LOCKED
 )
 UPDATE relevo_messages AS m

@@ -5,7 +5,7 @@
 WITH taken AS MATERIALIZED (
     SELECT m.id, m.updated_at AS pending_since
     FROM relevo_messages AS m
-    WHERE m.queue_id = $1 AND m.state = 'pending' /*labels*/
+    WHERE m.queue_id = $1 AND m.state = 'pending' AND (m.expires_at IS NULL OR m.expires_at > $6) /*labels*/
     ORDER BY m.sort_key, m.id
     LIMIT $2
     FOR UPDATE SKIP LOCKED

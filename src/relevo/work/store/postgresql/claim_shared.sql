@@ -6,7 +6,7 @@ WITH taken AS MATERIALIZED (
     FROM (
         SELECT id, sort_key, updated_at AS pending_since
         FROM relevo_messages
-        WHERE queue_id = $1 AND state = 'pending'
+        WHERE queue_id = $1 AND state = 'pending' AND (expires_at IS NULL OR expires_at > $6)
         ORDER BY sort_key, id
         LIMIT $2
         FOR UPDATE SKIP LOCKED

@@ -119,12 +119,12 @@ class SqliteSession:
     ) -> list[ClaimedRow]:
         wanted = [text for label in labels for text in label]
         limit = sum(share.rows for share in shares)
-        rows = self._fetch(labelled("sqlite", len(labels)), (queue_id, limit, *wanted))
+        rows = self._fetch(labelled("sqlite", len(labels)), (queue_id, limit, shares[0].claim.now, *wanted))
         return self._claim(rows, [share.claim for share in shares for _ in range(share.rows)])
 
     async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
         claim_of = {message_id: claim for claim, ids in wanted for message_id in ids}
-        rows = self._fetch(_sql("claim_ids"), (queue_id, _json(list(claim_of))))
+        rows = self._fetch(_sql("claim_ids"), (queue_id, _json(list(claim_of)), wanted[0][0].now))
         return self._claim(rows, [claim_of[row[1]] for row in rows])
 
     def _claim(self, rows: list[Row], claims: list[Claim]) -> list[ClaimedRow]:
