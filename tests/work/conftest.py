@@ -27,8 +27,8 @@ class Lane(NamedTuple):
     path: Literal["index", "sql"]
 
 
-class OpenOffice(Protocol):
-    """`await open_office()`: one more work_queues on the test's database, closed at the end of the test."""
+class OpenWorkQueues(Protocol):
+    """`await open_work_queues()`: more work queues on the test's database, closed at the end of the test."""
 
     async def __call__(self, **settings: Any) -> WorkQueues: ...
 
@@ -43,7 +43,7 @@ def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Lane:
 
 
 @pytest.fixture
-async def open_office(lane: Lane, clock: Clock) -> AsyncGenerator[OpenOffice]:
+async def open_work_queues(lane: Lane, clock: Clock) -> AsyncGenerator[OpenWorkQueues]:
     opened: list[WorkQueues] = []
 
     async def open_one(**settings: Any) -> WorkQueues:
@@ -60,8 +60,8 @@ async def open_office(lane: Lane, clock: Clock) -> AsyncGenerator[OpenOffice]:
 
 
 @pytest.fixture
-async def work_queues(open_office: OpenOffice) -> WorkQueues:
-    return await open_office()
+async def work_queues(open_work_queues: OpenWorkQueues) -> WorkQueues:
+    return await open_work_queues()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from relevo.work.store.tables import queues
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.work_queues import WorkQueues
 from tests.pace import limit
-from tests.work.conftest import OpenOffice
+from tests.work.conftest import OpenWorkQueues
 from tests.work.desk import Desk, new
 
 SERVERS = ("postgres-alone", "mariadb-alone")
@@ -31,9 +31,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_timeouts, "IDLE_S", 1)
 
 
-async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(desk: Desk, open_office: OpenOffice) -> None:
+async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(
+    desk: Desk, open_work_queues: OpenWorkQueues
+) -> None:
     queue = await desk.queue(max_depth=10)
-    node: WorkQueues = await open_office()
+    node: WorkQueues = await open_work_queues()
     async with node.database.engine.connect() as dead:
         await dead.execute(select(queues).where(queues.c.id == queue.id).with_for_update())
         async with asyncio.timeout(

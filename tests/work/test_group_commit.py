@@ -136,6 +136,25 @@ async def test_a_transaction_that_hangs_holds_nobody_up() -> None:
     assert await slow == 0
 
 
+async def test_what_is_committed_is_answered_though_nobody_could_be_told(caplog: pytest.LogCaptureFixture) -> None:
+    """An error behind the commit let the caller wait for ever."""
+
+    async def note(_: UnitOfWork, requests: Sequence[int]) -> list[int]:
+        return list(requests)
+
+    async def fail() -> None:
+        raise ValueError("no index")
+
+    async def commit(work: Callable[[UnitOfWork], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        await work(cast("UnitOfWork", None))
+        return fail
+
+    group_commit = GroupCommit(commit, max_transactions=1, together=True, most=500)
+    async with asyncio.timeout(limit(20)):
+        assert await group_commit.submit(Operation("note", note), 7) == 7
+    assert "nobody was told of a commit" in caplog.text
+
+
 async def test_a_caller_who_gives_up_takes_nobody_along(desk: Desk) -> None:
     await desk.queue()
     calls = [asyncio.create_task(desk.ids(new(n))) for n in range(10)]

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from relevo.contract.messages import NewMessage, Published, Refusal
-from tests.work.conftest import OpenOffice
+from tests.work.conftest import OpenWorkQueues
 from tests.work.desk import Desk, new
 
 
@@ -59,9 +59,9 @@ async def test_a_key_belongs_to_its_queue(desk: Desk) -> None:
     assert first != second
 
 
-async def test_one_key_from_many_sides_at_once_is_one_message(desk: Desk, open_office: OpenOffice) -> None:
+async def test_one_key_from_many_sides_at_once_is_one_message(desk: Desk, open_work_queues: OpenWorkQueues) -> None:
     await desk.queue()
-    desks = [desk, desk.at(await open_office())]
+    desks = [desk, desk.at(await open_work_queues())]
     outcomes = await asyncio.gather(*(desks[n % 2].publish(new(1, idempotency_key="k")) for n in range(20)))
     published = [each for outcome in outcomes for each in outcome if isinstance(each, Published)]
     assert len(published) == 20
@@ -70,10 +70,12 @@ async def test_one_key_from_many_sides_at_once_is_one_message(desk: Desk, open_o
     assert await desk.states() == {"pending": 1}
 
 
-async def test_many_keys_crosswise_from_two_nodes_are_each_one_message(desk: Desk, open_office: OpenOffice) -> None:
+async def test_many_keys_crosswise_from_two_nodes_are_each_one_message(
+    desk: Desk, open_work_queues: OpenWorkQueues
+) -> None:
     """Two nodes remember the same keys in opposite order: they may wait for each other, never for ever."""
     await desk.queue()
-    desks = [desk, desk.at(await open_office())]
+    desks = [desk, desk.at(await open_work_queues())]
     keyed = [new(n, idempotency_key=f"k{n}") for n in range(40)]
     await asyncio.gather(*(desks[n % 2].publish(*(keyed if n % 2 else keyed[::-1])) for n in range(8)))
     assert await desk.states() == {"pending": 40}

@@ -13,7 +13,7 @@ from relevo.work.work_queues import WorkQueues
 from tests.conftest import Launch
 from tests.patience import turn, until
 from tests.servers.server import Redis86, Server
-from tests.work.conftest import INDEXED, Lane, OpenOffice
+from tests.work.conftest import INDEXED, Lane, OpenWorkQueues
 from tests.work.desk import Desk, new, number
 
 pytestmark = pytest.mark.parametrize("lane", INDEXED, indirect=True)
@@ -203,8 +203,8 @@ async def test_one_key_deleted_at_any_moment_loses_and_doubles_nothing(desk: Des
     await work_off(desk, meddle)
 
 
-async def test_rebuilding_all_the_time_loses_and_doubles_nothing(desk: Desk, open_office: OpenOffice) -> None:
-    other = await open_office()
+async def test_rebuilding_all_the_time_loses_and_doubles_nothing(desk: Desk, open_work_queues: OpenWorkQueues) -> None:
+    other = await open_work_queues()
 
     async def meddle(_: Steps) -> None:
         queue = await desk.work_queues.queues.lookup(desk.caller, "main", "jobs")
@@ -228,12 +228,14 @@ async def test_a_publish_during_a_rebuild_is_in_the_new_index(desk: Desk) -> Non
     assert await desk.work_queues.ready_index.size(queue.id) == 2
 
 
-async def test_a_rebuild_that_died_is_begun_again_by_another(desk: Desk, lane: Lane, open_office: OpenOffice) -> None:
+async def test_a_rebuild_that_died_is_begun_again_by_another(
+    desk: Desk, lane: Lane, open_work_queues: OpenWorkQueues
+) -> None:
     queue = await desk.queue()
     await desk.ids(new(0))
     keys = desk.work_queues.ready_index.keys(queue.id)
     redis_of(lane).call_at(keys.builder, "SET", "the dead", "PX", 60_000)
-    other = await open_office()
+    other = await open_work_queues()
     assert not await other.ready_index.rebuild(queue.id)
     redis_of(lane).call_at(keys.builder, "PEXPIRE", 50)  # nobody is left to make it longer
     other.ready_index.want(queue.id)
@@ -246,14 +248,14 @@ def own_redis(launch: Launch) -> Server:
     return launch(Redis86)
 
 
-async def office_with(open_office: OpenOffice, redis: Server) -> WorkQueues:
-    return await open_office(redis_url=redis.url)
+async def office_with(open_work_queues: OpenWorkQueues, redis: Server) -> WorkQueues:
+    return await open_work_queues(redis_url=redis.url)
 
 
 async def test_claims_go_on_in_order_while_redis_is_away_and_the_index_comes_back(
-    desk: Desk, open_office: OpenOffice, own_redis: Server
+    desk: Desk, open_work_queues: OpenWorkQueues, own_redis: Server
 ) -> None:
-    at = desk.at(await office_with(open_office, own_redis))
+    at = desk.at(await office_with(open_work_queues, own_redis))
     queue = await at.queue(ordering="priority")
     await at.ids(*(new(n, priority_score=n) for n in range(6)))
     await built(at, queue.id)
@@ -270,9 +272,9 @@ async def test_claims_go_on_in_order_while_redis_is_away_and_the_index_comes_bac
 
 
 async def test_a_redis_that_hangs_costs_a_moment_and_no_message(
-    desk: Desk, open_office: OpenOffice, own_redis: Server
+    desk: Desk, open_work_queues: OpenWorkQueues, own_redis: Server
 ) -> None:
-    at = desk.at(await office_with(open_office, own_redis))
+    at = desk.at(await office_with(open_work_queues, own_redis))
     queue = await at.queue()
     await at.ids(new(0))
     await built(at, queue.id)
@@ -288,9 +290,9 @@ async def test_a_redis_that_hangs_costs_a_moment_and_no_message(
 
 
 async def test_redis_coming_and_going_loses_and_doubles_nothing(
-    desk: Desk, open_office: OpenOffice, own_redis: Server
+    desk: Desk, open_work_queues: OpenWorkQueues, own_redis: Server
 ) -> None:
-    at = desk.at(await office_with(open_office, own_redis))
+    at = desk.at(await office_with(open_work_queues, own_redis))
 
     async def meddle(steps: Steps) -> None:
         for fate in (own_redis.kill, own_redis.restart):  # work goes on with it and without it

@@ -10,7 +10,7 @@ from relevo.contract.messages import NewMessage
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
 from tests.clock import Clock
-from tests.work.conftest import OpenOffice
+from tests.work.conftest import OpenWorkQueues
 from tests.work.desk import SCOPE, Desk, new, number
 
 
@@ -83,11 +83,11 @@ async def test_each_claim_is_in_order_and_takes_what_was_first(desk: Desk, order
 
 @pytest.mark.parametrize("ordering", ["fifo", "priority", "deadline"])
 async def test_publishers_and_workers_at_once_lose_and_double_nothing(
-    desk: Desk, open_office: OpenOffice, ordering: str
+    desk: Desk, open_work_queues: OpenWorkQueues, ordering: str
 ) -> None:
     """Two nodes, publishers and workers on both; every message is completed once, and each claim is in order."""
     await desk.queue(ordering=ordering)
-    desks = [desk, desk.at(await open_office())]
+    desks = [desk, desk.at(await open_work_queues())]
     published: list[str] = []
     done: list[str] = []
     ended = asyncio.Event()

@@ -3,7 +3,7 @@
 import asyncio
 
 from relevo.contract.messages import Published, Refusal
-from tests.work.conftest import OpenOffice
+from tests.work.conftest import OpenWorkQueues
 from tests.work.desk import Desk, new, number
 
 
@@ -35,9 +35,9 @@ async def test_what_comes_back_is_never_refused(desk: Desk) -> None:
     assert (await desk.depth()).pending == 2
 
 
-async def test_the_limit_is_exact_under_concurrency(desk: Desk, open_office: OpenOffice) -> None:
+async def test_the_limit_is_exact_under_concurrency(desk: Desk, open_work_queues: OpenWorkQueues) -> None:
     await desk.queue(max_depth=25)
-    desks = [desk, desk.at(await open_office())]
+    desks = [desk, desk.at(await open_work_queues())]
     outcomes = await asyncio.gather(*(desks[n % 2].publish(new(n), new(n)) for n in range(30)))
     published = [each for outcome in outcomes for each in outcome if isinstance(each, Published)]
     assert len(published) == 25

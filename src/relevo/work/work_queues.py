@@ -21,7 +21,7 @@ from relevo.work.broadcast.subscriptions import Subscriptions
 from relevo.work.clock import Clock, wall_clock
 from relevo.work.consume.chunks import ChunkStreams
 from relevo.work.consume.claims import Claims
-from relevo.work.consume.long_poll import LongPoll
+from relevo.work.consume.long_poll import LongPoll, Wake
 from relevo.work.consume.settlement import Settlements
 from relevo.work.dead_letters.listing import DeadLetters
 from relevo.work.dead_letters.replays import Replays
@@ -230,9 +230,15 @@ class WorkQueues:
         """After every commit: the order index learns what is ready, and who waits for it is woken."""
         if unit.ready:
             await self.ready_index.add(unit.ready)
-        wakes = Counter(ready.queue_id for ready in unit.ready)
-        wakes.update(unit.wakes)
-        if wakes:
+        counts = Counter(ready.queue_id for ready in unit.ready)
+        counts.update(unit.wakes)
+        if counts:
+            wakes = {queue_id: Wake(count) for queue_id, count in counts.items()}
+            for ready in unit.ready:
+                if ready.labels != {}:
+                    wakes[ready.queue_id].name(ready.labels)
+            for queue_id in unit.wakes:
+                wakes[queue_id].name(None)
             self.long_poll.wake(wakes)
         unit.passed("indexed")
 

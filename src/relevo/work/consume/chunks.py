@@ -18,7 +18,7 @@ from sqlalchemy import and_, delete, insert, select
 from relevo.contract.chunks import MOST_PARTS, Chunk, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.work.caller import Caller
-from relevo.work.consume.long_poll import CancelToken, LongPoll
+from relevo.work.consume.long_poll import CancelToken, LongPoll, Wake
 from relevo.work.message.model import TERMINAL
 from relevo.work.store.database import Database
 from relevo.work.store.tables import archive, chunks, messages
@@ -74,7 +74,7 @@ class ChunkStreams:
             )
 
         added = await self._transactions.run(add)
-        self._long_poll.wake({_waiting_place(message_id): _EVERYONE})
+        self._long_poll.wake({_waiting_place(message_id): Wake(_EVERYONE)})
         return added
 
     async def read(

@@ -87,7 +87,7 @@ class Claims:
             record = await self._queues.lookup(caller, scope, queue)
             _require_open(record)
             _require_mode(record, subscription)
-            with self._long_poll.waiter(record.id) as waiter:
+            with self._long_poll.waiter(record.id, labels, subscription) as waiter:
                 claimed = await self._look(caller, record, batch_size, consumer or caller.actor, labels, subscription)
                 left = until - asyncio.get_running_loop().time()
                 if claimed or left <= 0 or (patience is not None and patience.ended):

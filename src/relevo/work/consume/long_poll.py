@@ -22,6 +22,8 @@ log = logging.getLogger("relevo.wakeups")
 _KEPT = 1_000
 _BLOCK_MS = 5_000
 _LIVES_MS = 3_600_000
+_MOST_TOLD = 20
+"""Sets of labels that a wake names; beyond that whoever waits for labels looks."""
 
 
 class CancelToken:
@@ -37,12 +39,32 @@ class CancelToken:
             self.waiter.woken.set()
 
 
+class Wake(msgspec.Struct, array_like=True):
+    """What became ready in one queue, as far as those who wait for it have to know."""
+
+    count: int = 0
+    labels: list[dict[str, str] | None] = []
+    """The labels of those that have some, each set of them once; None for one of which they are not known."""
+
+    def name(self, labels: Mapping[str, str] | None) -> None:
+        """One of the messages carries these labels."""
+        if None not in self.labels and labels not in self.labels:
+            self.labels.append(None if labels is None or len(self.labels) >= _MOST_TOLD else dict(labels))
+
+    def may_carry(self, wanted: Mapping[str, str]) -> bool:
+        return any(labels is None or wanted.items() <= labels.items() for labels in self.labels)
+
+
 class Waiter:
     """One claim that may have to wait. A wake that comes while it still looks is not lost."""
 
-    def __init__(self, wakeups: LongPoll, place: int) -> None:
+    def __init__(
+        self, wakeups: LongPoll, place: int, labels: Mapping[str, str] | None, subscription: str | None
+    ) -> None:
         self._wakeups = wakeups
         self._place = place
+        self.labels = labels
+        self.subscription = subscription
         self.woken = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
@@ -58,8 +80,9 @@ class LongPoll:
     """Who waits for messages of which queue.
 
     `wake` is called after a commit that made messages claimable; it wakes as many waiting claims as there are messages, first
-    come first served. A wake is a hint: whoever is woken looks into the database, and whoever is not looks there every
-    `poll_s` all the same.
+    come first served: of a broadcast queue as many of each subscription. Claims for some labels are woken beside these, by
+    messages that may carry them: they must not keep a wake from who takes any message. A wake is a hint: whoever is woken looks
+    into the database, and whoever is not looks there every `poll_s` all the same.
     """
 
     def __init__(self, redis_url: str | None, *, poll_s: float) -> None:
@@ -107,10 +130,10 @@ class LongPoll:
         if self._reader is not None:
             await self._reader.heard.wait()
 
-    def wake(self, ready: Mapping[int, int]) -> None:
-        """So many messages of these queues can be claimed now: wakes claims here and on other nodes. Never raises."""
-        for queue_id, count in ready.items():
-            self._wake_here(queue_id, count)
+    def wake(self, ready: Mapping[int, Wake]) -> None:
+        """Messages of these queues can be claimed now: wakes claims here and on other nodes. Never raises."""
+        for queue_id, wake in ready.items():
+            self._wake_here(queue_id, wake)
         sender = self._sender
         if sender is None:
             return
@@ -123,9 +146,11 @@ class LongPoll:
         transport.submit(data, 2, _ignore)
 
     @contextlib.contextmanager
-    def waiter(self, queue_id: int) -> Generator[Waiter]:
+    def waiter(
+        self, queue_id: int, labels: Mapping[str, str] | None = None, subscription: str | None = None
+    ) -> Generator[Waiter]:
         """A place among those who wait; to be taken before looking, so that nothing published meanwhile is missed."""
-        waiter = Waiter(self, queue_id)
+        waiter = Waiter(self, queue_id, labels, subscription)
         line = self._waiting.setdefault(queue_id, deque())
         line.append(waiter)
         try:
@@ -136,23 +161,27 @@ class LongPoll:
             if not line and self._waiting.get(queue_id) is line:
                 del self._waiting[queue_id]
             if waiter.woken.is_set():  # woken, and gone before it could look: the next in line looks instead
-                self._wake_here(queue_id, 1)
+                self._wake_here(queue_id, Wake(1, [None]))
             self.ended.emit(queue_id)
 
-    def _wake_here(self, queue_id: int, count: int) -> None:
+    def _wake_here(self, queue_id: int, wake: Wake) -> None:
+        left: dict[str | None, int] = {}
         for waiter in self._waiting.get(queue_id, ()):
-            if count <= 0:
-                return
-            if not waiter.woken.is_set():
+            if waiter.woken.is_set():
+                continue
+            if waiter.labels:
+                if wake.may_carry(waiter.labels):
+                    waiter.woken.set()
+            elif (count := left.get(waiter.subscription, wake.count)) > 0:
                 waiter.woken.set()
-                count -= 1
+                left[waiter.subscription] = count - 1
 
     def heard(self, told: bytes) -> None:
         """A wake of another node."""
-        node, ready = msgspec.json.decode(told, type=tuple[str, list[tuple[int, int]]])
+        node, ready = msgspec.json.decode(told, type=tuple[str, list[tuple[int, Wake]]])
         if node != self._node:
-            for queue_id, count in ready:
-                self._wake_here(queue_id, count)
+            for queue_id, wake in ready:
+                self._wake_here(queue_id, wake)
 
     def wake_all(self) -> None:
         """Wakes may have been missed: everybody looks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from relevo.contract.messages import Refusal
+from relevo.errors import WorkQueueFull
 from relevo.work.caller import Caller
 from relevo.work.message.lifecycle import bury_rows, cancel_rows
 from relevo.work.queue_record import QueueRecord
@@ -31,3 +33,8 @@ async def make_room(transaction: UnitOfWork, caller: Caller, queue: QueueRecord,
     elif oldest:
         await bury_rows(transaction, caller, oldest, queue.dead_letter_id, REASON)
     return min(count, over - len(oldest))
+
+
+def queue_full(queue: QueueRecord) -> Refusal:
+    error = WorkQueueFull(queue=queue.slug, depth=queue.max_depth, max_depth=queue.max_depth)
+    return Refusal(error.code, str(error))

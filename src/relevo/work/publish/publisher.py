@@ -7,32 +7,31 @@ from typing import NamedTuple
 
 from relevo.contract.messages import NewMessage, Published, Refusal, Tier
 from relevo.errors import (
-    IdempotencyConflict,
     InvalidInput,
     NotFound,
     QueueArchived,
     QueueDraining,
     QueuePaused,
     ScopePaused,
-    WorkQueueFull,
     WrongState,
 )
 from relevo.wire.ids import IdMint
 from relevo.work.broadcast.subscriptions import Subscriptions
 from relevo.work.caller import Caller
 from relevo.work.clock import Clock
-from relevo.work.message.capacity import make_room
+from relevo.work.message.capacity import make_room, queue_full
 from relevo.work.message.lifecycle import cancel_rows, updated
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
 from relevo.work.message.rows import COLUMNS, NewRow, take_in
 from relevo.work.publish.admission import Admission
+from relevo.work.publish.idempotency import forget_keys, remember_keys, without_known
 from relevo.work.queue_record import QueueRecord
 from relevo.work.routing.route_plan import RoutePlan
 from relevo.work.routing.route_writer import RouteWriter
 from relevo.work.store import tables
 from relevo.work.store.group_commit import GroupCommit, Operation
-from relevo.work.store.interface import KnownKey, LockedMessage
+from relevo.work.store.interface import LockedMessage
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.transactions import FastTransactions
 from relevo.work.store.unit_of_work import Ready, UnitOfWork
@@ -196,20 +195,20 @@ class Publisher:
                 held |= self._route_writer.held_queues(call.plans.values())
         if held:
             await transaction.session.lock_queues(sorted(held))
-        known = await self._known_keys(transaction, calls)
+        known = await remember_keys(transaction, [(call.queue.id, call.rows) for call in calls])
         outcomes: list[list[Published | Refusal]] = []
         accepted: list[NewRow] = []
         turned_away: set[str] = set()
         for call in calls:
-            wanted, outcome = _without_known(call, known, turned_away)
+            wanted, outcome = without_known(call.queue, call.rows, known, turned_away)
             if call.plans:
                 wanted = await self._place(transaction, call, wanted, outcome, turned_away)
             if call.queue.max_depth is not None and wanted:
                 over = await make_room(transaction, call.caller, call.queue, len(wanted))
                 wanted, surplus = wanted[: len(wanted) - over], wanted[len(wanted) - over :]
-                outcome |= {row.id: _full(call.queue) for row in surplus}
+                outcome |= {row.id: queue_full(call.queue) for row in surplus}
                 turned_away |= outcome.keys()
-                await _forget_keys(transaction, surplus)
+                await forget_keys(transaction, surplus)
             accepted += wanted
             _note(transaction, call, wanted)
             outcomes.append([_answer(row, outcome) for row in call.rows])
@@ -236,32 +235,12 @@ class Publisher:
             placed = await self._route_writer.publish(transaction, call.caller, [call.plans[row.id] for row in routed])
             refused = [row for row in routed if isinstance(placed[row.id], Refusal)]
             turned_away |= {row.id for row in refused}
-            await _forget_keys(transaction, refused)
+            await forget_keys(transaction, refused)
             outcome |= placed
             taken = [row.id for row in routed if isinstance(placed[row.id], Published)]
             if taken:
                 transaction.audit_messages(call.caller, "message.publish", call.queue, taken)
         return [row for row in wanted if row.id not in call.plans]
-
-    @staticmethod
-    async def _known_keys(transaction: UnitOfWork, calls: Sequence[_Publication]) -> dict[tuple[int, str], KnownKey]:
-        """Remembers the keys of this transaction; what those stand for that were known before, or are used twice in it."""
-        mine: dict[tuple[int, str], tuple[int, str, str, str]] = {}
-        keyed = 0
-        for call in calls:
-            queue_id = call.queue.id
-            for row in call.rows:
-                if isinstance(row, NewRow) and (key := row.message.idempotency_key) is not None:
-                    keyed += 1
-                    mine.setdefault((queue_id, key), (queue_id, key, row.id, row.digest))
-        if not mine:
-            return {}
-        # In the order of the keys, so that two transactions never wait for each other.
-        found = await transaction.session.remember_keys(sorted(mine.values()))
-        if len(mine) == keyed and not found:  # as almost always
-            return {}
-        known = {place: KnownKey(*row, "pending") for place, row in mine.items()}
-        return known | {(each.queue_id, each.idempotency_key): each for each in found}
 
     @staticmethod
     async def _insert(transaction: UnitOfWork, rows: list[NewRow]) -> None:
@@ -292,47 +271,11 @@ def _require_open(queue: QueueRecord) -> None:
     raise QueuePaused(queue=queue.slug) if queue.state == "paused" else QueueArchived(queue=queue.slug)
 
 
-def _without_known(
-    call: _Publication, known: dict[tuple[int, str], KnownKey], turned_away: set[str]
-) -> tuple[list[NewRow], dict[str, Published | Refusal]]:
-    """The rows that are new, and the outcomes of those whose key was used before."""
-    if not known:
-        return [row for row in call.rows if isinstance(row, NewRow)], {}
-    wanted: list[NewRow] = []
-    outcomes: dict[str, Published | Refusal] = {}
-    for row in call.rows:
-        if not isinstance(row, NewRow):
-            continue
-        key = known.get((call.queue.id, row.message.idempotency_key)) if row.message.idempotency_key else None
-        if key is None or key.message_id == row.id:
-            wanted.append(row)
-        elif key.message_id in turned_away:  # the first with this key, in this very transaction, found no room
-            outcomes[row.id] = _full(call.queue)
-        elif key.body_digest == row.digest:
-            outcomes[row.id] = Published(key.message_id, key.state or "archived", duplicate=True)  # pyright: ignore[reportArgumentType]
-        else:
-            conflict = IdempotencyConflict(key=row.message.idempotency_key, message_id=key.message_id)
-            outcomes[row.id] = Refusal(conflict.code, str(conflict))
-    return wanted, outcomes
-
-
-async def _forget_keys(transaction: UnitOfWork, rows: Sequence[NewRow]) -> None:
-    """A message that was not taken in must not hold its key."""
-    keyed = [row.id for row in rows if row.message.idempotency_key is not None]
-    if keyed:
-        await transaction.session.forget_keys(keyed)
-
-
 def _answer(row: NewRow | Refusal, outcomes: dict[str, Published | Refusal]) -> Published | Refusal:
     if isinstance(row, Refusal):
         return row
     other = outcomes.get(row.id) if outcomes else None
     return Published(row.id, row.state) if other is None else other  # pyright: ignore[reportArgumentType]
-
-
-def _full(queue: QueueRecord) -> Refusal:
-    error = WorkQueueFull(queue=queue.slug, depth=queue.max_depth, max_depth=queue.max_depth)
-    return Refusal(error.code, str(error))
 
 
 def _note(transaction: UnitOfWork, call: _Publication, rows: list[NewRow]) -> None:
@@ -346,7 +289,7 @@ def _note(transaction: UnitOfWork, call: _Publication, rows: list[NewRow]) -> No
     counters.add(queue.id, "published", len(rows))
     counters.add(queue.id, "published_bytes", sum(row.size for row in rows))
     if queue.consumer_mode == "competing":
-        transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in pending]
+        transaction.ready += [Ready(queue.id, row.sort_key, row.id, row.message.labels) for row in pending]
     transaction.events += [
         WorkEvent("published", queue.id, row.id, now, row.message.message_type, row.message.correlation_id or row.id)
         for row in rows

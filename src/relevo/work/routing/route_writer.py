@@ -13,10 +13,9 @@ import msgspec
 from sqlalchemy import func, insert, literal, select, update
 
 from relevo.contract.messages import Published, Refusal, State
-from relevo.errors import WorkQueueFull
 from relevo.work.broadcast.subscriptions import Subscriptions
 from relevo.work.caller import Caller
-from relevo.work.message.capacity import make_room
+from relevo.work.message.capacity import make_room, queue_full
 from relevo.work.message.history import history_line
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
@@ -75,8 +74,7 @@ class RouteWriter:
             main, queue = journey.main, journey.main.queue
             full = main.ending == "waits" and queue.max_depth is not None
             if full and await make_room(transaction, caller, queue, 1):
-                error = WorkQueueFull(queue=queue.slug, depth=queue.max_depth, max_depth=queue.max_depth)
-                outcomes[main.draft.id] = Refusal(error.code, str(error))
+                outcomes[main.draft.id] = queue_full(queue)
                 continue
             outcomes[main.draft.id] = Published(main.draft.id, state_of(main, transaction.now))
             home, draft = journey.home, main.draft

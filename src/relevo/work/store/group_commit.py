@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from relevo.errors import StoreUnavailable
 from relevo.work.store.unit_of_work import UnitOfWork
+
+log = logging.getLogger("relevo.work")
 
 Request = TypeVar("Request")
 Outcome = TypeVar("Outcome")
@@ -146,7 +149,7 @@ class GroupCommit:
             self._free_transaction()
             raise
         self._free_transaction()
-        await after()
+        await _told(after)
         for each, outcome in zip(batch, outcomes, strict=True):
             if not each.future.done():
                 each.future.set_result(outcome)
@@ -160,7 +163,7 @@ class GroupCommit:
         outcomes: list[Any] = []
         try:
             after = await self._commit(lambda transaction: self._run(transaction, [each], outcomes))
-            await after()
+            await _told(after)
         except Exception as error:  # noqa: BLE001 - as above
             _fail(each.future, error)
         else:
@@ -185,3 +188,11 @@ class GroupCommit:
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+async def _told(after: Callable[[], Awaitable[None]]) -> None:
+    """What follows a commit is a hint to others; what was committed is answered whatever becomes of it."""
+    try:
+        await after()
+    except Exception:
+        log.exception("nobody was told of a commit; whoever waits for its messages finds them at its next look")

@@ -7,7 +7,7 @@ told after the commit. Nothing of this can be forgotten, because there is no oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -31,6 +31,8 @@ class Ready(NamedTuple):
     queue_id: int
     sort_key: int
     id: str
+    labels: Mapping[str, str] | None = None
+    """For those who wait for some labels only; None: not known here."""
 
 
 class UnitOfWork:
