@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.conftest import Said, call
 from tests.agents.conftest import a_desk
-from tests.audit.conftest import open_office
+from tests.audit.conftest import open_work_queues
 from tests.clock import Clock
 
 
@@ -16,7 +16,7 @@ from tests.clock import Clock
 async def file(tmp_path: Path) -> Path:
     """A database with a little story in it."""
     made = tmp_path / "work.db"
-    async with open_office(f"sqlite:///{made}") as work_queues:
+    async with open_work_queues(f"sqlite:///{made}") as work_queues:
         desk = await a_desk(work_queues, Clock())
         await desk.queue()
         await desk.publish(1, correlation_id="order-17")

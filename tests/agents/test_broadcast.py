@@ -1,16 +1,21 @@
 """Every subscription of a broadcast queue gets every message, with claims, retries and failures of its own."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import select
 
 from relevo.agents.expiry_enforcer import ExpiryEnforcer
 from relevo.agents.index_auditor import IndexAuditor
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.errors import InvalidInput, NotFound, SlugTaken, WrongConsumerMode
+from relevo.work.message.verdict import SettleItem, Verdict
 from relevo.work.store.counters import depths_of
+from relevo.work.store.outbox import decode
+from relevo.work.store.tables import outbox
 from tests.agents.conftest import SCOPE, Desk
 from tests.pace import limit
 
@@ -284,3 +289,102 @@ async def test_depths_and_rows_agree_after_everything_that_happens_to_broadcasts
         drift = await IndexAuditor(desk.work_queues)._drift(each)  # pyright: ignore[reportPrivateUsage]
         assert set(drift.values()) == {0}
     assert (await depths_of(desk.work_queues.database, [queue.id]))[queue.id].pending == 0
+
+
+async def events_of(desk: Desk, message_id: str) -> list[str]:
+    """What the outbox tells of a message, in order."""
+    async with desk.work_queues.database.connect() as connection:
+        rows = (await connection.execute(select(outbox.c.events).order_by(outbox.c.id))).scalars().all()
+    return [event.event for row in rows for event in decode(row) if event.id == message_id]
+
+
+async def test_an_extended_delivery_is_told_of_and_stands_in_the_history(desk: Desk) -> None:
+    await news(desk, "mail")
+    (message_id,) = await desk.publish(1, "news")
+    await desk.settle("extend", await desk.claim(1, "news", subscription="mail"), seconds=60.0)
+    assert await events_of(desk, message_id) == ["published", "claimed", "extended"]
+    assert await desk.history(message_id) == ["published", "extended"]
+
+
+async def test_a_delivery_that_failed_without_backoff_can_be_claimed_at_once(desk: Desk) -> None:
+    await news(desk, "mail", backoff_initial_ms=0, backoff_jitter_ms=0)
+    await desk.publish(1, "news")
+    claimed = await desk.claim(1, "news", subscription="mail")
+    (settled,) = await desk.settle("fail", claimed, reason="again")
+    assert (settled.state, settled.visible_at) == ("pending", None)
+    (same,) = await desk.settle("fail", claimed, reason="again")  # the answer was lost
+    assert (same.state, same.refusal) == ("pending", None)
+    (lost,) = await desk.settle("release", claimed)
+    assert lost.refusal is not None
+    assert lost.refusal.code == "CLAIM_LOST"
+    assert len(await claimed_ids(desk, "mail")) == 1
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wrong"),
+    [("extend", {"seconds": -1.0}), ("extend", {"seconds": 1e6}), ("fail", {"reason": "x" * 10_001})],
+)
+async def test_what_a_worker_says_of_a_delivery_is_checked(desk: Desk, verdict: Verdict, wrong: dict[str, Any]) -> None:
+    await news(desk, "mail")
+    await desk.publish(1, "news")
+    (claimed,) = await desk.claim(1, "news", subscription="mail")
+    item = SettleItem(id=claimed.id, claim_token=claimed.claim_token, **wrong)
+    (settled,) = await desk.work_queues.settlements.settle(desk.caller, SCOPE, verdict, [item], queue="news")
+    assert settled.refusal is not None
+    assert settled.refusal.code == "INVALID_INPUT"
+
+
+async def test_the_results_of_subscriptions_are_the_result_of_the_message(desk: Desk) -> None:
+    await news(desk, "mail", "search", "silent")
+    (message_id,) = await desk.publish(1, "news")
+    for name, result in (("search", b'{"hits":3}'), ("mail", b'"sent"'), ("silent", b"")):
+        claimed = await desk.claim(1, "news", subscription=name)
+        await desk.settle("complete", claimed, result=msgspec.Raw(result))
+    shown = {"mail": "sent", "search": {"hits": 3}}
+    assert msgspec.json.decode((await desk.row(message_id))["result"]) == shown
+    desk.clock.turn(s=3700)
+    assert (await MessageArchiver(desk.work_queues).work()).items >= 1
+    archived = await desk.work_queues.search.get(desk.caller, SCOPE, message_id)
+    assert msgspec.json.decode(msgspec.json.encode(archived.result)) == shown
+
+
+async def test_a_broadcast_that_nobody_subscribed_to_tells_of_its_end(desk: Desk) -> None:
+    await news(desk)
+    (message_id,) = await desk.publish(1, "news")
+    desk.clock.turn(s=3700)
+    await MessageArchiver(desk.work_queues).work()
+    assert (await desk.row(message_id))["state"] == "completed"
+    assert await events_of(desk, message_id) == ["published", "completed"]
+
+
+@pytest.mark.parametrize("verdict", ["complete", "fail", "release", "extend"])
+async def test_a_settle_for_another_subscription_is_refused(desk: Desk, verdict: Verdict) -> None:
+    """The name of a subscription in the request was not looked at."""
+    await news(desk, "mail", "search")
+    await desk.publish(1, "news")
+    claimed = await desk.claim(1, "news", subscription="mail")
+    (settled,) = await desk.settle(verdict, claimed, subscription="search")
+    assert settled.refusal is not None
+    assert settled.refusal.code == "CLAIM_LOST"
+    (settled,) = await desk.settle(verdict, claimed, subscription="mail")
+    assert settled.refusal is None
+
+
+@pytest.mark.parametrize("verdict", ["complete", "fail", "release", "extend"])
+async def test_a_settle_with_a_subscription_in_a_queue_that_has_none_is_refused(desk: Desk, verdict: Verdict) -> None:
+    await desk.queue()
+    await desk.publish()
+    claimed = await desk.claim()
+    (settled,) = await desk.settle(verdict, claimed, subscription="mail")
+    assert settled.refusal is not None
+    assert settled.refusal.code == "WRONG_CONSUMER_MODE"
+    (settled,) = await desk.settle(verdict, claimed)
+    assert settled.refusal is None
+
+
+async def test_a_delivery_of_a_message_that_outlived_its_ttl_is_not_claimed(desk: Desk) -> None:
+    await news(desk, "mail")
+    await desk.publish(1, "news", ttl_seconds=60)
+    kept = await desk.publish(1, "news")
+    desk.clock.turn(s=61)
+    assert await claimed_ids(desk, "mail") == kept

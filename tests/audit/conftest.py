@@ -29,7 +29,7 @@ def own_database(request: pytest.FixtureRequest, store: str, folder: Path) -> st
 
 
 @asynccontextmanager
-async def open_office(url: str, clock: Clock | None = None) -> AsyncGenerator[WorkQueues]:
+async def open_work_queues(url: str, clock: Clock | None = None) -> AsyncGenerator[WorkQueues]:
     await with_tables(url)
     settings = WorkSettings(database_url=url)
     async with await WorkQueues.open(settings, now_ms=clock or Clock()) as work_queues:
@@ -39,7 +39,7 @@ async def open_office(url: str, clock: Clock | None = None) -> AsyncGenerator[Wo
 @pytest.fixture
 async def desk(database_url: str, clock: Clock) -> AsyncGenerator[Desk]:
     await emptied(database_url)
-    async with open_office(database_url, clock) as work_queues:
+    async with open_work_queues(database_url, clock) as work_queues:
         made = await a_desk(work_queues, clock)
         await made.queue()
         yield made
@@ -90,7 +90,7 @@ async def record(
 async def _write(url: str) -> str:
     """Two offices, so that there are two chains; with every column filled in some row."""
     clock = Clock()
-    async with open_office(url, clock) as one, open_office(url, clock) as other:
+    async with open_work_queues(url, clock) as one, open_work_queues(url, clock) as other:
         desk = await a_desk(one, clock)
         await desk.queue()
         await one.queues.change(desk.caller, "main", "jobs", {"max_retries": 9})

@@ -215,3 +215,11 @@ async def both(work_queues: WorkQueues, caller: Caller, case: Case, name: str, g
         told = str(refusal)
     assert told == expected
     return after
+
+
+async def test_a_withdrawn_review_counts_as_cancelled(desk: Desk) -> None:
+    """The message was cancelled, and usage did not say so."""
+    review = await asked(desk)
+    await desk.work_queues.reviews.withdraw(desk.caller, SCOPE, review.id, "ada", "no use")
+    (used,) = [row for row in (await desk.work_queues.usage.list(desk.caller)).items if row.queue == "jobs"]
+    assert (used.cancelled, used.completed) == (1, 0)

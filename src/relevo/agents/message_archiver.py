@@ -14,6 +14,7 @@ from relevo.work.caller import Caller
 from relevo.work.message import archive
 from relevo.work.message.history import history_line
 from relevo.work.retention import counter_rollup
+from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import STANDING, messages, queues
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
@@ -92,7 +93,7 @@ class MessageArchiver:
             return 0
 
         async def close(transaction: SqlUnitOfWork) -> int:
-            mine = select(m.id, m.queue_id).where(
+            mine = select(m.id, m.queue_id, m.message_type, m.correlation_id).where(
                 m.id.in_([row.id for row in found]), m.state == "pending", m.open_deliveries == 0
             )
             rows = (await transaction.connection.execute(transaction.held(mine))).all()
@@ -110,6 +111,9 @@ class MessageArchiver:
             for row in rows:
                 transaction.counters.moved(row.queue_id, "pending", None)
                 transaction.counters.add(row.queue_id, "completed", 1)
+                transaction.events.append(
+                    WorkEvent("completed", row.queue_id, row.id, now, row.message_type, row.correlation_id)
+                )
             return len(rows)
 
         return await self._work_queues.transactions.run(close)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
 from relevo.work.message.model import AS_WRITTEN, TIERS
-from relevo.work.message.verdict import LONGEST_CLAIM_S, SettleItem, Verdict
+from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, wrong_in
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import deliveries, labels, messages, subscriptions
@@ -37,10 +37,11 @@ SUBSCRIPTION = "subscription"
 
 _DONE_BY: Mapping[Verdict, frozenset[str]] = {
     "complete": frozenset({"completed"}),
-    "fail": frozenset({"delayed", "dead"}),
+    "fail": frozenset(),
     "release": frozenset({"pending"}),
     "extend": frozenset(),
 }
+"""States in which a token that is still there tells that its verdict was heard before; of `fail` its letter tells."""
 
 
 @dataclass
@@ -57,6 +58,12 @@ class Held:
     reclaims: int
     visible_at: int | None = None
     claim_until: int | None = None
+
+    def was_settled_by(self, verdict: Verdict) -> bool:
+        """Whether this verdict was heard before with the same token: its answer may have been lost."""
+        if (self.claim_token or "").startswith(LETTERS["fail"]):
+            return verdict == "fail"
+        return self.state in _DONE_BY[verdict]
 
     async def change(self, transaction: SqlUnitOfWork, **values: Any) -> None:
         """Writes new values, and knows them itself."""
@@ -149,14 +156,19 @@ class Deliveries:
             settled: list[Settled] = []
             finished: list[Held] = []
             for item in items:
-                delivery, message = held.get((item.id, item.claim_token)), known.get(item.id)
-                if message is None or message["queue_id"] != queue.id:
+                delivery, message = held.get((item.id, item.claim_token[1:])), known.get(item.id)
+                if (wrong := wrong_in(item)) is not None:
+                    refusal = Refusal(wrong.code, str(wrong))
+                elif message is None or message["queue_id"] != queue.id:
                     refusal = Refusal("NOT_FOUND", str(NotFound(what="message", name=item.id)))
-                elif delivery is None or (delivery.state != "claimed" and delivery.state not in _DONE_BY[verdict]):
+                elif delivery is None or (delivery.state != "claimed" and not delivery.was_settled_by(verdict)):
                     refusal = Refusal("CLAIM_LOST", str(ClaimLost(message_id=item.id, reason="another token holds it")))
+                elif item.subscription not in (None, delivery.subscription):
+                    lost = ClaimLost(message_id=item.id, reason=f"subscription {item.subscription} has not claimed it")
+                    refusal = Refusal(lost.code, str(lost))
                 else:
                     if delivery.state == "claimed":
-                        ended = await self._settle_one(transaction, queue, verdict, item, delivery, message)
+                        ended = await self._settle_one(transaction, queue, verdict, item, delivery, message, caller)
                         finished += [delivery] if ended else []
                     outcome = Settled(
                         item.id, delivery.state, visible_at=delivery.visible_at, claim_until=delivery.claim_until
@@ -185,14 +197,17 @@ class Deliveries:
         item: SettleItem,
         delivery: Held,
         message: RowMapping,
+        caller: Caller,
     ) -> bool:
         """Whether the delivery has ended."""
         now, attempt = transaction.now, delivery.attempts
         took_ms = max(0, now - (delivery.claimed_at or now))
         told: dict[str, int | str] = {"subscription": delivery.subscription, "attempt": attempt}
         if verdict == "extend":
-            seconds = queue.visibility_timeout_s if item.seconds is None else min(item.seconds, LONGEST_CLAIM_S)
+            seconds = queue.visibility_timeout_s if item.seconds is None else item.seconds
             await delivery.change(transaction, claim_until=now + int(seconds * 1000))
+            await _add_history(transaction, message["id"], "extended", caller, delivery.subscription)
+            transaction.events.append(event_of("extended", queue, message, now, **told))
             return False
         if verdict == "release":
             await delivery.let_go(transaction, "pending", attempts=max(0, attempt - 1))
@@ -207,19 +222,25 @@ class Deliveries:
             await delivery.let_go(transaction, "completed", result=result)
             transaction.events.append(event_of("completed", queue, message, now, **told))
             return True
-        reason = item.told
+        reason, token = item.told, LETTERS["fail"] + item.claim_token[1:]
         told |= item.failure.extras(reason)
         transaction.counters.add(queue.id, "failed", 1)
         transaction.events.append(event_of("failed", queue, message, now, **told))
         tries = attempt - delivery.reclaims
         if item.dead or tries >= queue.max_retries:
-            await delivery.let_go(transaction, "dead", failure_reason=reason)
+            await delivery.let_go(transaction, "dead", claim_token=token, failure_reason=reason)
             return True
         backoff = RetryDefaults(
             queue.backoff_initial_ms, queue.backoff_cap_ms, queue.backoff_multiplier, queue.backoff_jitter_ms
         )
         wait_ms = backoff.wait_ms(tries)
-        await delivery.let_go(transaction, "delayed", visible_at=now + wait_ms, failure_reason=reason)
+        if wait_ms > 0:
+            await delivery.let_go(
+                transaction, "delayed", claim_token=token, visible_at=now + wait_ms, failure_reason=reason
+            )
+        else:
+            await delivery.let_go(transaction, "pending", claim_token=token, visible_at=None, failure_reason=reason)
+            transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + 1
         transaction.counters.add(queue.id, "retried", 1)
         retried = event_of("retried", queue, message, now, **told, backoff_ms=wait_ms)
         transaction.events.append(retried)
@@ -316,6 +337,7 @@ async def close_messages(
         return
     done = select(deliveries.c.message_id).where(deliveries.c.message_id.in_(ended), deliveries.c.state == "completed")
     completed = set((await connection.execute(done)).scalars())
+    await _keep_results(transaction, completed)
     for state, ids in (("completed", completed), ("failed", set(ended) - completed)):
         if ids:
             line = history_line(now, state, caller.actor)
@@ -335,6 +357,31 @@ async def close_messages(
     transaction.counters.add(queue.id, "completed", len(completed))
 
 
+async def _keep_results(transaction: SqlUnitOfWork, ids: Collection[str]) -> None:
+    """The results of a message's subscriptions become its own, by name: deliveries go when it is archived."""
+    d, s = deliveries.c, subscriptions.c
+    query = (
+        select(d.message_id, s.name, d.result)
+        .join_from(deliveries, subscriptions, s.id == d.subscription_id)
+        .where(d.message_id.in_(ids), d.result.is_not(None))
+        .order_by(d.message_id, s.name)
+    )
+    results: dict[str, dict[str, msgspec.Raw]] = {}
+    for row in await transaction.connection.execute(query) if ids else ():
+        results.setdefault(row.message_id, {})[row.name] = msgspec.Raw(row.result.encode())
+    for message_id, by_name in results.items():
+        mine = update(messages).where(messages.c.id == message_id)
+        await transaction.connection.execute(mine.values(result=msgspec.json.encode(by_name).decode()))
+
+
+async def _add_history(
+    transaction: SqlUnitOfWork, message_id: str, event: str, caller: Caller, subscription: str
+) -> None:
+    line = history_line(transaction.now, event, caller.actor, f"subscription {subscription}")
+    mine = update(messages).where(messages.c.id == message_id)
+    await transaction.connection.execute(mine.values(trail=messages.c.trail + line))
+
+
 # --- rows ----------------------------------------------------------------------------------------------------------------
 
 
@@ -350,8 +397,10 @@ async def _first_pending(
     transaction: SqlUnitOfWork, number: int, limit: int, wanted: Mapping[str, str]
 ) -> Sequence[Row[*tuple[Any, ...]]]:
     d = deliveries.c
+    m = messages.c
+    outlived = exists().where(m.id == d.message_id, m.expires_at <= transaction.now)  # the enforcer ends these
     query = select(d.message_id, d.attempts, d.reclaims, d.updated_at).where(
-        d.subscription_id == number, d.state == "pending"
+        d.subscription_id == number, d.state == "pending", ~outlived
     )
     for name, value in wanted.items():
         carried = and_(labels.c.message_id == d.message_id, labels.c.name == name, labels.c.value == value)
@@ -361,9 +410,9 @@ async def _first_pending(
 
 
 async def _held(transaction: SqlUnitOfWork, items: Sequence[SettleItem]) -> dict[tuple[str, str], Held]:
-    """The deliveries with these tokens, held, by message and token."""
+    """The deliveries with these tokens, held, by message and token; without its first letter, which tells of a failure."""
     d = deliveries.c
-    tokens = {item.claim_token for item in items}
+    tokens = {letter + item.claim_token[1:] for item in items for letter in (item.claim_token[:1], LETTERS["fail"])}
     query = (
         select(
             *(d.subscription_id, d.message_id, d.state, d.claim_token, d.claimed_at, d.attempts, d.reclaims),
@@ -375,7 +424,7 @@ async def _held(transaction: SqlUnitOfWork, items: Sequence[SettleItem]) -> dict
     rows = (await transaction.connection.execute(transaction.held(query, wait=True))).mappings().all()
     names = await subscription_names(transaction, {row["subscription_id"] for row in rows})
     return {
-        (row["message_id"], row["claim_token"]): Held(subscription=names.get(row["subscription_id"], ""), **row)
+        (row["message_id"], row["claim_token"][1:]): Held(subscription=names.get(row["subscription_id"], ""), **row)
         for row in rows
     }
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from relevo.contract.claims import Settled
 from relevo.contract.messages import Refusal
-from relevo.errors import ClaimLost, InvalidInput, NotFound
+from relevo.errors import ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.wire.retry import RetryDefaults
 from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
 from relevo.work.message.history import history_line
 from relevo.work.message.lifecycle import bury_rows, updated
-from relevo.work.message.verdict import LONGEST_CLAIM_S, LONGEST_REASON, SettleItem, Verdict
+from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, wrong_in
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.group_commit import GroupCommit, Operation
 from relevo.work.store.interface import CompletedRow, Completion, LockedMessage, MessageUpdate, QueuePolicy
@@ -26,8 +26,6 @@ from relevo.work.store.unit_of_work import Ready, UnitOfWork
 from relevo.work.tenancy.queues import Queues
 
 MOST_IN_A_CALL = 1_000
-LETTERS: Mapping[Verdict, str] = {"fail": "F", "release": "R"}
-"""What stands in the place of a token's first letter after its verdict. Tokens are lower case: nobody is given this one."""
 
 
 class _Settlement(NamedTuple):
@@ -112,7 +110,7 @@ class Settlements:
                 item.id: _completion(call, item)
                 for call in theirs
                 for item in call.items
-                if call.queue is not None or call.caller.queues is None
+                if (call.queue is not None or call.caller.queues is None) and item.subscription is None
             }
             if wanted:
                 for row in await transaction.session.complete(list(wanted.values()), transaction.now, line):
@@ -228,7 +226,7 @@ async def _look(
     rules = await _rules(transaction, rows.values())
     for item in items:
         row = rows.get(item.id)
-        wrong = _wrong(item)
+        wrong = wrong_in(item)
         if wrong is not None:
             outcomes[id(item)] = Settled(item.id, refusal=Refusal(wrong.code, str(wrong)))
         elif row is None or not _is_theirs(call, row, rules):
@@ -236,6 +234,8 @@ async def _look(
             outcomes[id(item)] = Settled(item.id, refusal=Refusal(missing.code, str(missing)))
         elif rules[row.queue_id].consumer_mode == "broadcast":
             outcomes[id(item)] = Settled(item.id, refusal=Refusal(_BROADCAST, str(row.queue_id)))
+        elif item.subscription is not None:
+            outcomes[id(item)] = Settled(item.id, refusal=_no_subscriptions(rules[row.queue_id].slug))
         else:
             held.append(_Held(call, item, row, rules[row.queue_id]))
     return held, outcomes
@@ -259,13 +259,9 @@ def _is_theirs(call: _Settlement, row: LockedMessage, rules: Mapping[int, QueueP
     return any(place is not None and place in rules and rules[place].slug in call.caller.queues for place in places)
 
 
-def _wrong(item: SettleItem) -> InvalidInput | None:
-    if item.seconds is not None and not 0 < item.seconds <= LONGEST_CLAIM_S:
-        reason = f"{item.seconds} is not between 0 and {LONGEST_CLAIM_S:.0f}"
-        return InvalidInput(where="seconds", reason=reason)
-    if item.reason is not None and (len(item.reason) > LONGEST_REASON or "\0" in item.reason):
-        return InvalidInput(where="reason", reason=f"pass up to {LONGEST_REASON} characters, none of them NUL")
-    return None
+def _no_subscriptions(queue: str) -> Refusal:
+    error = WrongConsumerMode(queue=queue, mode="competing", remedy="settle without `subscription`")
+    return Refusal(error.code, str(error))
 
 
 def _lost(row: LockedMessage) -> Refusal:

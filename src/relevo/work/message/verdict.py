@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
+from relevo.errors import InvalidInput
 from relevo.work.message.failure import Failure
 
 Verdict = Literal["complete", "fail", "release", "extend"]
 
 LONGEST_CLAIM_S = 43_200.0
 LONGEST_REASON = 10_000
+
+LETTERS: Mapping[Verdict, str] = {"fail": "F", "release": "R"}
+"""What stands in the place of a token's first letter after its verdict. Tokens are lower case: nobody is given this one."""
 
 
 class SettleItem(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -37,3 +42,13 @@ class SettleItem(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def told(self) -> str:
         """Why it failed, in one text."""
         return (self.reason or "failed") if self.error is None else self.error.told_with(self.reason)
+
+
+def wrong_in(item: SettleItem) -> InvalidInput | None:
+    """What cannot be in what a worker says, if anything."""
+    if item.seconds is not None and not 0 < item.seconds <= LONGEST_CLAIM_S:
+        reason = f"{item.seconds} is not between 0 and {LONGEST_CLAIM_S:.0f}"
+        return InvalidInput(where="seconds", reason=reason)
+    if item.reason is not None and (len(item.reason) > LONGEST_REASON or "\0" in item.reason):
+        return InvalidInput(where="reason", reason=f"pass up to {LONGEST_REASON} characters, none of them NUL")
+    return None

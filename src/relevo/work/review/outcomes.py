@@ -98,8 +98,7 @@ async def _end(
         values["error"] = Failure(message=f"review: {case.reason}").encoded()
     await transaction.connection.execute(update(messages).where(m.id == message["id"]).values(values))
     transaction.counters.moved(message["queue_id"], "in_review", None)
-    if state != "cancelled":
-        transaction.counters.add(message["queue_id"], state, 1)
+    transaction.counters.add(message["queue_id"], state, 1)
     transaction.counters.add(message["queue_id"], "reviews", 1)
     if state == "completed":
         event = WorkEvent(
