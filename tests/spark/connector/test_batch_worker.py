@@ -88,7 +88,8 @@ def over(server: Server, queue: str, runs: bytes, target: int | None) -> bool:
     return send(server.url, keys.stream, [("XLEN", keys.stream), ("ZCARD", keys.delayed)]) == [0, 0]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.whole  # it starts a JVM twice; test_consume.py tells the same of its parts, without one
+@pytest.mark.timeout(600)
 def test_a_query_that_is_killed_loses_no_job_and_runs_none_again_that_was_settled(
     launch: Launch, queue_name: str, tmp_path: Path, key_leaks: KeyLeaks
 ) -> None:
