@@ -129,7 +129,7 @@ class Load:
                     b'{"body":{"i":%d},"idempotency_key":"%d-%d"}' % (n, mark, n)
                     for n in range(first, first + self.size)
                 )
-                await connection.ask(_request(head, b'{"messages":[%b]}' % items))
+                await connection.ask(_request(head, b'{"items":[%b]}' % items))
                 self._done += self.size
 
         return await self._timed(connections, publish)

@@ -106,7 +106,7 @@ async def furnish(post: Post, stream_queue: str, *, escalate: bool) -> None:
     await post.do(
         "POST",
         "/scopes/post/queues",
-        {"slug": "letters", "max_retries": 2, "backoff_initial_ms": 0, "backoff_jitter_ms": 0},
+        {"slug": "letters", "max_retries": 2, "backoff_initial_s": 0, "backoff_jitter_s": 0},
     )
     to_stream = {
         "name": "to-the-machine", "trigger": "message_published", "condition": "body.kind == 'mail'",

@@ -85,7 +85,7 @@ async def test_run_now_tells_how_it_went(work_queues: WorkQueues) -> None:
     assert (run.last_items, run.last_error, run.last_node, run.runs) == (3, None, "here", 1)
     assert run.last_started_at is not None
     assert run.last_finished_at is not None
-    assert run.last_duration_ms == run.last_finished_at - run.last_started_at
+    assert run.last_duration_s == (run.last_finished_at - run.last_started_at) / 1000
     assert run.next_run_at is not None
     assert run.running is False
 

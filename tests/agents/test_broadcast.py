@@ -173,7 +173,7 @@ async def test_a_subscription_that_ends_is_not_waited_for(desk: Desk) -> None:
 
 async def test_a_delayed_broadcast_is_seen_when_its_time_has_come(desk: Desk) -> None:
     await news(desk, "mail")
-    (message_id,) = await desk.publish(1, "news", delay_seconds=60)
+    (message_id,) = await desk.publish(1, "news", delay_s=60)
     assert await claimed_ids(desk, "mail") == []
     desk.clock.turn(s=61)
     await VisibilityTimeoutEnforcer(desk.work_queues).work()
@@ -240,7 +240,7 @@ async def test_wrong_questions_are_refused(desk: Desk) -> None:
 
 async def test_a_broadcast_that_expired_whole_is_replayed_to_all_that_have_not_settled_it(desk: Desk) -> None:
     await news(desk, "mail", "search", dead_letter_expired=True)
-    (message_id,) = await desk.publish(1, "news", ttl_seconds=60)
+    (message_id,) = await desk.publish(1, "news", ttl_s=60)
     await desk.settle("complete", await desk.claim(1, "news", subscription="search"))
     desk.clock.turn(s=61)
     await ExpiryEnforcer(desk.work_queues).work()
@@ -384,7 +384,7 @@ async def test_a_settle_with_a_subscription_in_a_queue_that_has_none_is_refused(
 
 async def test_a_delivery_of_a_message_that_outlived_its_ttl_is_not_claimed(desk: Desk) -> None:
     await news(desk, "mail")
-    await desk.publish(1, "news", ttl_seconds=60)
+    await desk.publish(1, "news", ttl_s=60)
     kept = await desk.publish(1, "news")
     desk.clock.turn(s=61)
     assert await claimed_ids(desk, "mail") == kept

@@ -44,7 +44,7 @@ class Story:
     async def publisher(self) -> None:
         """Never far ahead of the workers: what was published last is worked on while things break."""
         while not self.calm:
-            self.published |= set(await self.desk.publish(3, ttl_seconds=86_400))
+            self.published |= set(await self.desk.publish(3, ttl_s=86_400))
             self.news |= set(await self.desk.publish(1, "news"))
             async with self._settled:
                 await self._settled.wait_for(lambda: self.calm or len(self.published) - len(self.completed) < AHEAD)

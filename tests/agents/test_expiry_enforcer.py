@@ -13,7 +13,7 @@ from tests.agents.conftest import SCOPE, Desk
 @pytest.mark.parametrize("by", ["ttl", "deadline"])
 async def test_a_message_past_its_time_expires(desk: Desk, by: str) -> None:
     queue_id = await desk.queue()
-    times: Any = {"ttl_seconds": 60} if by == "ttl" else {"deadline": desk.clock() + 60_000}
+    times: Any = {"ttl_s": 60} if by == "ttl" else {"deadline": desk.clock() + 60_000}
     (message_id,) = await desk.publish(**times)
     agent = ExpiryEnforcer(desk.work_queues)
     assert (await agent.work()).items == 0
@@ -30,7 +30,7 @@ async def test_a_message_past_its_time_expires(desk: Desk, by: str) -> None:
 
 async def test_a_delayed_message_expires_without_ever_being_visible(desk: Desk) -> None:
     await desk.queue()
-    (message_id,) = await desk.publish(ttl_seconds=10, delay_seconds=3600)
+    (message_id,) = await desk.publish(ttl_s=10, delay_s=3600)
     desk.clock.turn(s=11)
     assert (await ExpiryEnforcer(desk.work_queues).work()).items == 1
     assert (await desk.row(message_id))["state"] == "expired"
@@ -38,7 +38,7 @@ async def test_a_delayed_message_expires_without_ever_being_visible(desk: Desk) 
 
 async def test_work_that_has_begun_is_finished(desk: Desk) -> None:
     await desk.queue(visibility_timeout_s=3600)
-    await desk.publish(ttl_seconds=10)
+    await desk.publish(ttl_s=10)
     claimed = await desk.claim()
     desk.clock.turn(s=11)
     assert (await ExpiryEnforcer(desk.work_queues).work()).items == 0
@@ -48,7 +48,7 @@ async def test_work_that_has_begun_is_finished(desk: Desk) -> None:
 
 async def test_a_queue_may_send_what_expired_to_its_dead_letters(desk: Desk) -> None:
     await desk.queue(dead_letter_expired=True)
-    (message_id,) = await desk.publish(ttl_seconds=10)
+    (message_id,) = await desk.publish(ttl_s=10)
     desk.clock.turn(s=11)
     await ExpiryEnforcer(desk.work_queues).work()
     (letter,) = (await desk.work_queues.dead_letters.list(desk.caller, SCOPE)).items
@@ -59,7 +59,7 @@ async def test_a_queue_may_send_what_expired_to_its_dead_letters(desk: Desk) -> 
 
 async def test_a_message_whose_claim_outlived_its_ttl_expires_when_it_comes_back(desk: Desk) -> None:
     await desk.queue(visibility_timeout_s=7200)
-    (message_id,) = await desk.publish(ttl_seconds=10)
+    (message_id,) = await desk.publish(ttl_s=10)
     agent = ExpiryEnforcer(desk.work_queues)
     await desk.claim()
     for _ in range(40):  # many looks while it is claimed: its ttl is long past what a look begins with
@@ -76,7 +76,7 @@ async def test_a_message_whose_claim_outlived_its_ttl_expires_when_it_comes_back
 async def test_of_a_broadcast_message_the_deliveries_expire_too(desk: Desk) -> None:
     await desk.queue("news", consumer_mode="broadcast")
     await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", "mail")
-    await desk.publish(1, "news", ttl_seconds=10)
+    await desk.publish(1, "news", ttl_s=10)
     desk.clock.turn(s=11)
     await ExpiryEnforcer(desk.work_queues).work()
     assert await desk.claim(1, "news", subscription="mail") == []

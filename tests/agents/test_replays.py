@@ -178,7 +178,7 @@ async def test_two_runners_at_once_move_each_letter_once(desk: Desk) -> None:
 
 async def test_a_letter_that_expired_gets_its_time_again(desk: Desk) -> None:
     await desk.queue(dead_letter_expired=True)
-    (message_id,) = await desk.publish(ttl_seconds=60)
+    (message_id,) = await desk.publish(ttl_s=60)
     desk.clock.turn(s=61)
     await ExpiryEnforcer(desk.work_queues).work()
     await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE))

@@ -83,7 +83,7 @@ async def test_lost_workers_cost_no_retries(desk: Desk) -> None:
 
 async def test_a_delayed_message_becomes_visible_when_its_time_has_come(desk: Desk) -> None:
     await desk.queue()
-    (message_id,) = await desk.publish(delay_seconds=60)
+    (message_id,) = await desk.publish(delay_s=60)
     enforcer = VisibilityTimeoutEnforcer(desk.work_queues)
     assert ((await enforcer.work()).items, await desk.claim()) == (0, [])
     desk.clock.turn(s=61)
@@ -94,7 +94,7 @@ async def test_a_delayed_message_becomes_visible_when_its_time_has_come(desk: De
 async def test_depths_follow(desk: Desk) -> None:
     queue_id = await desk.queue(visibility_timeout_s=1, max_reclaims=0)
     await desk.publish(2)
-    await desk.publish(1, delay_seconds=1)
+    await desk.publish(1, delay_s=1)
     await desk.claim()
     desk.clock.turn(s=2)
     await VisibilityTimeoutEnforcer(desk.work_queues).work()
@@ -118,7 +118,7 @@ async def test_what_comes_back_is_in_the_order_index_again(indexed: Desk) -> Non
     queue_id = await indexed.queue(visibility_timeout_s=1)
     assert await indexed.work_queues.ready_index.rebuild(queue_id)
     first, second = await indexed.publish(2)
-    (delayed,) = await indexed.publish(delay_seconds=1)
+    (delayed,) = await indexed.publish(delay_s=1)
     await indexed.claim()
     indexed.clock.turn(s=2)
     await VisibilityTimeoutEnforcer(indexed.work_queues).work()

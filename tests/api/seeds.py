@@ -91,6 +91,9 @@ class Seeds:
         self.dead(queue)
         return self.do("POST", self.at("replays"), {"filter": {"queue": queue}, "rate_per_s": 1})["id"]
 
+    def subscription(self, queue: str) -> str:
+        return self.do("POST", self.at(f"queues/{queue}/subscriptions"), {"name": self.fresh()})["name"]
+
     def schema(self) -> str:
         name = self.fresh()
         self.do("POST", self.at("schemas"), {"name": name, "definition": {}})
@@ -130,7 +133,9 @@ class Seeds:
             "{rule}": lambda: self.named("rules"),
             "{erasure_id}": lambda: self.do("POST", self.at("erasures"), {"subject": self.fresh()})["id"],
             "{trusted}": lambda: self.trusted(is_trusted=method == "DELETE"),
-            "{name}": lambda: self._name_for(path, queue),
+            "{subscription}": lambda: self.subscription(queue),
+            "{schema}": self.schema,
+            "{pattern}": lambda: self.named("review-patterns"),
         }
         for place, make in makers.items():
             if place in path:
@@ -142,7 +147,7 @@ class Seeds:
         if path.endswith("/queues/{queue}/claim"):
             self.message(queue)
         if path.endswith("/subscriptions") and method == "GET":
-            self.do("POST", self.at(f"queues/{queue}/subscriptions"), {"name": self.fresh()})
+            self.subscription(queue)
         if path.endswith("/schema") and method != "PUT":
             self.do("PUT", self.at(f"queues/{queue}/schema"), {"name": self.schema()})
         if path.endswith(("/complete", "/fail", "/release", "/extend")) and "{queue}" in path:
@@ -153,11 +158,6 @@ class Seeds:
         if path.endswith(("/complete", "/fail", "/release", "/extend")) or (method, path[-7:]) == ("POST", "/chunks"):
             return self.claimed(queue)
         return self.dead(queue) if "/dead-letters/" in path else self.message(queue)
-
-    def _name_for(self, path: str, queue: str) -> str:
-        if "/subscriptions/" in path:
-            return self.do("POST", self.at(f"queues/{queue}/subscriptions"), {"name": self.fresh()})["name"]
-        return self.schema() if "/schemas/" in path else self.named("review-patterns")
 
     def body_for(self, path: str, body: Any, found: dict[str, str]) -> Any:
         """A body about what `path_of` has made: tokens and ids in it are the real ones, all else stays as it is."""

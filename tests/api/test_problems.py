@@ -12,16 +12,16 @@ from tests.api.room import QUEUE, Room
 
 
 def test_who_has_to_wait_is_told_how_long() -> None:
-    found = problem_of(TooManyRequests(key="k", rate=1, wait_ms=3_200), "r")
+    found = problem_of(TooManyRequests(key="k", rate=1, wait_s=3.2), "r")
     _, body, headers = packed_problem(found)
     assert dict(headers)[b"retry-after"] == b"4", "whole seconds, and never too early"
-    assert b'"retry_after_ms":3200' in body
+    assert b'"retry_after_s":3.2' in body
 
 
 def test_where_nobody_knows_how_long_a_second_is_the_advice() -> None:
     _, body, headers = packed_problem(problem_of(StoreUnavailable(reason="gone"), "r"))
     assert dict(headers)[b"retry-after"] == b"1"
-    assert b"retry_after_ms" not in body
+    assert b"retry_after_s" not in body
 
 
 async def test_a_key_that_asks_too_often_is_told_the_true_wait(room: Room) -> None:
@@ -32,8 +32,8 @@ async def test_a_key_that_asks_too_often_is_told_the_true_wait(room: Room) -> No
         said = await room.ask("GET", "/v1/scopes", key=made["secret"])
     told = said.json()
     assert (told["code"], said.headers["retry-after"]) == ("RATE_LIMITED", "1")
-    assert 0 < told["retry_after_ms"] <= 1000
-    assert f"wait {told['retry_after_ms']} ms" in told["detail"]
+    assert 0 < told["retry_after_s"] <= 1
+    assert f"wait {told['retry_after_s']} s" in told["detail"]
 
 
 async def test_a_review_that_is_not_there_is_named(room: Room) -> None:
@@ -47,8 +47,8 @@ async def test_the_document_tells_of_the_person_that_a_request_may_name(room: Ro
     document = (await room.ask("GET", "/openapi.json")).json()
     for verb in ("claim", "release", "hand-over", "comment", "decide", "withdraw"):
         operation = document["paths"][f"/v1/scopes/{{scope}}/reviews/{{review_id}}/{verb}"]["post"]
-        (header,) = [each for each in operation["parameters"] if each["in"] == "header"]
-        assert (header["name"], header["required"]) == ("Relevo-Person", False)
+        (header,) = [each for each in operation["parameters"] if each["name"] == "Relevo-Person"]
+        assert (header["in"], header["required"]) == ("header", False)
         assert header["description"]
 
 
@@ -69,12 +69,12 @@ async def test_all_faults_of_a_body_are_told_at_once(room: Room) -> None:
 
 async def test_a_fault_deep_in_a_batch_is_pointed_at(room: Room) -> None:
     messages = [{"body": 1}, {"boddy": 2}, {"body": 3, "labels": {"a": 5}}, {"body": 4, "priority_tier": "urgent"}]
-    told = (await room.ask("POST", f"{QUEUE}/messages/batch", {"messages": messages})).json()
+    told = (await room.ask("POST", f"{QUEUE}/messages/batch", {"items": messages})).json()
     assert [(each["pointer"], each["code"]) for each in told["errors"]] == [
-        ("#/messages/1/boddy", "UNKNOWN_FIELD"),
-        ("#/messages/1/body", "MISSING_FIELD"),
-        ("#/messages/2/labels/a", "WRONG_TYPE"),
-        ("#/messages/3/priority_tier", "NOT_ONE_OF"),
+        ("#/items/1/boddy", "UNKNOWN_FIELD"),
+        ("#/items/1/body", "MISSING_FIELD"),
+        ("#/items/2/labels/a", "WRONG_TYPE"),
+        ("#/items/3/priority_tier", "NOT_ONE_OF"),
     ]
 
 
@@ -95,8 +95,8 @@ async def test_an_unknown_field_is_met_with_what_was_perhaps_meant(
 
 
 async def test_limits_of_lists_and_objects_are_told_too(room: Room) -> None:
-    told = (await room.ask("POST", f"{QUEUE}/messages/batch", {"messages": [{"body": 1}] * 1001})).json()
-    assert [(each["pointer"], each["code"]) for each in told["errors"]] == [("#/messages", "BAD_LENGTH")]
+    told = (await room.ask("POST", f"{QUEUE}/messages/batch", {"items": [{"body": 1}] * 1001})).json()
+    assert [(each["pointer"], each["code"]) for each in told["errors"]] == [("#/items", "BAD_LENGTH")]
     message = {"body": 1, "labels": {"a" * 101: "x", **{f"n{n}": "" for n in range(50)}}}
     told = (await room.ask("POST", f"{QUEUE}/messages", message)).json()
     assert {each["code"] for each in told["errors"]} == {"BAD_LENGTH"}
@@ -109,7 +109,7 @@ async def test_a_fault_in_an_action_of_a_rule_is_pointed_at(room: Room) -> None:
 
 
 async def test_faults_of_parameters_are_told_at_once(room: Room) -> None:
-    told = (await room.ask("GET", "/v1/scopes?limit=0&cursor=" + "x" * 400)).json()
+    told = (await room.ask("GET", "/v1/scopes?limit=0&cursor=" + "x" * 1_001)).json()
     assert [(each["pointer"], each["code"]) for each in told["errors"]] == [
         ("query/limit", "OUT_OF_RANGE"),
         ("query/cursor", "BAD_LENGTH"),

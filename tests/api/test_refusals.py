@@ -32,8 +32,8 @@ BAD_BODIES: list[tuple[bytes, str, tuple[int, str]]] = [
     (b'{"body":1,"priority_tier":"urgent"}', "application/json", (422, "INVALID_INPUT")),
     (b'{"body":1,"priority_score":1000}', "application/json", (422, "INVALID_INPUT")),
     (b'{"body":1,"priority_score":-1}', "application/json", (422, "INVALID_INPUT")),
-    (b'{"body":1,"ttl_seconds":0}', "application/json", (422, "INVALID_INPUT")),
-    (b'{"body":1,"ttl_seconds":1e300}', "application/json", (422, "INVALID_INPUT")),
+    (b'{"body":1,"ttl_s":0}', "application/json", (422, "INVALID_INPUT")),
+    (b'{"body":1,"ttl_s":1e300}', "application/json", (422, "INVALID_INPUT")),
     (b'{"body":1,"deadline":"tomorrow"}', "application/json", (422, "INVALID_INPUT")),
     (b'{"body":1,"deadline":"2026-11-15T09:00:00"}', "application/json", (422, "INVALID_INPUT")),
     (b'{"body":1,"labels":{"a":1}}', "application/json", (422, "INVALID_INPUT")),
@@ -92,15 +92,15 @@ async def test_deeply_nested_json_is_no_way_to_stop_the_server(room: Room) -> No
 
 
 async def test_a_batch_with_one_bad_message_names_its_place(room: Room) -> None:
-    said = await room.ask("POST", f"{MESSAGES}/batch", {"messages": [{"body": 1}, {"body": 2, "priority_score": -5}]})
+    said = await room.ask("POST", f"{MESSAGES}/batch", {"items": [{"body": 1}, {"body": 2, "priority_score": -5}]})
     assert said.status_code == 422
-    assert "$.messages[1].priority_score" in said.json()["detail"]
+    assert "$.items[1].priority_score" in said.json()["detail"]
     assert (await room.do("GET", QUEUE))["depth_pending"] == 0
 
 
 @pytest.mark.parametrize("count", [0, 1001])
 async def test_a_batch_holds_one_to_a_thousand_messages(count: int, room: Room) -> None:
-    refusal = await room.problem("POST", f"{MESSAGES}/batch", {"messages": [{"body": 1}] * count})
+    refusal = await room.problem("POST", f"{MESSAGES}/batch", {"items": [{"body": 1}] * count})
     assert refusal == (422, "INVALID_INPUT")
 
 
@@ -109,11 +109,11 @@ async def test_bodies_over_the_limit_are_refused(database_url: str) -> None:
     async with served(database_url, api=api) as room:
         long = "x" * 1000
         assert await room.problem("POST", MESSAGES, {"body": long}) == (413, "BODY_TOO_LARGE")
-        assert await room.problem("POST", f"{MESSAGES}/batch", {"messages": [{"body": "x" * 5000}]}) == (
+        assert await room.problem("POST", f"{MESSAGES}/batch", {"items": [{"body": "x" * 5000}]}) == (
             413,
             "BODY_TOO_LARGE",
         )
-        assert await room.problem("POST", f"{MESSAGES}/batch", {"messages": [{"body": long}]}) == (422, "INVALID_INPUT")
+        assert await room.problem("POST", f"{MESSAGES}/batch", {"items": [{"body": long}]}) == (422, "INVALID_INPUT")
         assert await room.problem("POST", "/v1/scopes", {"slug": "x", "description": "x" * 70_000}) == (
             413,
             "BODY_TOO_LARGE",
@@ -239,7 +239,7 @@ async def test_a_closed_queue_refuses_and_keeps_its_messages(
     kept = await room.publish()
     await room.do("PATCH", QUEUE, {"state": state})
     assert await room.problem("POST", MESSAGES, {"body": 1}) == (409, publish)
-    assert await room.problem("POST", f"{MESSAGES}/batch", {"messages": [{"body": 1}]}) == (409, publish)
+    assert await room.problem("POST", f"{MESSAGES}/batch", {"items": [{"body": 1}]}) == (409, publish)
     if claim is not None:
         assert await room.problem("POST", f"{QUEUE}/claim", {}) == (409, claim)
     await room.do("PATCH", QUEUE, {"state": "active"})
@@ -254,8 +254,9 @@ async def test_a_paused_scope_closes_all_its_queues(room: Room) -> None:
 
 async def test_a_full_queue_refuses_one_more(room: Room) -> None:
     await room.do("PATCH", QUEUE, {"max_depth": 2})
-    outcomes = await room.do("POST", f"{MESSAGES}/batch", {"messages": [{"body": n} for n in range(3)]})
-    assert [outcome.get("code") for outcome in outcomes] == [None, None, "QUEUE_FULL"]
+    outcomes = await room.do("POST", f"{MESSAGES}/batch", {"items": [{"body": n} for n in range(3)]})
+    assert [outcome["state"] for outcome in outcomes] == ["pending", "pending", None]
+    assert outcomes[2]["refusal"]["code"] == "QUEUE_FULL"
     said = await room.ask("POST", MESSAGES, {"body": 1})
     assert (said.status_code, said.json()["code"]) == (429, "QUEUE_FULL")
     assert said.headers["retry-after"] == "1"

@@ -9,7 +9,7 @@ HOOK = "https://hooks.example.com"
 
 BODIES: dict[str, Any] = {
     "MessageIn": {"body": 1},
-    "BatchIn": {"messages": [{"body": 1}]},
+    "BatchIn": {"items": [{"body": 1}]},
     "ScopeIn": {"slug": "foreign"},
     "QueueIn": {"slug": "foreign"},
     "SubscriptionIn": {"name": "foreign"},

@@ -16,7 +16,7 @@ ONLY_WITH_REDIS = {
 
 BODIES: dict[str, Any] = {
     "MessageIn": {"body": 1},
-    "BatchIn": {"messages": [{"body": 1}]},
+    "BatchIn": {"items": [{"body": 1}]},
     "ScopeIn": {"slug": "walked"},
     "QueueIn": {"slug": "walked"},
     "SubscriptionIn": {"name": "walked"},

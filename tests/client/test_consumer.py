@@ -57,7 +57,7 @@ async def test_what_a_handler_returns_is_the_result_and_all_are_worked_on_once(c
 
 
 async def test_a_handler_that_raises_fails_its_message_with_the_reason(client: AsyncClient) -> None:
-    await client.change_queue("billing", "invoices", backoff_initial_ms=60_000)
+    await client.change_queue("billing", "invoices", backoff_initial_s=60)
     for n in range(4):
         await client.publish("billing", "invoices", n)
     seen = Seen()
@@ -86,7 +86,7 @@ async def test_a_handler_that_raises_fails_its_message_with_the_reason(client: A
 async def test_a_failure_is_logged_and_kept_with_the_handlers_own_frames(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await client.change_queue("billing", "invoices", backoff_initial_ms=60_000)
+    await client.change_queue("billing", "invoices", backoff_initial_s=60)
     for n in range(4):
         await client.publish("billing", "invoices", n)
     seen = Seen()

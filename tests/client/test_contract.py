@@ -57,6 +57,16 @@ async def test_every_good_answer_is_read_without_a_loss(room: Room) -> None:
     assert problems == []
 
 
+async def test_the_client_sends_an_idempotency_key_wherever_the_server_takes_one(room: Room) -> None:
+    takes = {
+        _address(name)
+        for name, operation in (await operations_of(room)).items()
+        if any(each["name"] == "Idempotency-Key" for each in operation.get("parameters", ()))
+    }
+    sends = {address(call) for sent in (await recorded()).values() for call in sent if call.once}
+    assert sends == takes
+
+
 def _kind(call: Call[Any]) -> Any:
     return list[get_args(call.returns)[0]] if get_origin(call.returns) is Page else call.returns
 

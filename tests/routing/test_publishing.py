@@ -35,7 +35,7 @@ async def test_a_copy_has_its_parent_and_the_correlation(desk: Desk) -> None:
 async def test_a_transform_sets_fields_labels_and_body(desk: Desk) -> None:
     await desk.rule(
         Transform(
-            set={"priority_score": "body.n * 10", "message_type": "'big.' + message.type", "ttl_seconds": "60"},
+            set={"priority_score": "body.n * 10", "message_type": "'big.' + message.type", "ttl_s": "60"},
             labels={"size": "'large'", "old": None},
             body="{'n': body.n + 1, 'was': body}",
         )
@@ -130,7 +130,7 @@ async def test_a_message_may_move_into_a_broadcast_queue(desk: Desk) -> None:
 async def test_a_delayed_message_is_delayed_where_it_goes(desk: Desk) -> None:
     await desk.queue("later")
     await desk.rule(Route(queue="later"), queue="jobs")
-    outcome = await desk.put(1, delay_seconds=60)
+    outcome = await desk.put(1, delay_s=60)
     assert isinstance(outcome, Published)
     assert outcome.state == "delayed"
     assert (await desk.depth("later")).delayed == 1

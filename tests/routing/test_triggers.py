@@ -95,7 +95,7 @@ async def test_a_failure_raises_the_tier(desk: Desk) -> None:
 async def test_an_expired_message_moves_and_lives_again(desk: Desk) -> None:
     await desk.queue("late")
     await desk.rule(Route(queue="late"), on="message_expired")
-    message_id = await desk.id_of(1, ttl_seconds=10)
+    message_id = await desk.id_of(1, ttl_s=10)
     desk.clock.turn(s=11)
     await ExpiryEnforcer(desk.work_queues).work()
     await desk.route()

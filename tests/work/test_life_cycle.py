@@ -61,7 +61,7 @@ async def test_a_claimed_message_is_not_given_out_twice(desk: Desk) -> None:
 
 async def test_depths_follow_every_change(desk: Desk) -> None:
     await desk.queue(backoff_initial_ms=60_000)
-    await desk.ids(*(new(n) for n in range(5)), new(5, delay_seconds=600))
+    await desk.ids(*(new(n) for n in range(5)), new(5, delay_s=600))
     claimed = await desk.claim(4)
     await desk.settle("complete", claimed[0])
     await desk.settle("release", claimed[1])
@@ -93,7 +93,7 @@ async def test_an_extended_claim_lasts_from_now_on(desk: Desk, clock: Clock) -> 
 
 async def test_a_delayed_message_is_not_claimed(desk: Desk) -> None:
     await desk.queue()
-    outcomes = await desk.publish(new(1, delay_seconds=60), new(2))
+    outcomes = await desk.publish(new(1, delay_s=60), new(2))
     assert [each.state for each in outcomes if isinstance(each, Published)] == ["delayed", "pending"]
     assert [number(each) for each in await desk.claim(10)] == [2]
 
@@ -108,10 +108,10 @@ async def test_a_time_that_has_passed_is_no_delay(desk: Desk, clock: Clock) -> N
 async def test_a_message_that_cannot_be_is_refused_and_its_neighbours_are_not(desk: Desk) -> None:
     await desk.queue()
     wrong = [
-        new(1, priority_score=1000), new(2, labels={"": "x"}), new(3, message_type="a\0b"), new(4, ttl_seconds=0),
-        new(5, delay_seconds=-1), new(6, parent_id="nobody"), new(7, correlation_id="x" * 201),
+        new(1, priority_score=1000), new(2, labels={"": "x"}), new(3, message_type="a\0b"), new(4, ttl_s=0),
+        new(5, delay_s=-1), new(6, parent_id="nobody"), new(7, correlation_id="x" * 201),
         msgspec.structs.replace(new(8), body=msgspec.Raw(b'"' + b"x" * 1_048_576 + b'"')),
-        new(9, delay_seconds=1, visible_at=2**41), new(10, deadline=-5),
+        new(9, delay_s=1, visible_at=2**41), new(10, deadline=-5),
     ]  # fmt: skip
     outcomes = await desk.publish(new(0), *wrong, new(11))
     assert [each.code for each in outcomes if isinstance(each, Refusal)] == ["INVALID_INPUT"] * len(wrong)
@@ -189,7 +189,7 @@ async def test_a_message_that_has_outlived_its_ttl_is_not_claimed(
     """It was handed out until the enforcer came, once a minute."""
     await desk.queue()
     carried = {"labels": labels} if labels else {}
-    (outlived, _) = await desk.ids(new(1, ttl_seconds=60, **carried), new(2, ttl_seconds=62, **carried))
+    (outlived, _) = await desk.ids(new(1, ttl_s=60, **carried), new(2, ttl_s=62, **carried))
     clock.turn(s=61)
     assert [number(each) for each in await desk.claim(2, labels=labels)] == [2]
     assert (await desk.row(outlived))["state"] == "pending"

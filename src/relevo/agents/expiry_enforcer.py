@@ -1,4 +1,4 @@
-"""Every minute: messages that nobody took before their ttl or deadline expire.
+"""Every minute: messages that nobody took before their ttl or deadline expire, and kept answers of requests after a day.
 
 Only what waits expires, pending or delayed; work that has begun is finished. An expired message is terminal, or a dead letter
 when its queue says `dead_letter_expired`.
@@ -38,7 +38,7 @@ class ExpiryEnforcer:
 
     name = "expiry_enforcer"
     every_s = 60.0
-    about = "expires messages past their ttl or deadline"
+    about = "expires messages past their ttl or deadline, and forgets what idempotency keys were answered a day ago"
 
     def __init__(self, work_queues: WorkQueues, *, batch: int = 500) -> None:
         self._work_queues = work_queues
@@ -62,7 +62,8 @@ class ExpiryEnforcer:
             if count < self._batch:
                 window.seen(now)
             counts.append(count)
-        return Batch(sum(counts), more=max(counts) >= self._batch)
+        forgotten = await self._work_queues.kept_answers.forget_old()
+        return Batch(sum(counts) + forgotten, more=max(counts) >= self._batch)
 
     async def _any(self, column: Column[int], since: int, now: int) -> bool:
         query = select(messages.c.id).where(column > since, column <= now, messages.c.state.in_(_WAITING)).limit(1)

@@ -114,7 +114,7 @@ class Runs:
             running=lease_until is not None and lease_until > now,
             last_started_at=started,
             last_finished_at=finished,
-            last_duration_ms=took if took is not None and took >= 0 else None,
+            last_duration_s=took / 1000 if took is not None and took >= 0 else None,
             last_items=row.get("last_items"),
             last_error=row.get("last_error"),
             last_node=row.get("last_node"),

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from relevo.agents.agents import Agents
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit
+from relevo.api.params import Paged
 from relevo.api.responses import answer, page_answer
 from relevo.contract.agents import Agent
 from relevo.work.caller import Caller
 from relevo.work.store.transactions import SqlUnitOfWork
 
-router = APIRouter(prefix="/v1/agents", tags=["agents"])
+router = idempotency.router("/v1/agents", tag="agents")
 
 
 @router.get("", summary="Every agent with its last run", **describe("list_agents", list[Agent], paged=True))
-async def list_agents(request: Request, caller: Authenticated, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def list_agents(request: Request, caller: Authenticated, paging: Paged) -> Response:
     caller.require_unlimited("operate")
     running_agents: Agents = request.app.state.running_agents
-    return page_answer(await running_agents.list(limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await running_agents.list(**paging), caller.request_id)
 
 
 @router.post("/{agent}/run", summary="Run an agent now", **describe("run_agent", Agent))

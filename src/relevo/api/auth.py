@@ -105,7 +105,11 @@ ThisWorkQueues = Annotated[WorkQueues, Depends(_work_queues)]
 """The work queues that are served here, for a route that needs it."""
 
 
-async def _caller(request: Request, work_queues: ThisWorkQueues) -> Caller:
+async def authenticate(request: Request, work_queues: ThisWorkQueues) -> Caller:
+    """The caller of a request, asked for once: a key's rate limit counts requests."""
+    known: Caller | None = getattr(request.state, "caller", None)
+    if known is not None:
+        return known
     headers = request.scope["headers"]
     authorization = header(headers, b"authorization")
     parts = request.scope["path"].split("/")
@@ -116,8 +120,9 @@ async def _caller(request: Request, work_queues: ThisWorkQueues) -> Caller:
             raise BodyTooLarge(
                 what="body", size=int(declared), limit=caller.max_body_bytes, option="the key's `max_body_bytes`"
             )
+    request.state.caller = caller
     return caller
 
 
-Authenticated = Annotated[Caller, Depends(_caller)]
+Authenticated = Annotated[Caller, Depends(authenticate)]
 """The caller of a route that is not open to everyone."""

@@ -6,11 +6,12 @@ import asyncio
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import MessageKey, ScopeSlug, require_id
+from relevo.api.params import MessageKey, ScopeSlug
 from relevo.api.request_body import ClientGone, body_of
 from relevo.api.responses import answer
 from relevo.contract.chunks import MOST_PARTS, Chunk, ChunkIn, Chunks
@@ -18,7 +19,7 @@ from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, WrongConsumerM
 from relevo.work.consume.chunks import MOST_IN_A_PAGE
 from relevo.work.consume.long_poll import CancelToken
 
-router = APIRouter(prefix="/v1/scopes/{scope}/messages/{message_id}/chunks", tags=["chunks"])
+router = idempotency.router("/v1/scopes/{scope}/messages/{message_id}/chunks", tag="chunks")
 
 
 _NEW = msgspec.json.Decoder(ChunkIn)
@@ -40,7 +41,7 @@ async def append_chunk(
 ) -> Response:
     body = await body_of(request, _NEW)
     added = await work_queues.chunk_streams.append(
-        caller, scope, require_id(message_id), body.claim_token, body.body, number=body.number, final=body.final
+        caller, scope, message_id, body.claim_token, body.body, number=body.number, final=body.final
     )
     return answer(added, caller.request_id, 201)
 
@@ -69,7 +70,7 @@ async def read_chunks(
         found = await work_queues.chunk_streams.read(
             caller,
             scope,
-            require_id(message_id),
+            message_id,
             after=after,
             stream=stream,
             wait_s=wait_s,

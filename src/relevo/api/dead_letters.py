@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import (
-    Cursor,
     LabelFilter,
-    Limit,
-    MessageKey,
     MomentFilter,
+    Paged,
     QueueFilter,
+    ReplayKey,
     ScopeSlug,
     TextFilter,
     labels_in,
     moment_ms,
-    require_id,
 )
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
@@ -28,7 +27,7 @@ from relevo.errors import WrongState
 from relevo.work.dead_letters.listing import DeadLetterFilter
 from relevo.work.dead_letters.replays import ReplayFilter
 
-router = APIRouter(prefix="/v1/scopes/{scope}", tags=["dead letters"])
+router = idempotency.router("/v1/scopes/{scope}", tag="dead letters")
 
 _REPLAY = msgspec.json.Decoder(ReplayIn)
 
@@ -42,6 +41,7 @@ async def list_dead_letters(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
+    paging: Paged,
     queue: QueueFilter = None,
     reason: TextFilter = None,
     message_type: TextFilter = None,
@@ -50,8 +50,6 @@ async def list_dead_letters(
     since: MomentFilter = None,
     until: MomentFilter = None,
     text: TextFilter = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
 ) -> Response:
     wanted = DeadLetterFilter(
         queue=queue,
@@ -63,7 +61,7 @@ async def list_dead_letters(
         until=moment_ms(until, "until"),
         text=text,
     )
-    page = await work_queues.dead_letters.list(caller, scope, wanted, limit=limit, cursor=cursor)
+    page = await work_queues.dead_letters.list(caller, scope, wanted, **paging)
     return page_answer(page, caller.request_id)
 
 
@@ -94,23 +92,21 @@ async def start_replay(
 
 
 @router.get("/replays", summary="List replays, newest first", **describe("list_replays", list[Replay], paged=True))
-async def list_replays(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    return page_answer(await work_queues.replays.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+async def list_replays(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, paging: Paged) -> Response:
+    return page_answer(await work_queues.replays.list(caller, scope, **paging), caller.request_id)
 
 
 @router.get("/replays/{replay_id}", summary="How far a replay is", **describe("get_replay", Replay))
 async def get_replay(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, replay_id: MessageKey
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, replay_id: ReplayKey
 ) -> Response:
-    return answer(await work_queues.replays.get(caller, scope, require_id(replay_id, "replay")), caller.request_id)
+    return answer(await work_queues.replays.get(caller, scope, replay_id), caller.request_id)
 
 
 @router.post(
     "/replays/{replay_id}/cancel", summary="Stop a replay", **describe("cancel_replay", Replay, problems=[WrongState])
 )
 async def cancel_replay(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, replay_id: MessageKey
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, replay_id: ReplayKey
 ) -> Response:
-    return answer(await work_queues.replays.cancel(caller, scope, require_id(replay_id, "replay")), caller.request_id)
+    return answer(await work_queues.replays.cancel(caller, scope, replay_id), caller.request_id)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
+from relevo.api.params import ErasureKey, Paged, ScopeSlug
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract.erasures import Erasure, ErasureIn
 
-router = APIRouter(prefix="/v1/scopes/{scope}/erasures", tags=["erasures"])
+router = idempotency.router("/v1/scopes/{scope}/erasures", tag="erasures")
 
 
 _NEW = msgspec.json.Decoder(ErasureIn)
@@ -38,9 +37,9 @@ async def start_erasure(
     **describe("list_erasures", list[Erasure], paged=True),
 )
 async def list_erasures(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, paging: Paged
 ) -> Response:
-    return page_answer(await work_queues.erasures.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await work_queues.erasures.list(caller, scope, **paging), caller.request_id)
 
 
 @router.get("/{erasure_id}", summary="How far an erasure is", **describe("get_erasure", Erasure))
@@ -48,6 +47,6 @@ async def get_erasure(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
-    erasure_id: Annotated[str, Path(description="id of the erasure", max_length=100)],
+    erasure_id: ErasureKey,
 ) -> Response:
-    return answer(await work_queues.erasures.get(caller, scope, require_id(erasure_id, "erasure")), caller.request_id)
+    return answer(await work_queues.erasures.get(caller, scope, erasure_id), caller.request_id)

@@ -26,7 +26,7 @@ from relevo.contract.claims import (
     ReleaseIn,
     Settled,
 )
-from relevo.contract.messages import BatchIn, MessageIn, Published, Refusal
+from relevo.contract.messages import BatchIn, BatchOutcome, MessageIn, Published
 from relevo.errors import (
     ClaimLost,
     IdempotencyConflict,
@@ -74,7 +74,7 @@ PUBLISH_BATCH = _operation(
     "publish_messages",
     "Publish up to 1000 messages in one transaction; each has its own outcome",
     body=BatchIn,
-    answer=list[Published | Refusal],
+    answer=list[BatchOutcome],
     problems=(*_CLOSED, QueueDraining),
 )
 CLAIM = _operation(

@@ -26,7 +26,7 @@ from relevo.contract.claims import (
     FailIn,
     Settled,
 )
-from relevo.contract.messages import Published, Refusal
+from relevo.contract.messages import BatchOutcome, Published, Refusal
 from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
 from relevo.work.caller import Caller
@@ -151,15 +151,16 @@ class FastRoutes:
 
     async def _publish_batch(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.max_batch_bytes, "batch", "max_batch_bytes")
-        messages = [message.in_numbers() for message in decoded(PUBLISH_BATCH.decoder, raw).messages]
+        messages = [message.in_numbers() for message in decoded(PUBLISH_BATCH.decoder, raw).items]
         limit = self._settings.max_message_bytes
         for place, message in enumerate(messages):
             if len(message.body) > limit:
                 reason = f"it is over the limit of {limit} bytes; store it elsewhere and send a reference"
-                raise InvalidInput(where=f"$.messages[{place}].body", reason=reason)
+                raise InvalidInput(where=f"$.items[{place}].body", reason=reason)
         outcomes = await self._work_queues.messages.publish(asked.caller, parts[3], parts[5], messages)
         self._metrics.published.inc(sum(isinstance(each, Published) and not each.duplicate for each in outcomes))
-        return 200, packed(outcomes, asked.caller.request_id)
+        told = [BatchOutcome(refusal=each) if isinstance(each, Refusal) else each for each in outcomes]
+        return 200, packed(told, asked.caller.request_id)
 
     # --- claim ------------------------------------------------------------------------------------------------------
 
@@ -292,7 +293,7 @@ def _item(message_id: str, body: Any) -> SettleItem:
             )
         case ExtendIn():
             return SettleItem(
-                id=message_id, claim_token=body.claim_token, seconds=body.seconds, subscription=subscription
+                id=message_id, claim_token=body.claim_token, seconds=body.extend_s, subscription=subscription
             )
         case _:
             return SettleItem(id=message_id, claim_token=body.claim_token, subscription=subscription)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Query, Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
+from relevo.api.params import GrantKey, KeyKey, Paged, ScopeSlug
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
+from relevo.contract.fields import ID
 from relevo.contract.grants import Grant, GrantIn
 from relevo.contract.keys import KeyLimits, KeyRotationIn, LimitsIn, NewKey
 from relevo.errors import WrongState
 
-router = APIRouter(tags=["access"])
-
-KeyId = Annotated[str, Path(description="id of the key", max_length=100)]
+router = idempotency.router(tag="access")
 
 
 _GRANT = msgspec.json.Decoder(GrantIn)
@@ -31,11 +31,10 @@ async def list_grants(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
-    key_id: Annotated[str | None, Query(max_length=26, pattern=r"^[0-9A-Z]{26}$")] = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    paging: Paged,
+    key_id: Annotated[str | None, Query(max_length=26, pattern=ID)] = None,
 ) -> Response:
-    page = await work_queues.access.list(caller, scope, key_id=key_id, limit=limit, cursor=cursor)
+    page = await work_queues.access.list(caller, scope, key_id=key_id, **paging)
     return page_answer(page, caller.request_id)
 
 
@@ -59,9 +58,9 @@ async def revoke_grant(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
-    grant_id: Annotated[str, Path(description="id of the grant", max_length=100)],
+    grant_id: GrantKey,
 ) -> Response:
-    await work_queues.access.revoke(caller, scope, require_id(grant_id, "grant"))
+    await work_queues.access.revoke(caller, scope, grant_id)
     return Response(status_code=204)
 
 
@@ -70,16 +69,14 @@ async def revoke_grant(
     summary="A new secret for a key; the old one works for a while longer",
     **describe("rotate_key", NewKey, body=KeyRotationIn, body_optional=True, problems=[WrongState]),
 )
-async def rotate_key(request: Request, caller: Authenticated, work_queues: ThisWorkQueues, key_id: KeyId) -> Response:
+async def rotate_key(request: Request, caller: Authenticated, work_queues: ThisWorkQueues, key_id: KeyKey) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
-    return answer(
-        await work_queues.keys.rotate(caller, require_id(key_id, "key"), grace_s=body.grace_s), caller.request_id
-    )
+    return answer(await work_queues.keys.rotate(caller, key_id, grace_s=body.grace_s), caller.request_id)
 
 
 @router.get("/v1/keys/{key_id}/limits", summary="The limits of a key", **describe("get_key_limits", KeyLimits))
-async def get_limits(caller: Authenticated, work_queues: ThisWorkQueues, key_id: KeyId) -> Response:
-    return answer(await work_queues.access.limits(caller, require_id(key_id, "key")), caller.request_id)
+async def get_limits(caller: Authenticated, work_queues: ThisWorkQueues, key_id: KeyKey) -> Response:
+    return answer(await work_queues.access.limits(caller, key_id), caller.request_id)
 
 
 @router.put(
@@ -87,7 +84,7 @@ async def get_limits(caller: Authenticated, work_queues: ThisWorkQueues, key_id:
     summary="Set the limits of a key",
     **describe("set_key_limits", KeyLimits, body=LimitsIn),
 )
-async def set_limits(request: Request, caller: Authenticated, work_queues: ThisWorkQueues, key_id: KeyId) -> Response:
+async def set_limits(request: Request, caller: Authenticated, work_queues: ThisWorkQueues, key_id: KeyKey) -> Response:
     body = await body_of(request, _LIMITS)
     wanted = KeyLimits(**msgspec.structs.asdict(body))
-    return answer(await work_queues.access.limit(caller, require_id(key_id, "key"), wanted), caller.request_id)
+    return answer(await work_queues.access.limit(caller, key_id, wanted), caller.request_id)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, MessageKey, require_id
+from relevo.api.params import KeyKey, Paged
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract.fields import ms_of
 from relevo.contract.keys import ApiKey, KeyIn, NewKey
 
-router = APIRouter(prefix="/v1/keys", tags=["keys"])
+router = idempotency.router("/v1/keys", tag="keys")
 
 _NEW = msgspec.json.Decoder(KeyIn)
 
 
 @router.get("", summary="List keys, without their secrets", **describe("list_keys", list[ApiKey], paged=True))
-async def list_keys(
-    caller: Authenticated, work_queues: ThisWorkQueues, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    return page_answer(await work_queues.keys.list(caller, limit=limit, cursor=cursor), caller.request_id)
+async def list_keys(caller: Authenticated, work_queues: ThisWorkQueues, paging: Paged) -> Response:
+    return page_answer(await work_queues.keys.list(caller, **paging), caller.request_id)
 
 
 @router.post(
@@ -44,5 +43,5 @@ async def create_key(request: Request, caller: Authenticated, work_queues: ThisW
 
 
 @router.delete("/{key_id}", summary="Revoke a key", **describe("revoke_key", ApiKey))
-async def revoke_key(caller: Authenticated, work_queues: ThisWorkQueues, key_id: MessageKey) -> Response:
-    return answer(await work_queues.keys.revoke(caller, require_id(key_id, "key")), caller.request_id)
+async def revoke_key(caller: Authenticated, work_queues: ThisWorkQueues, key_id: KeyKey) -> Response:
+    return answer(await work_queues.keys.revoke(caller, key_id), caller.request_id)

@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import (
-    Cursor,
     LabelFilter,
-    Limit,
     MessageKey,
     MomentFilter,
+    Paged,
     QueueFilter,
     ScopeSlug,
     TextFilter,
     labels_in,
     moment_ms,
-    require_id,
 )
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
@@ -29,7 +28,7 @@ from relevo.errors import WrongState
 from relevo.work.reading.search import MessageFilter
 from relevo.work.work_queues import WorkQueues
 
-router = APIRouter(prefix="/v1/scopes/{scope}/messages", tags=["messages"])
+router = idempotency.router("/v1/scopes/{scope}/messages", tag="messages")
 
 _CANCEL = msgspec.json.Decoder(CancelIn)
 _PRIORITY = msgspec.json.Decoder(PriorityIn)
@@ -44,6 +43,7 @@ async def search_messages(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
+    paging: Paged,
     queue: QueueFilter = None,
     state: State | None = None,
     message_type: TextFilter = None,
@@ -55,8 +55,6 @@ async def search_messages(
     since: MomentFilter = None,
     until: MomentFilter = None,
     archived: Annotated[bool | None, Query(description="only the archive, or only what is not in it")] = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
 ) -> Response:
     wanted = MessageFilter(
         queue=queue,
@@ -71,7 +69,7 @@ async def search_messages(
         until=moment_ms(until, "until"),
         archived=archived,
     )
-    page = await work_queues.search.list(caller, scope, wanted, limit=limit, cursor=cursor)
+    page = await work_queues.search.list(caller, scope, wanted, **paging)
     return page_answer(page, caller.request_id)
 
 
@@ -79,7 +77,7 @@ async def search_messages(
 async def get_message(
     caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
-    return answer(await work_queues.search.get(caller, scope, require_id(message_id)), caller.request_id)
+    return answer(await work_queues.search.get(caller, scope, message_id), caller.request_id)
 
 
 @router.get(
@@ -88,14 +86,9 @@ async def get_message(
     **describe("get_message_history", list[Step], paged=True),
 )
 async def get_history(
-    caller: Authenticated,
-    work_queues: ThisWorkQueues,
-    scope: ScopeSlug,
-    message_id: MessageKey,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, message_id: MessageKey, paging: Paged
 ) -> Response:
-    page = await work_queues.search.history(caller, scope, require_id(message_id), limit=limit, cursor=cursor)
+    page = await work_queues.search.history(caller, scope, message_id, **paging)
     return page_answer(page, caller.request_id)
 
 
@@ -108,7 +101,7 @@ async def cancel_message(
     request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _CANCEL, optional=True)
-    await work_queues.messages.cancel(caller, scope, require_id(message_id), reason=body.reason)
+    await work_queues.messages.cancel(caller, scope, message_id, reason=body.reason)
     return answer(await _after(work_queues, caller, scope, message_id), caller.request_id)
 
 
@@ -122,7 +115,7 @@ async def reprioritise_message(
 ) -> Response:
     body = await body_of(request, _PRIORITY)
     await work_queues.messages.reprioritise(
-        caller, scope, require_id(message_id), tier=body.priority_tier, score=body.priority_score
+        caller, scope, message_id, tier=body.priority_tier, score=body.priority_score
     )
     return answer(await _after(work_queues, caller, scope, message_id), caller.request_id)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from typing import Annotated
+from typing import Annotated, TypedDict
 
-from fastapi import Path, Query
+from fastapi import Depends, Path, Query
+from pydantic import AfterValidator
 
 from relevo.errors import InvalidInput, NotFound
 from relevo.wire.ids import minted_ms
@@ -15,13 +16,50 @@ from relevo.work.pagination import LONGEST, LONGEST_CURSOR
 PLAIN = r"^[^\x00-\x1f\x7f]*$"
 _QUEUE = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
 _LAST_MS = 253_402_300_799_999
+_LONGEST_ID = 100  # an id has 26 characters: what is longer, or no id at all, is answered with 404
 
 ScopeSlug = Annotated[str, Path(description="slug of the scope", max_length=63)]
 QueueSlug = Annotated[str, Path(description="slug of the queue", max_length=63)]
-MessageKey = Annotated[str, Path(description="id of the message", max_length=100)]
+
+
+def _id(what: str) -> AfterValidator:
+    """An id in an address. What is no id names nothing: it is looked for nowhere."""
+
+    def named(text: str) -> str:
+        if minted_ms(text) is None:
+            raise NotFound(what=what, name=text[:100])
+        return text
+
+    return AfterValidator(named)
+
+
+MessageKey = Annotated[str, Path(description="id of the message", max_length=_LONGEST_ID), _id("message")]
+ReplayKey = Annotated[str, Path(description="id of the replay", max_length=_LONGEST_ID), _id("replay")]
+ReviewKey = Annotated[str, Path(description="id of the review", max_length=_LONGEST_ID), _id("review")]
+WebhookKey = Annotated[str, Path(description="id of the webhook", max_length=_LONGEST_ID), _id("webhook")]
+DeliveryKey = Annotated[str, Path(description="id of the delivery", max_length=_LONGEST_ID), _id("delivery")]
+ErasureKey = Annotated[str, Path(description="id of the erasure", max_length=_LONGEST_ID), _id("erasure")]
+GrantKey = Annotated[str, Path(description="id of the grant", max_length=_LONGEST_ID), _id("grant")]
+KeyKey = Annotated[str, Path(description="id of the key", max_length=_LONGEST_ID), _id("key")]
+
 Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the latest when none is named")]
 Limit = Annotated[int, Query(ge=1, le=LONGEST, description="how many at most")]
 Cursor = Annotated[str | None, Query(max_length=LONGEST_CURSOR, description="`meta.next_cursor` of the page before")]
+
+
+class Paging(TypedDict):
+    """Which page of a listing is wanted."""
+
+    limit: int
+    cursor: str | None
+
+
+async def _paging(limit: Limit = 100, cursor: Cursor = None) -> Paging:
+    return {"limit": limit, "cursor": cursor}
+
+
+Paged = Annotated[Paging, Depends(_paging)]
+"""What every listing takes."""
 QueueFilter = Annotated[str | None, Query(alias="queue", pattern=_QUEUE, max_length=63)]
 ScopeFilter = Annotated[str | None, Query(alias="scope", pattern=_QUEUE, max_length=63)]
 TextFilter = Annotated[str | None, Query(max_length=200, pattern=PLAIN)]
@@ -69,10 +107,3 @@ def labels_in(given: Sequence[str] | None) -> dict[str, str]:
             raise InvalidInput(where="label", reason=f"{text[:100]!r} is not a label; write name=value")
         found[name] = value
     return found
-
-
-def require_id(message_id: str, what: str = "message") -> str:
-    """What is no id names nothing."""
-    if minted_ms(message_id) is None:
-        raise NotFound(what=what, name=message_id[:100])
-    return message_id

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, ScopeSlug, Version
+from relevo.api.params import Paged, ScopeSlug, Version
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract.fields import RequestBody, Slug, about
@@ -18,7 +19,7 @@ from relevo.errors import BadReviewSpec
 from relevo.work.review.patterns import Pattern, PatternUse
 from relevo.work.review.spec import ReviewSpec
 
-router = APIRouter(prefix="/v1/scopes/{scope}/review-patterns", tags=["reviews"])
+router = idempotency.router("/v1/scopes/{scope}/review-patterns", tag="reviews")
 
 PatternName = Annotated[str, Path(max_length=63, description="name of the pattern")]
 
@@ -37,9 +38,9 @@ _NEW, _PREVIEW = msgspec.json.Decoder(PatternIn), msgspec.json.Decoder(PreviewIn
     "", summary="The latest version of each pattern", **describe("list_review_patterns", list[Pattern], paged=True)
 )
 async def list_patterns(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, paging: Paged
 ) -> Response:
-    return page_answer(await work_queues.patterns.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await work_queues.patterns.list(caller, scope, **paging), caller.request_id)
 
 
 @router.post(
@@ -54,22 +55,22 @@ async def add_pattern(
     return answer(await work_queues.patterns.add(caller, scope, body.name, body.spec), caller.request_id, 201)
 
 
-@router.get("/{name}", summary="Read a pattern", **describe("get_review_pattern", Pattern))
+@router.get("/{pattern}", summary="Read a pattern", **describe("get_review_pattern", Pattern))
 async def get_pattern(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, name: PatternName, version: Version = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, pattern: PatternName, version: Version = None
 ) -> Response:
-    return answer(await work_queues.patterns.get(caller, scope, name, version), caller.request_id)
+    return answer(await work_queues.patterns.get(caller, scope, pattern, version), caller.request_id)
 
 
 @router.post(
-    "/{name}/preview",
+    "/{pattern}/preview",
     summary="What people would see",
     **describe("preview_review_pattern", ReviewSpec, body=PreviewIn, body_optional=True, problems=[BadReviewSpec]),
 )
 async def preview_pattern(
-    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, name: PatternName
+    request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, pattern: PatternName
 ) -> Response:
     body = await body_of(request, _PREVIEW, optional=True)
-    use = PatternUse(pattern=name, version=body.version, parameters=body.parameters)
+    use = PatternUse(pattern=pattern, version=body.version, parameters=body.parameters)
     about = msgspec.json.decode(body.body) if len(body.body) else None
     return answer(await work_queues.patterns.preview(caller, scope, use, about), caller.request_id)

@@ -54,8 +54,8 @@ def problem_of(error: WorkError, request_id: str) -> Problem:
     detail = " ".join(str(error).split())
     found = problem(error.status, error.code, detail, request_id)
     more: dict[str, Any] = {}
-    if "wait_ms" in error.fields:
-        more["retry_after_ms"] = error.fields["wait_ms"]
+    if "wait_s" in error.fields:
+        more["retry_after_s"] = error.fields["wait_s"]
     if "faults" in error.fields:
         more["errors"] = error.fields["faults"]
     return structs.replace(found, **more) if more else found
@@ -72,8 +72,8 @@ def packed_problem(found: Problem) -> tuple[int, bytes, list[tuple[bytes, bytes]
     headers = [(b"content-type", PROBLEM_JSON.encode()), (b"content-length", b"%d" % len(body))]
     if found.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="relevo"'))
-    if found.status in (429, 503):
-        headers.append((b"retry-after", b"%d" % ceil((found.retry_after_ms or 1) / 1000)))
+    if found.status in (429, 503) or found.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % ceil(found.retry_after_s or 1)))
     return found.status, body, headers
 
 
@@ -112,6 +112,19 @@ def documented(kinds: Iterable[type[WorkError]]) -> dict[int | str, dict[str, An
         status: {"description": " or ".join(sorted(set(names))), "content": {PROBLEM_JSON: {"schema": schema}}}
         for status, names in sorted(codes.items())
     }
+
+
+def document_also(
+    responses: dict[int | str, dict[str, Any]], kinds: Iterable[type[WorkError]]
+) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of an operation, with further errors."""
+    merged = dict(responses)
+    for status, answer in documented(kinds).items():
+        known = merged.get(status)
+        merged[status] = (
+            answer | {"description": f"{known['description']} or {answer['description']}"} if known else answer
+        )
+    return merged
 
 
 def nowhere(path: str) -> NotFound:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug
+from relevo.api.params import Paged, QueueSlug, ScopeSlug
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
-from relevo.api.views import changes_in, queues_out
+from relevo.api.views import changes_in, queues_out, settings_in
 from relevo.contract.queues import Queue, QueueChange, QueueIn
 from relevo.errors import QueueNotEmpty, SlugTaken, SystemQueue
-from relevo.work.queue_record import QueueRecord, QueueSettings
+from relevo.work.queue_record import QueueRecord
 from relevo.work.work_queues import WorkQueues
 
-router = APIRouter(prefix="/v1/scopes/{scope}/queues", tags=["queues"])
+router = idempotency.router("/v1/scopes/{scope}/queues", tag="queues")
 
 _NEW = msgspec.json.Decoder(QueueIn)
 _CHANGE = msgspec.json.Decoder(QueueChange)
 
 
 @router.get("", summary="List queues", **describe("list_queues", list[Queue], paged=True))
-async def list_queues(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    page = await work_queues.queues.list(caller, scope, limit=limit, cursor=cursor)
+async def list_queues(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, paging: Paged) -> Response:
+    page = await work_queues.queues.list(caller, scope, **paging)
     return page_answer(page, caller.request_id, await queues_out(work_queues, page.items))
 
 
@@ -37,8 +36,7 @@ async def create_queue(
     request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug
 ) -> Response:
     body = await body_of(request, _NEW)
-    settings = QueueSettings(**{name: getattr(body, name) for name in QueueSettings.__struct_fields__})
-    record = await work_queues.queues.create(caller, scope, body.slug, settings)
+    record = await work_queues.queues.create(caller, scope, body.slug, settings_in(body))
     return await _shown(work_queues, record, caller.request_id, 201)
 
 

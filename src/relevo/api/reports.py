@@ -6,17 +6,17 @@ from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from starlette.responses import StreamingResponse
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import (
     PLAIN,
-    Cursor,
     DayFilter,
-    Limit,
     MomentFilter,
+    Paged,
     QueueFilter,
     ScopeFilter,
     TextFilter,
@@ -26,20 +26,19 @@ from relevo.api.responses import answer, page_answer
 from relevo.contract.audit import AuditEntry, Trace, UsageRow
 from relevo.work.audit.entries import AuditFilter, ExportedEntry
 
-router = APIRouter(prefix="/v1", tags=["reports"])
+router = idempotency.router("/v1", tag="reports")
 
 
 @router.get("/usage", summary="What each queue did on each day", **describe("list_usage", list[UsageRow], paged=True))
 async def usage(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
+    paging: Paged,
     since: DayFilter = None,
     until: DayFilter = None,
     scope: ScopeFilter = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
 ) -> Response:
-    page = await work_queues.usage.list(caller, since=since, until=until, scope=scope, limit=limit, cursor=cursor)
+    page = await work_queues.usage.list(caller, since=since, until=until, scope=scope, **paging)
     return page_answer(page, caller.request_id)
 
 
@@ -49,6 +48,7 @@ async def usage(
 async def audit(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
+    paging: Paged,
     scope: ScopeFilter = None,
     queue: QueueFilter = None,
     actor: TextFilter = None,
@@ -58,8 +58,6 @@ async def audit(
     correlation_id: TextFilter = None,
     since: MomentFilter = None,
     until: MomentFilter = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
 ) -> Response:
     wanted = AuditFilter(
         scope=scope,
@@ -72,7 +70,7 @@ async def audit(
         since=moment_ms(since, "since"),
         until=moment_ms(until, "until"),
     )
-    page = await work_queues.audit.list(caller, wanted, limit=limit, cursor=cursor)
+    page = await work_queues.audit.list(caller, wanted, **paging)
     return page_answer(page, caller.request_id)
 
 

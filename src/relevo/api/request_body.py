@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from fastapi import Request
 
+from relevo.api.auth import header
 from relevo.api.faults import code_of, faults_in, pointer_of
 from relevo.contract.problems import Fault
 from relevo.errors import BodyTooLarge, InvalidInput, MalformedBody, UnsupportedMediaType
@@ -112,14 +113,16 @@ def _value_at(place: str, tree: Any) -> str:
     return f"{shown}: " if 0 < len(shown) <= _SHOWN else ""
 
 
+async def collect_small(request: Request) -> bytes:
+    """The whole body of a route of the framework."""
+    limit, declared = request.app.state.limits.small_body_bytes, header(request.scope["headers"], b"content-length")
+    return await collect(request.receive, limit, declared, what="body", option="nothing: it is settings, not data")
+
+
 async def body_of(request: Request, decoder: msgspec.json.Decoder[T], *, optional: bool = False) -> T:
-    """The body of a route of the framework; with `optional` an absent one stands for `{}`."""
-    limit = request.app.state.limits.small_body_bytes
-    headers = {name: value for name, value in request.scope["headers"] if name in (b"content-type", b"content-length")}
-    raw = await collect(
-        request.receive, limit, headers.get(b"content-length"), what="body", option="nothing: it is settings, not data"
-    )
+    """The body of a route of the framework as its type; with `optional` an absent one stands for `{}`."""
+    raw = await collect_small(request)
     if optional and not raw:
         return decoded(decoder, b"{}")
-    require_json(headers.get(b"content-type"))
+    require_json(header(request.scope["headers"], b"content-type"))
     return decoded(decoder, raw)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import Depends, Header, Path, Query, Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues, header
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, MessageKey, ScopeSlug, TextFilter, require_id
+from relevo.api.params import MessageKey, Paged, ReviewKey, ScopeSlug, TextFilter
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract.reviews import (
@@ -42,9 +43,8 @@ from relevo.work.caller import Caller
 from relevo.work.review.reviews import Review
 from relevo.work.work_queues import WorkQueues
 
-router = APIRouter(prefix="/v1/scopes/{scope}", tags=["reviews"])
+router = idempotency.router("/v1/scopes/{scope}", tag="reviews")
 
-ReviewKey = Annotated[str, Path(description="id of the review", max_length=100)]
 _CHANGES = (NotYourReview, ReviewChanged, ReviewHeld, ReviewOver)
 
 
@@ -84,15 +84,12 @@ async def list_reviews(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
+    paging: Paged,
     state: CaseState | None = None,
     holder: TextFilter = None,
     person: TextFilter = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
 ) -> Response:
-    page = await work_queues.reviews.inbox(
-        caller, scope, state=state, holder=holder, person=person, limit=limit, cursor=cursor
-    )
+    page = await work_queues.reviews.inbox(caller, scope, state=state, holder=holder, person=person, **paging)
     return page_answer(page, caller.request_id)
 
 
@@ -100,7 +97,7 @@ async def list_reviews(
 async def get_review(
     caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, review_id: ReviewKey
 ) -> Response:
-    return answer(await work_queues.reviews.get(caller, scope, require_id(review_id, "review")), caller.request_id)
+    return answer(await work_queues.reviews.get(caller, scope, review_id), caller.request_id)
 
 
 @router.get(
@@ -113,7 +110,7 @@ async def get_result(
     review_id: ReviewKey,
     wait_s: Annotated[float, Query(ge=0, le=60)] = 0.0,
 ) -> Response:
-    found = await work_queues.reviews.result(caller, scope, require_id(review_id, "review"), wait_s=wait_s)
+    found = await work_queues.reviews.result(caller, scope, review_id, wait_s=wait_s)
     return answer(found, caller.request_id)
 
 
@@ -145,8 +142,7 @@ async def act(
     review_id: ReviewKey,
     _: Person = None,
 ) -> Act:
-    key = require_id(review_id, "review")
-    return Act(request, work_queues, caller, scope, key, person_of(request, caller))
+    return Act(request, work_queues, caller, scope, review_id, person_of(request, caller))
 
 
 Acting = Annotated[Act, Depends(act)]
@@ -230,7 +226,7 @@ async def review_dead_letter(
     request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, message_id: MessageKey
 ) -> Response:
     body = await body_of(request, _SEND, optional=True)
-    opened = await work_queues.reviews.open_for_dead_letter(caller, scope, require_id(message_id), body.review)
+    opened = await work_queues.reviews.open_for_dead_letter(caller, scope, message_id, body.review)
     return answer(opened, caller.request_id, 201)
 
 
@@ -258,12 +254,8 @@ async def review_stream_dead_letter(
     summary="Stream queues whose dead letters go to review",
     **describe("list_stream_watches", list[StreamWatch], paged=True),
 )
-async def list_watches(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    return page_answer(
-        await work_queues.stream_letters.watches(caller, scope, limit=limit, cursor=cursor), caller.request_id
-    )
+async def list_watches(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, paging: Paged) -> Response:
+    return page_answer(await work_queues.stream_letters.watches(caller, scope, **paging), caller.request_id)
 
 
 @router.post(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from msgspec import Meta, Raw
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, ScopeSlug
+from relevo.api.params import Paged, ScopeSlug
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract import rules as contract
@@ -20,7 +21,7 @@ from relevo.errors import BadRule, InvalidInput, SlugTaken
 from relevo.work.routing import rules as work
 from relevo.work.routing.rule import Rule
 
-router = APIRouter(prefix="/v1/scopes/{scope}/rules", tags=["rules"])
+router = idempotency.router("/v1/scopes/{scope}/rules", tag="rules")
 
 RuleName = Annotated[str, Path(max_length=63, description="name of the rule")]
 
@@ -54,10 +55,8 @@ _DRY_RUN = msgspec.json.Decoder(DryRunIn)
     summary="The rules of a scope, in the order in which they are asked",
     **describe("list_rules", list[StoredRule], paged=True),
 )
-async def list_rules(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    page = await work_queues.rules.list(caller, scope, limit=limit, cursor=cursor)
+async def list_rules(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, paging: Paged) -> Response:
+    page = await work_queues.rules.list(caller, scope, **paging)
     return page_answer(page, caller.request_id, [_shown(each) for each in page.items])
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug, Version
+from relevo.api.params import Paged, QueueSlug, ScopeSlug, Version
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract.schemas import Binding, BindingIn, Compatibility, Schema, SchemaIn
 from relevo.errors import BadSchema, SchemaIncompatible, SchemaInUse
 
-router = APIRouter(prefix="/v1/scopes/{scope}", tags=["schemas"])
+router = idempotency.router("/v1/scopes/{scope}", tag="schemas")
 
 SchemaName = Annotated[str, Path(max_length=63, description="name of the schema")]
 
@@ -26,10 +27,8 @@ _NEW, _BINDING = msgspec.json.Decoder(SchemaIn), msgspec.json.Decoder(BindingIn)
 @router.get(
     "/schemas", summary="The latest version of each schema", **describe("list_schemas", list[Schema], paged=True)
 )
-async def list_schemas(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    return page_answer(await work_queues.schemas.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+async def list_schemas(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, paging: Paged) -> Response:
+    return page_answer(await work_queues.schemas.list(caller, scope, **paging), caller.request_id)
 
 
 @router.post(
@@ -45,22 +44,22 @@ async def add_schema(
     return answer(made, caller.request_id, 201)
 
 
-@router.get("/schemas/{name}", summary="Read a schema", **describe("get_schema", Schema))
+@router.get("/schemas/{schema}", summary="Read a schema", **describe("get_schema", Schema))
 async def get_schema(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, name: SchemaName, version: Version = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, schema: SchemaName, version: Version = None
 ) -> Response:
-    return answer(await work_queues.schemas.get(caller, scope, name, version), caller.request_id)
+    return answer(await work_queues.schemas.get(caller, scope, schema, version), caller.request_id)
 
 
 @router.delete(
-    "/schemas/{name}",
+    "/schemas/{schema}",
     summary="Delete all versions of a schema",
     **describe("delete_schema", None, status=204, problems=[SchemaInUse]),
 )
 async def remove_schema(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, name: SchemaName
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, schema: SchemaName
 ) -> Response:
-    await work_queues.schemas.remove(caller, scope, name)
+    await work_queues.schemas.remove(caller, scope, schema)
     return Response(status_code=204)
 
 
@@ -99,7 +98,7 @@ async def unbind_schema(
 
 
 @router.get(
-    "/schemas/{name}/compatibility/{queue}",
+    "/schemas/{schema}/compatibility/{queue}",
     summary="How what waits in a queue fits a schema",
     **describe("check_schema_compatibility", Compatibility),
 )
@@ -107,8 +106,8 @@ async def get_compatibility(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
-    name: SchemaName,
+    schema: SchemaName,
     queue: QueueSlug,
     version: Version = None,
 ) -> Response:
-    return answer(await work_queues.schemas.compatibility(caller, scope, queue, name, version), caller.request_id)
+    return answer(await work_queues.schemas.compatibility(caller, scope, queue, schema, version), caller.request_id)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, ScopeSlug
+from relevo.api.params import Paged, ScopeSlug
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.api.views import changes_in, scope_out
 from relevo.contract.scopes import Scope, ScopeChange, ScopeIn
 from relevo.errors import QueueNotEmpty, SlugTaken
 
-router = APIRouter(prefix="/v1/scopes", tags=["scopes"])
+router = idempotency.router("/v1/scopes", tag="scopes")
 
 _NEW = msgspec.json.Decoder(ScopeIn)
 _CHANGE = msgspec.json.Decoder(ScopeChange)
 
 
 @router.get("", summary="List scopes", **describe("list_scopes", list[Scope], paged=True))
-async def list_scopes(
-    caller: Authenticated, work_queues: ThisWorkQueues, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    page = await work_queues.scopes.list(caller, limit=limit, cursor=cursor)
+async def list_scopes(caller: Authenticated, work_queues: ThisWorkQueues, paging: Paged) -> Response:
+    page = await work_queues.scopes.list(caller, **paging)
     return page_answer(page, caller.request_id, [scope_out(scope) for scope in page.items])
 
 

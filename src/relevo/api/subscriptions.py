@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, QueueSlug, ScopeSlug
+from relevo.api.params import Paged, QueueSlug, ScopeSlug
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract.subscriptions import Subscription, SubscriptionIn
 from relevo.errors import SlugTaken, WrongConsumerMode
 
-router = APIRouter(prefix="/v1/scopes/{scope}/queues/{queue}/subscriptions", tags=["subscriptions"])
+router = idempotency.router("/v1/scopes/{scope}/queues/{queue}/subscriptions", tag="subscriptions")
 
 _NEW = msgspec.json.Decoder(SubscriptionIn)
 
@@ -26,14 +27,9 @@ _NEW = msgspec.json.Decoder(SubscriptionIn)
     **describe("list_subscriptions", list[Subscription], paged=True, problems=[WrongConsumerMode]),
 )
 async def list_subscriptions(
-    caller: Authenticated,
-    work_queues: ThisWorkQueues,
-    scope: ScopeSlug,
-    queue: QueueSlug,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, queue: QueueSlug, paging: Paged
 ) -> Response:
-    page = await work_queues.subscriptions.list(caller, scope, queue, limit=limit, cursor=cursor)
+    page = await work_queues.subscriptions.list(caller, scope, queue, **paging)
     return page_answer(page, caller.request_id)
 
 
@@ -53,7 +49,7 @@ async def create_subscription(
 
 
 @router.delete(
-    "/{name}",
+    "/{subscription}",
     summary="Unsubscribe: what is not settled counts as settled",
     **describe("delete_subscription", None, status=204, problems=[WrongConsumerMode]),
 )
@@ -62,7 +58,7 @@ async def delete_subscription(
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     queue: QueueSlug,
-    name: Annotated[str, Path(max_length=63, description="name of the subscription")],
+    subscription: Annotated[str, Path(max_length=63, description="name of the subscription")],
 ) -> Response:
-    await work_queues.subscriptions.delete(caller, scope, queue, name)
+    await work_queues.subscriptions.delete(caller, scope, queue, subscription)
     return Response(status_code=204)

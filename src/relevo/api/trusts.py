@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, ScopeSlug
+from relevo.api.params import Paged, ScopeSlug
 from relevo.api.responses import answer, page_answer
 from relevo.contract.scopes import Trust
 
-router = APIRouter(prefix="/v1/scopes/{scope}/trusts", tags=["scopes"])
+router = idempotency.router("/v1/scopes/{scope}/trusts", tag="scopes")
 
 Trusted = Annotated[str, Path(max_length=63, description="slug of the scope that is let in")]
 
 
 @router.get("", summary="Whom a scope lets in", **describe("list_trusts", list[Trust], paged=True))
-async def list_trusts(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    return page_answer(await work_queues.trusts.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+async def list_trusts(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, paging: Paged) -> Response:
+    return page_answer(await work_queues.trusts.list(caller, scope, **paging), caller.request_id)
 
 
 @router.put("/{trusted}", summary="Let messages of another scope in", **describe("grant_trust", Trust))

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from relevo.contract.queues import Queue, QueueChange
+from relevo.contract.queues import Queue, QueueChange, QueueIn
 from relevo.contract.scopes import Scope, ScopeChange
-from relevo.work.queue_record import QueueRecord
+from relevo.work.queue_record import QueueRecord, QueueSettings
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.tenancy.scopes import Scope as ScopeRecord
 from relevo.work.work_queues import WorkQueues
@@ -20,9 +20,23 @@ def scope_out(scope: ScopeRecord) -> Scope:
     return Scope(**{name: getattr(scope, name) for name in Scope.__struct_fields__})
 
 
+_IN_MS = {f"backoff_{part}_s": f"backoff_{part}_ms" for part in ("initial", "cap", "jitter")}
+"""Settings of a queue that callers say in seconds and the database keeps in whole milliseconds."""
+
+
+def settings_in(body: QueueIn) -> QueueSettings:
+    """The settings of a queue to make; its slug is no setting."""
+    given = _stored(msgspec.structs.asdict(body))
+    return QueueSettings(**{name: given[name] for name in QueueSettings.__struct_fields__})
+
+
 def changes_in(body: ScopeChange | QueueChange) -> dict[str, Any]:
     """The fields that were sent."""
-    return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}
+    return _stored({name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET})
+
+
+def _stored(given: dict[str, Any]) -> dict[str, Any]:
+    return {_IN_MS.get(name, name): round(value * 1000) if name in _IN_MS else value for name, value in given.items()}
 
 
 async def queues_out(work_queues: WorkQueues, records: Sequence[QueueRecord]) -> list[Queue]:
@@ -32,8 +46,6 @@ async def queues_out(work_queues: WorkQueues, records: Sequence[QueueRecord]) ->
 
 
 def _queue_out(record: QueueRecord, depth: Depth) -> Queue:
-    counted = {f"depth_{state}": count for state, count in depth._asdict().items()}
-    fields: dict[str, Any] = {
-        name: counted[name] if name in counted else getattr(record, name) for name in Queue.__struct_fields__
-    }
-    return Queue(**fields)
+    known: dict[str, Any] = {f"depth_{state}": count for state, count in depth._asdict().items()}
+    known |= {name: getattr(record, stored) / 1000 for name, stored in _IN_MS.items()}
+    return Queue(**{name: known[name] if name in known else getattr(record, name) for name in Queue.__struct_fields__})

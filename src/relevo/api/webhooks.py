@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Query, Request, Response
 from msgspec import UNSET
 
+from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
-from relevo.api.params import Cursor, Limit, ScopeSlug, require_id
+from relevo.api.params import DeliveryKey, Paged, ScopeSlug, WebhookKey
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract.events import EventName
+from relevo.contract.fields import ID
 from relevo.contract.webhooks import (
     Delivery,
     DeliveryState,
@@ -25,10 +27,7 @@ from relevo.contract.webhooks import (
 )
 from relevo.errors import BadWebhookUrl, WrongState
 
-router = APIRouter(prefix="/v1/scopes/{scope}/webhooks", tags=["webhooks"])
-
-WebhookKey = Annotated[str, Path(description="id of the webhook", max_length=100)]
-DeliveryKey = Annotated[str, Path(description="id of the delivery", max_length=100)]
+router = idempotency.router("/v1/scopes/{scope}/webhooks", tag="webhooks")
 
 
 _NEW = msgspec.json.Decoder(WebhookIn)
@@ -38,9 +37,9 @@ _ROTATION = msgspec.json.Decoder(RotationIn)
 
 @router.get("", summary="List webhooks, without their secrets", **describe("list_webhooks", list[Webhook], paged=True))
 async def list_webhooks(
-    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, limit: Limit = 100, cursor: Cursor = None
+    caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, paging: Paged
 ) -> Response:
-    return page_answer(await work_queues.webhooks.list(caller, scope, limit=limit, cursor=cursor), caller.request_id)
+    return page_answer(await work_queues.webhooks.list(caller, scope, **paging), caller.request_id)
 
 
 @router.post(
@@ -59,7 +58,7 @@ async def create_webhook(
 async def get_webhook(
     caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
-    return answer(await work_queues.webhooks.get(caller, scope, require_id(webhook_id, "webhook")), caller.request_id)
+    return answer(await work_queues.webhooks.get(caller, scope, webhook_id), caller.request_id)
 
 
 @router.patch(
@@ -74,7 +73,7 @@ async def change_webhook(
     changed = await work_queues.webhooks.change(
         caller,
         scope,
-        require_id(webhook_id, "webhook"),
+        webhook_id,
         url=None if body.url is UNSET else body.url,
         events=None if body.events is UNSET else body.events,
         state=None if body.state is UNSET else body.state,
@@ -86,7 +85,7 @@ async def change_webhook(
 async def delete_webhook(
     caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
-    await work_queues.webhooks.delete(caller, scope, require_id(webhook_id, "webhook"))
+    await work_queues.webhooks.delete(caller, scope, webhook_id)
     return Response(status_code=204)
 
 
@@ -99,9 +98,7 @@ async def rotate_webhook(
     request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, webhook_id: WebhookKey
 ) -> Response:
     body = await body_of(request, _ROTATION, optional=True)
-    turned = await work_queues.webhooks.rotate(
-        caller, scope, require_id(webhook_id, "webhook"), overlap_s=body.overlap_s
-    )
+    turned = await work_queues.webhooks.rotate(caller, scope, webhook_id, overlap_s=body.overlap_s)
     return answer(turned, caller.request_id)
 
 
@@ -115,21 +112,13 @@ async def list_deliveries(
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     webhook_id: WebhookKey,
+    paging: Paged,
     state: Annotated[DeliveryState | None, Query()] = None,
     event: Annotated[EventName | None, Query()] = None,
-    message_id: Annotated[str | None, Query(pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$")] = None,
-    limit: Limit = 100,
-    cursor: Cursor = None,
+    message_id: Annotated[str | None, Query(pattern=ID)] = None,
 ) -> Response:
     page = await work_queues.webhook_deliveries.list(
-        caller,
-        scope,
-        require_id(webhook_id, "webhook"),
-        state=state,
-        event=event,
-        message_id=message_id,
-        limit=limit,
-        cursor=cursor,
+        caller, scope, webhook_id, state=state, event=event, message_id=message_id, **paging
     )
     return page_answer(page, caller.request_id)
 
@@ -146,7 +135,5 @@ async def redeliver(
     webhook_id: WebhookKey,
     delivery_id: DeliveryKey,
 ) -> Response:
-    again = await work_queues.webhook_deliveries.redeliver(
-        caller, scope, require_id(webhook_id, "webhook"), require_id(delivery_id, "delivery")
-    )
+    again = await work_queues.webhook_deliveries.redeliver(caller, scope, webhook_id, delivery_id)
     return answer(again, caller.request_id, 202)

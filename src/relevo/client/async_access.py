@@ -27,14 +27,15 @@ class AsyncAccess(AsyncSender):
         queues: Iterable[str] | None = None,
         expires_at: int | datetime | None = None,
     ) -> NewKey:
-        """The secret is in this answer and nowhere else."""
+        """The secret is in this answer and nowhere else. It is empty if the first answer was lost on its way and this is the
+        second: then `rotate_key` gives the key another."""
         limits = given(
             scopes=None if scopes is None else list(scopes),
             queues=None if queues is None else list(queues),
             expires_at=expires_at,
         )
         return await self.send(
-            Call("POST", at("keys"), NewKey, {"name": name, "permissions": list(permissions), **limits}, safe=False)
+            Call("POST", at("keys"), NewKey, {"name": name, "permissions": list(permissions), **limits}, once=True)
         )
 
     async def revoke_key(self, key_id: str) -> ApiKey:
@@ -42,7 +43,7 @@ class AsyncAccess(AsyncSender):
 
     async def rotate_key(self, key_id: str, *, grace_s: int = 86_400) -> NewKey:
         """A new secret; the old one works for `grace_s` more."""
-        return await self.send(Call("POST", at("keys", key_id, "rotate"), NewKey, {"grace_s": grace_s}, safe=False))
+        return await self.send(Call("POST", at("keys", key_id, "rotate"), NewKey, {"grace_s": grace_s}, once=True))
 
     async def key_limits(self, key_id: str) -> KeyLimits:
         return await self.send(Call("GET", at("keys", key_id, "limits"), KeyLimits))
@@ -74,7 +75,7 @@ class AsyncAccess(AsyncSender):
     async def grant(self, scope: str, key_id: str, permissions: Iterable[str], *, queue: str | None = None) -> Grant:
         """Gives a key permissions in a scope, or in one queue of it."""
         body = {"key_id": key_id, "permissions": list(permissions), **given(queue=queue)}
-        return await self.send(Call("POST", at("scopes", scope, "grants"), Grant, body, safe=False))
+        return await self.send(Call("POST", at("scopes", scope, "grants"), Grant, body, once=True))
 
     async def revoke_grant(self, scope: str, grant_id: str) -> None:
         await self.send(Call[None]("DELETE", at("scopes", scope, "grants", grant_id), None, safe=False))

@@ -14,7 +14,7 @@ class AsyncErasures(AsyncSender):
     async def erase(self, scope: str, subject: str) -> Erasure:
         """Erases what messages labelled `subject=…` say. Large ones go on in the background: see `erasure`."""
         # Sent twice it finds nothing left the second time.
-        return await self.send(Call("POST", at("scopes", scope, "erasures"), Erasure, {"subject": subject}))
+        return await self.send(Call("POST", at("scopes", scope, "erasures"), Erasure, {"subject": subject}, once=True))
 
     async def erasures(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Erasure]:
         question = {"limit": limit, "cursor": cursor}

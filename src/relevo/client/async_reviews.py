@@ -51,7 +51,7 @@ class AsyncReviews(AsyncSender):
         headers = {} if person is None else {"relevo-person": person}
         path = at("scopes", scope, "reviews", review_id, verb)
         # Claiming twice is holding longer; everything else is done once.
-        return await self.send(Call("POST", path, Review, body, safe=verb == "claim", headers=headers))
+        return await self.send(Call("POST", path, Review, body, once=True, headers=headers))
 
     async def claim_review(self, scope: str, review_id: str, *, person: str | None = None) -> Review:
         """Takes it; again it is held for longer. `ReviewHeld`: somebody else has it."""
@@ -94,7 +94,7 @@ class AsyncReviews(AsyncSender):
         parameters; none for the usual questions."""
         body = given(review=review)
         return await self.send(
-            Call("POST", at("scopes", scope, "dead-letters", message_id, "review"), Review, body, safe=False)
+            Call("POST", at("scopes", scope, "dead-letters", message_id, "review"), Review, body, once=True)
         )
 
     async def review_stream_dead_letter(
@@ -102,7 +102,7 @@ class AsyncReviews(AsyncSender):
     ) -> Review:
         """The same for a dead letter of a stream queue."""
         body = {"stream_queue": stream_queue, "entry_id": entry_id, **given(review=review)}
-        return await self.send(Call("POST", at("scopes", scope, "stream-dead-letters"), Review, body))
+        return await self.send(Call("POST", at("scopes", scope, "stream-dead-letters"), Review, body, once=True))
 
     async def stream_watches(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[StreamWatch]:
         question = {"limit": limit, "cursor": cursor}
@@ -111,7 +111,7 @@ class AsyncReviews(AsyncSender):
     async def watch_stream(self, scope: str, stream_queue: str, review: Mapping[str, Any] | None = None) -> StreamWatch:
         """From now on dead letters of this stream queue go to review by themselves."""
         body = {"stream_queue": stream_queue, **given(review=review)}
-        return await self.send(Call("POST", at("scopes", scope, "stream-watches"), StreamWatch, body))
+        return await self.send(Call("POST", at("scopes", scope, "stream-watches"), StreamWatch, body, once=True))
 
     async def unwatch_stream(self, scope: str, stream_queue: str) -> None:
         await self.send(Call[None]("DELETE", at("scopes", scope, "stream-watches", stream_queue), None, safe=False))
@@ -136,7 +136,7 @@ class AsyncReviews(AsyncSender):
                 at("scopes", scope, "review-patterns"),
                 Pattern,
                 {"name": pattern, "spec": dict(spec)},
-                safe=False,
+                once=True,
             )
         )
 

@@ -26,7 +26,7 @@ class AsyncRouting(AsyncSender):
         return await self.send(Call("GET", at("scopes", scope, "rules", rule), StoredRule))
 
     async def create_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
-        return await self.send(Call("POST", at("scopes", scope, "rules"), StoredRule, dict(rule), safe=False))
+        return await self.send(Call("POST", at("scopes", scope, "rules"), StoredRule, dict(rule), once=True))
 
     async def change_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
         """Replaces the rule of the same name."""
@@ -34,7 +34,7 @@ class AsyncRouting(AsyncSender):
 
     async def reset_rule(self, scope: str, rule: str) -> StoredRule:
         """Closes its breaker."""
-        return await self.send(Call("POST", at("scopes", scope, "rules", rule, "reset"), StoredRule))
+        return await self.send(Call("POST", at("scopes", scope, "rules", rule, "reset"), StoredRule, once=True))
 
     async def delete_rule(self, scope: str, rule: str) -> None:
         await self.send(Call[None]("DELETE", at("scopes", scope, "rules", rule), None, safe=False))

@@ -31,7 +31,7 @@ class AsyncSchemas(AsyncSender):
                 at("scopes", scope, "schemas"),
                 Schema,
                 {"name": schema, "definition": definition},
-                safe=False,
+                once=True,
             )
         )
 

@@ -19,9 +19,9 @@ DEFAULT_URL = "http://127.0.0.1:6391"
 class AsyncSender:
     """Sends calls to work queues.
 
-    What may be sent twice is sent again when a connection breaks, for `retry_s` seconds: everything that reads, every
-    publish (it always carries an idempotency key), complete, fail and extend. Errors are the classes of `relevo.errors` whose
-    `code` the server named. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
+    What may be sent twice is sent again when a connection breaks, for `retry_s` seconds: everything that reads, complete,
+    fail and extend, every publish and everything that makes something (they carry an idempotency key). Errors are the
+    classes of `relevo.errors` whose `code` the server named. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class AsyncSender:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.url: str = (url or os.environ.get("RELEVO_URL") or DEFAULT_URL).rstrip("/")
-        self._key = key or os.environ.get("RELEVO_KEY")
+        self._key = os.environ.get("RELEVO_KEY") if key is None else key
         if not self._key:
             raise Unauthenticated
         self._timeout_s = timeout_s
@@ -65,7 +65,7 @@ class AsyncSender:
 
     async def send(self, call: Call[T]) -> T:
         """Sends one call, again where that is safe, and reads its answer."""
-        attempt, waited = 0, 0.0
+        attempt, waited, headers = 0, 0.0, call.sent_headers()
         while True:
             error: Exception | None = None
             response: httpx.Response | None = None
@@ -75,7 +75,7 @@ class AsyncSender:
                     call.path,
                     content=call.content(),
                     params=call.params(),
-                    headers=call.headers,
+                    headers=headers,
                     timeout=self._timeout_s + call.waits_s,
                 )
             except httpx.TransportError as broken:

@@ -22,9 +22,10 @@ class AsyncWebhooks(AsyncSender):
         return await self.send(Call("GET", at("scopes", scope, "webhooks", webhook_id), Webhook))
 
     async def create_webhook(self, scope: str, url: str, *, events: Iterable[str] = ()) -> NewSecret:
-        """The secret is in this answer and nowhere else; no `events` means all."""
+        """No `events` means all. The secret is in this answer and nowhere else. It is empty if the first answer was lost on its
+        way and this is the second: then `rotate_webhook` gives the webhook another."""
         return await self.send(
-            Call("POST", at("scopes", scope, "webhooks"), NewSecret, {"url": url, "events": list(events)}, safe=False)
+            Call("POST", at("scopes", scope, "webhooks"), NewSecret, {"url": url, "events": list(events)}, once=True)
         )
 
     async def change_webhook(self, scope: str, webhook_id: str, **changes: Any) -> Webhook:
@@ -42,7 +43,7 @@ class AsyncWebhooks(AsyncSender):
                 at("scopes", scope, "webhooks", webhook_id, "rotate"),
                 NewSecret,
                 {"overlap_s": overlap_s},
-                safe=False,
+                once=True,
             )
         )
 
@@ -64,4 +65,4 @@ class AsyncWebhooks(AsyncSender):
 
     async def redeliver(self, scope: str, webhook_id: str, delivery_id: str) -> Delivery:
         path = at("scopes", scope, "webhooks", webhook_id, "deliveries", delivery_id, "redeliver")
-        return await self.send(Call("POST", path, Delivery, safe=False))
+        return await self.send(Call("POST", path, Delivery, once=True))

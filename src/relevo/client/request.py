@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import ssl
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import UnionType
@@ -16,7 +17,7 @@ import msgspec
 from relevo import errors
 from relevo.contract.pages import Meta, Page
 from relevo.contract.problems import Fault
-from relevo.errors import ServiceUnreachable, WorkError
+from relevo.errors import IdempotencyKeyBusy, ServiceUnreachable, WorkError
 
 T = TypeVar("T")
 
@@ -28,7 +29,8 @@ BY_CODE: dict[str, type[WorkError]] = {
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request. `safe`: sending it twice does what sending it once does."""
+    """A request. `safe`: sending it twice does what sending it once does. `once`: it carries an idempotency key, which makes
+    it so."""
 
     method: str
     path: str
@@ -37,9 +39,14 @@ class Call(Generic[T]):
     body: Any = None
     question: Mapping[str, Any] = field(default_factory=dict[str, Any])
     safe: bool = True
+    once: bool = False
     waits_s: float = 0.0
     """How long the server may take on purpose (a long poll)."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def sent_headers(self) -> Mapping[str, str]:
+        """For all attempts of one sending: with a key of its own where the server looks for one."""
+        return {**self.headers, "idempotency-key": uuid.uuid4().hex} if self.once else self.headers
 
     def content(self) -> bytes | None:
         return None if self.body is None else msgspec.json.encode(self.body)
@@ -88,7 +95,7 @@ def problem_in(response: httpx.Response) -> WorkError:
         code, detail, request_id = str(told["code"]), str(told["detail"]), str(told.get("request_id", ""))
     except (ValueError, KeyError, TypeError):
         return unknown_answer(response, "it is no problem document")
-    more = {"errors": _faults_in(told.get("errors", ())), "retry_after_ms": told.get("retry_after_ms")}
+    more = {"errors": _faults_in(told.get("errors", ())), "retry_after_s": told.get("retry_after_s")}
     return told_error(code, detail, request_id, response.status_code, **more)
 
 
@@ -103,7 +110,7 @@ def told_error(code: str, detail: str, request_id: str = "", status: int = 0, **
     kind = BY_CODE.get(code, WorkError)
     error = kind.__new__(kind)
     fields: dict[str, object] = {"detail": detail, "request_id": request_id, "http_status": status or kind.status}
-    error.fields = {"errors": (), "retry_after_ms": None, **fields, **more}
+    error.fields = {"errors": (), "retry_after_s": None, **fields, **more}
     RuntimeError.__init__(error, detail)
     return error
 
@@ -133,7 +140,11 @@ def may_retry(call: Call[Any], error: Exception | None, response: httpx.Response
         return True
     if error is not None:
         return call.safe
-    return response is not None and response.status_code in RETRIED_STATUSES and call.safe
+    if response is None:
+        return False
+    if call.once and response.status_code == 409:  # an attempt of ours, whose answer was lost, is still being worked on
+        return problem_in(response).code == IdempotencyKeyBusy.code
+    return response.status_code in RETRIED_STATUSES and call.safe
 
 
 def pause_s(attempt: int) -> float:

@@ -62,7 +62,7 @@ class Client(
         """Makes a scope; settings: display_name, description, events_to_queue, audit_to_queue. With `exist_ok` one that is
         there already is given back as it is."""
         try:
-            return self.send(Call("POST", at("scopes"), Scope, {"slug": scope, **settings}, safe=False))
+            return self.send(Call("POST", at("scopes"), Scope, {"slug": scope, **settings}, once=True))
         except SlugTaken:
             if not exist_ok:
                 raise
@@ -86,9 +86,7 @@ class Client(
         """Makes a queue; settings are the fields of `Queue`, such as ordering, max_retries, visibility_timeout_s. With
         `exist_ok` one that is there already is given back as it is."""
         try:
-            return self.send(
-                Call("POST", at("scopes", scope, "queues"), Queue, {"slug": queue, **settings}, safe=False)
-            )
+            return self.send(Call("POST", at("scopes", scope, "queues"), Queue, {"slug": queue, **settings}, once=True))
         except SlugTaken:
             if not exist_ok:
                 raise
@@ -113,9 +111,9 @@ class Client(
         priority_tier: Tier | None = None,
         priority_score: int | None = None,
         labels: Mapping[str, str] | None = None,
-        ttl_seconds: int | None = None,
+        ttl_s: int | None = None,
         deadline: int | datetime | None = None,
-        delay_seconds: float | None = None,
+        delay_s: float | None = None,
         visible_at: int | datetime | None = None,
         idempotency_key: str | None = None,
         correlation_id: str | None = None,
@@ -132,9 +130,9 @@ class Client(
             "priority_tier": priority_tier,
             "priority_score": priority_score,
             "labels": labels,
-            "ttl_seconds": ttl_seconds,
+            "ttl_s": ttl_s,
             "deadline": deadline,
-            "delay_seconds": delay_seconds,
+            "delay_s": delay_s,
             "visible_at": visible_at,
             "idempotency_key": idempotency_key,
             "correlation_id": correlation_id,
@@ -157,7 +155,7 @@ class Client(
                 "POST",
                 at("scopes", scope, "queues", queue, "messages", "batch"),
                 list[BatchOutcome],
-                {"messages": keyed},
+                {"items": keyed},
             )
         )
 
@@ -207,10 +205,10 @@ class Client(
         return self.send(settle_call(scope, message, "release", options))
 
     def extend(
-        self, scope: str, message: Claimed, seconds: float | None = None, *, subscription: str | None = None
+        self, scope: str, message: Claimed, extend_s: float | None = None, *, subscription: str | None = None
     ) -> Settled:
-        """Keeps a message for `seconds` from now; without them for the queue's visibility timeout."""
-        options = {"seconds": seconds, "subscription": subscription}
+        """Keeps a message for `extend_s` seconds from now; without it for the queue's visibility timeout."""
+        options = {"extend_s": extend_s, "subscription": subscription}
         return self.send(settle_call(scope, message, "extend", options))
 
     def settle_batch(
@@ -279,7 +277,9 @@ class Client(
 
     def cancel(self, scope: str, message_id: str, *, reason: str | None = None) -> Message:
         return self.send(
-            Call("POST", at("scopes", scope, "messages", message_id, "cancel"), Message, given(reason=reason))
+            Call(
+                "POST", at("scopes", scope, "messages", message_id, "cancel"), Message, given(reason=reason), once=True
+            )
         )
 
     def reprioritise(
@@ -338,7 +338,7 @@ class Client(
             "dry_run": dry_run,
             **given(rate_per_s=rate_per_s, max_replays=max_replays),
         }
-        return self.send(Call("POST", at("scopes", scope, "replays"), Replay, body, safe=dry_run))
+        return self.send(Call("POST", at("scopes", scope, "replays"), Replay, body, once=True))
 
     def replays(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Replay]:
         question = {"limit": limit, "cursor": cursor}
@@ -348,7 +348,7 @@ class Client(
         return self.send(Call("GET", at("scopes", scope, "replays", replay_id), Replay))
 
     def cancel_replay(self, scope: str, replay_id: str) -> Replay:
-        return self.send(Call("POST", at("scopes", scope, "replays", replay_id, "cancel"), Replay, safe=False))
+        return self.send(Call("POST", at("scopes", scope, "replays", replay_id, "cancel"), Replay, once=True))
 
     def subscriptions(
         self, scope: str, queue: str, *, limit: int = 100, cursor: str | None = None
@@ -360,7 +360,7 @@ class Client(
         """Every message after a message's id, or after a moment in milliseconds; None: from now on."""
         body = {"name": name, **given(after=after)}
         return self.send(
-            Call("POST", at("scopes", scope, "queues", queue, "subscriptions"), Subscription, body, safe=False)
+            Call("POST", at("scopes", scope, "queues", queue, "subscriptions"), Subscription, body, once=True)
         )
 
     def unsubscribe(self, scope: str, queue: str, name: str) -> None:
@@ -417,7 +417,7 @@ class Client(
         return self.send(Call("GET", at("agents"), Page[Agent], question={"limit": limit, "cursor": cursor}))
 
     def run_agent(self, agent: str) -> Agent:
-        return self.send(Call("POST", at("agents", agent, "run"), Agent, waits_s=60))
+        return self.send(Call("POST", at("agents", agent, "run"), Agent, once=True, waits_s=60))
 
     # --- consuming --------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class Reviews(Sender):
         headers = {} if person is None else {"relevo-person": person}
         path = at("scopes", scope, "reviews", review_id, verb)
         # Claiming twice is holding longer; everything else is done once.
-        return self.send(Call("POST", path, Review, body, safe=verb == "claim", headers=headers))
+        return self.send(Call("POST", path, Review, body, once=True, headers=headers))
 
     def claim_review(self, scope: str, review_id: str, *, person: str | None = None) -> Review:
         """Takes it; again it is held for longer. `ReviewHeld`: somebody else has it."""
@@ -92,7 +92,7 @@ class Reviews(Sender):
         parameters; none for the usual questions."""
         body = given(review=review)
         return self.send(
-            Call("POST", at("scopes", scope, "dead-letters", message_id, "review"), Review, body, safe=False)
+            Call("POST", at("scopes", scope, "dead-letters", message_id, "review"), Review, body, once=True)
         )
 
     def review_stream_dead_letter(
@@ -100,7 +100,7 @@ class Reviews(Sender):
     ) -> Review:
         """The same for a dead letter of a stream queue."""
         body = {"stream_queue": stream_queue, "entry_id": entry_id, **given(review=review)}
-        return self.send(Call("POST", at("scopes", scope, "stream-dead-letters"), Review, body))
+        return self.send(Call("POST", at("scopes", scope, "stream-dead-letters"), Review, body, once=True))
 
     def stream_watches(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[StreamWatch]:
         question = {"limit": limit, "cursor": cursor}
@@ -109,7 +109,7 @@ class Reviews(Sender):
     def watch_stream(self, scope: str, stream_queue: str, review: Mapping[str, Any] | None = None) -> StreamWatch:
         """From now on dead letters of this stream queue go to review by themselves."""
         body = {"stream_queue": stream_queue, **given(review=review)}
-        return self.send(Call("POST", at("scopes", scope, "stream-watches"), StreamWatch, body))
+        return self.send(Call("POST", at("scopes", scope, "stream-watches"), StreamWatch, body, once=True))
 
     def unwatch_stream(self, scope: str, stream_queue: str) -> None:
         self.send(Call[None]("DELETE", at("scopes", scope, "stream-watches", stream_queue), None, safe=False))
@@ -134,7 +134,7 @@ class Reviews(Sender):
                 at("scopes", scope, "review-patterns"),
                 Pattern,
                 {"name": pattern, "spec": dict(spec)},
-                safe=False,
+                once=True,
             )
         )
 

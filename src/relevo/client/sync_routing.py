@@ -26,7 +26,7 @@ class Routing(Sender):
         return self.send(Call("GET", at("scopes", scope, "rules", rule), StoredRule))
 
     def create_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
-        return self.send(Call("POST", at("scopes", scope, "rules"), StoredRule, dict(rule), safe=False))
+        return self.send(Call("POST", at("scopes", scope, "rules"), StoredRule, dict(rule), once=True))
 
     def change_rule(self, scope: str, rule: Mapping[str, Any]) -> StoredRule:
         """Replaces the rule of the same name."""
@@ -34,7 +34,7 @@ class Routing(Sender):
 
     def reset_rule(self, scope: str, rule: str) -> StoredRule:
         """Closes its breaker."""
-        return self.send(Call("POST", at("scopes", scope, "rules", rule, "reset"), StoredRule))
+        return self.send(Call("POST", at("scopes", scope, "rules", rule, "reset"), StoredRule, once=True))
 
     def delete_rule(self, scope: str, rule: str) -> None:
         self.send(Call[None]("DELETE", at("scopes", scope, "rules", rule), None, safe=False))

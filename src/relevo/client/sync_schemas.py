@@ -29,7 +29,7 @@ class Schemas(Sender):
                 at("scopes", scope, "schemas"),
                 Schema,
                 {"name": schema, "definition": definition},
-                safe=False,
+                once=True,
             )
         )
 

@@ -22,9 +22,10 @@ class Webhooks(Sender):
         return self.send(Call("GET", at("scopes", scope, "webhooks", webhook_id), Webhook))
 
     def create_webhook(self, scope: str, url: str, *, events: Iterable[str] = ()) -> NewSecret:
-        """The secret is in this answer and nowhere else; no `events` means all."""
+        """No `events` means all. The secret is in this answer and nowhere else. It is empty if the first answer was lost on its
+        way and this is the second: then `rotate_webhook` gives the webhook another."""
         return self.send(
-            Call("POST", at("scopes", scope, "webhooks"), NewSecret, {"url": url, "events": list(events)}, safe=False)
+            Call("POST", at("scopes", scope, "webhooks"), NewSecret, {"url": url, "events": list(events)}, once=True)
         )
 
     def change_webhook(self, scope: str, webhook_id: str, **changes: Any) -> Webhook:
@@ -42,7 +43,7 @@ class Webhooks(Sender):
                 at("scopes", scope, "webhooks", webhook_id, "rotate"),
                 NewSecret,
                 {"overlap_s": overlap_s},
-                safe=False,
+                once=True,
             )
         )
 
@@ -64,4 +65,4 @@ class Webhooks(Sender):
 
     def redeliver(self, scope: str, webhook_id: str, delivery_id: str) -> Delivery:
         path = at("scopes", scope, "webhooks", webhook_id, "deliveries", delivery_id, "redeliver")
-        return self.send(Call("POST", path, Delivery, safe=False))
+        return self.send(Call("POST", path, Delivery, once=True))

@@ -18,7 +18,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     running: Annotated[bool, fields.about("Whether it runs at this moment.")]
     last_started_at: Annotated[int | None, fields.about("When its last run began.")]
     last_finished_at: Annotated[int | None, fields.about("When its last run ended.")]
-    last_duration_ms: Annotated[int | None, fields.about("How long that took, in milliseconds.")]
+    last_duration_s: Annotated[float | None, fields.about("How long that took, in seconds.")]
     last_items: Annotated[int | None, fields.about("How many things it dealt with.")]
     last_error: Annotated[str | None, fields.about("Why it failed; null when it went well.")]
     last_node: Annotated[str | None, fields.about("The process that ran it.")]

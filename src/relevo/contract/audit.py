@@ -67,4 +67,4 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     dead_lettered: Annotated[int, about("Messages that became dead letters.")]
     cancelled: Annotated[int, about("Messages cancelled.")]
     replayed: Annotated[int, about("Dead letters sent back.")]
-    handler_ms: Annotated[int, about("The time from claim to settle, summed, in milliseconds.")]
+    handler_s: Annotated[float, about("The time from claim to settle, summed, in seconds.")]

@@ -8,7 +8,19 @@ import msgspec
 from msgspec import Meta, Raw
 
 from relevo.contract.failures import FailureIn
-from relevo.contract.fields import CreatedAt, Labels, MessageId, Prose, RequestBody, Slug, Token, Word, about, one_of
+from relevo.contract.fields import (
+    MANY,
+    CreatedAt,
+    Labels,
+    MessageId,
+    Prose,
+    RequestBody,
+    Slug,
+    Token,
+    Word,
+    about,
+    one_of,
+)
 from relevo.contract.messages import Refusal, State, Tier
 
 _TOKEN = about("The `claim_token` of the claim: the right to settle it.")
@@ -87,9 +99,9 @@ class ExtendIn(RequestBody):
     """Keeps a message for longer."""
 
     claim_token: Annotated[Token, _TOKEN]
-    seconds: Annotated[
+    extend_s: Annotated[
         Annotated[float, Meta(ge=1, le=43_200)] | None,
-        about("For how long, counted from now; null for the queue's visibility timeout."),
+        about("How many seconds it is yours, counted from now; null for the queue's visibility timeout."),
     ] = None
     subscription: Annotated[Slug | None, _SUBSCRIPTION] = None
 
@@ -118,28 +130,25 @@ class ExtendItem(ExtendIn, kw_only=True):
     id: Annotated[MessageId, _ID]
 
 
-_MANY = Meta(min_length=1, max_length=1000, description="Up to 1,000; each has its own outcome.")
-
-
 class CompleteBatch(RequestBody):
     """Messages to complete."""
 
-    items: Annotated[list[CompleteItem], _MANY]
+    items: Annotated[list[CompleteItem], MANY]
 
 
 class FailBatch(RequestBody):
     """Messages to fail."""
 
-    items: Annotated[list[FailItem], _MANY]
+    items: Annotated[list[FailItem], MANY]
 
 
 class ReleaseBatch(RequestBody):
     """Messages to release."""
 
-    items: Annotated[list[ReleaseItem], _MANY]
+    items: Annotated[list[ReleaseItem], MANY]
 
 
 class ExtendBatch(RequestBody):
     """Messages to extend."""
 
-    items: Annotated[list[ExtendItem], _MANY]
+    items: Annotated[list[ExtendItem], MANY]

@@ -36,6 +36,9 @@ class RequestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is sent. A field that is not known here is an error: nobody's wish is dropped in silence."""
 
 
+MANY = Meta(min_length=1, max_length=1000, description="Up to 1,000, in their order; each has its own outcome.")
+"""Of the items of a batch. What is answered is a list of outcomes in the same order, with a `refusal` where there is one."""
+
 Slug = Annotated[str, Meta(pattern=SLUG, max_length=63)]
 AnyQueue = Annotated[str, Meta(pattern=ANY_QUEUE, max_length=63)]
 Title = Annotated[str, Meta(max_length=200, pattern=PLAIN)]
@@ -51,7 +54,7 @@ Moment = (
 )
 MaybeMoment = Moment | None
 Labels = Annotated[dict[ShortWord, Annotated[str, Meta(max_length=200, pattern=PLAIN)]], Meta(max_length=50)]
-Milliseconds = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Pause = Annotated[float, Meta(ge=0, le=2_147_483)]
 VersionNumber = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 CreatedAt = Annotated[int, about("When it was created.")]

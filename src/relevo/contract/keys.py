@@ -41,7 +41,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     """A key just made."""
 
     key: Annotated[ApiKey, about("The key as it is listed.")]
-    secret: Annotated[str, about("The whole key. It is shown this once.")]
+    secret: Annotated[str, about("The whole key, shown this once: empty when the answer is given again.")]
 
 
 class KeyIn(RequestBody):

@@ -11,6 +11,7 @@ from msgspec import Meta, Raw
 from relevo.contract.failures import Failure
 from relevo.contract.fields import (
     LONGEST_S,
+    MANY,
     CreatedAt,
     Labels,
     MaybeMoment,
@@ -58,10 +59,10 @@ class NewMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     priority_score: int = 0
     labels: dict[str, str] = {}
     content_type: str = "application/json"
-    ttl_seconds: int | None = None
+    ttl_s: int | None = None
     deadline: int | None = None
     """Milliseconds since 1970; the HTTP side also takes RFC 3339."""
-    delay_seconds: float | None = None
+    delay_s: float | None = None
     visible_at: int | None = None
     idempotency_key: str | None = None
     correlation_id: str | None = None
@@ -82,9 +83,9 @@ class MessageIn(NewMessage, kw_only=True, forbid_unknown_fields=True):
     priority_score: Annotated[_Score, _SCORE] = 0
     labels: Annotated[Labels, _LABELS] = msgspec.field(default_factory=dict[str, str])
     content_type: Annotated[ShortWord, _CONTENT_TYPE] = "application/json"
-    ttl_seconds: Annotated[Seconds | None, about("It expires when nobody has claimed it for so long.")] = None
+    ttl_s: Annotated[Seconds | None, about("It expires when nobody has claimed it for so long.")] = None
     deadline: Annotated[MaybeMoment, _DEADLINE] = None
-    delay_seconds: Annotated[
+    delay_s: Annotated[
         Annotated[float, Meta(ge=0, le=LONGEST_S)] | None, about("It can be claimed only after so many seconds.")
     ] = None
     visible_at: Annotated[MaybeMoment, about("It can be claimed only from this moment on.")] = None
@@ -112,7 +113,7 @@ class MessageIn(NewMessage, kw_only=True, forbid_unknown_fields=True):
 class BatchIn(RequestBody):
     """Messages to publish in one transaction; each has its own outcome."""
 
-    messages: Annotated[list[MessageIn], Meta(min_length=1, max_length=1000), about("The messages, in their order.")]
+    items: Annotated[list[MessageIn], MANY]
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -133,17 +134,16 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one message of a batch: a `Published`, or a `Refusal`."""
+    """What became of one message of a batch: as `Published`, or why it was refused."""
 
     id: Annotated[str | None, _ID] = None
-    state: Annotated[str | None, _STATE] = None
+    state: Annotated[Annotated[str, one_of(State)] | None, _STATE] = None
     duplicate: Annotated[bool, about("Whether the idempotency key was known.")] = False
-    code: Annotated[str | None, about("Of a refusal: the stable name of the error.")] = None
-    detail: Annotated[str | None, about("Of a refusal: what was wrong.")] = None
+    refusal: Annotated[Refusal | None, about("Why it was not published.")] = None
 
     @property
     def published(self) -> bool:
-        return self.code is None
+        return self.refusal is None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     pointer: Annotated[
         str,
-        about("Where: a JSON pointer into the body, such as `#/messages/1/body`, or `query/limit` of a parameter."),
+        about("Where: a JSON pointer into the body, such as `#/items/1/body`, or `query/limit` of a parameter."),
     ]
     code: Annotated[str, about("A stable name of the fault, such as `UNKNOWN_FIELD`.")]
     detail: Annotated[str, about("What is wrong there.")]
@@ -31,7 +31,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: Annotated[
         list[Fault], about("Of a request that was not understood: all that is wrong with it, as far as it can be said.")
     ] = []
-    retry_after_ms: Annotated[
-        int | None, about("After how many milliseconds to try again, where that is known; `Retry-After` in seconds.")
+    retry_after_s: Annotated[
+        float | None, about("After how many seconds to try again, where that is known; `Retry-After` in whole ones.")
     ] = None
     type: Annotated[str, about("Always `about:blank`: `code` tells errors apart.")] = ""

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from relevo.contract.fields import (
     CreatedAt,
-    Milliseconds,
+    Pause,
     Prose,
     RequestBody,
     Seconds,
@@ -37,10 +37,10 @@ _ORDERING = about("Which message is claimed next: the oldest, the most urgent, o
 _MODE = about("`competing`: each message goes to one worker. `broadcast`: each subscription gets every message.")
 _VISIBILITY = about("Seconds that a claim lasts. After that the message goes to another worker.")
 _RETRIES = about("How often a message that failed is tried again before it is a dead letter.")
-_INITIAL = about("Milliseconds before the first retry.")
+_INITIAL = about("Seconds before the first retry.")
 _MULTIPLIER = about("By what the pause grows with each retry.")
-_CAP = about("The longest pause before a retry, in milliseconds.")
-_JITTER = about("Up to so many milliseconds are added to each pause, at random.")
+_CAP = about("The longest pause before a retry, in seconds.")
+_JITTER = about("Up to so many seconds are added to each pause, at random.")
 _RECLAIMS = about("How many claims may end without a word before the message is a dead letter.")
 _MAX_DEPTH = about("The most messages that may wait; null for no limit.")
 _OVERFLOW = about("What happens to a publish when `max_depth` is reached.")
@@ -61,10 +61,10 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     consumer_mode: Annotated[str, one_of(ConsumerMode), _MODE]
     visibility_timeout_s: Annotated[int, _VISIBILITY]
     max_retries: Annotated[int, _RETRIES]
-    backoff_initial_ms: Annotated[int, _INITIAL]
+    backoff_initial_s: Annotated[float, _INITIAL]
     backoff_multiplier: Annotated[float, _MULTIPLIER]
-    backoff_cap_ms: Annotated[int, _CAP]
-    backoff_jitter_ms: Annotated[int, _JITTER]
+    backoff_cap_s: Annotated[float, _CAP]
+    backoff_jitter_s: Annotated[float, _JITTER]
     max_reclaims: Annotated[int, _RECLAIMS]
     max_depth: Annotated[int | None, _MAX_DEPTH]
     overflow_policy: Annotated[str, one_of(OverflowPolicy), _OVERFLOW]
@@ -91,10 +91,10 @@ class QueueIn(RequestBody):
     consumer_mode: Annotated[ConsumerMode, _MODE] = "competing"
     visibility_timeout_s: Annotated[_Visibility, _VISIBILITY] = 30
     max_retries: Annotated[_Retries, _RETRIES] = 5
-    backoff_initial_ms: Annotated[Milliseconds, _INITIAL] = 1000
+    backoff_initial_s: Annotated[Pause, _INITIAL] = 1.0
     backoff_multiplier: Annotated[_Multiplier, _MULTIPLIER] = 2.0
-    backoff_cap_ms: Annotated[Milliseconds, _CAP] = 300_000
-    backoff_jitter_ms: Annotated[Milliseconds, _JITTER] = 250
+    backoff_cap_s: Annotated[Pause, _CAP] = 300.0
+    backoff_jitter_s: Annotated[Pause, _JITTER] = 0.25
     max_reclaims: Annotated[_Retries, _RECLAIMS] = 3
     max_depth: Annotated[_Depth | None, _MAX_DEPTH] = None
     overflow_policy: Annotated[OverflowPolicy, _OVERFLOW] = "reject"
@@ -111,10 +111,10 @@ class QueueChange(RequestBody):
     state: Annotated[QueueState | UnsetType, _STATE] = UNSET
     visibility_timeout_s: Annotated[_Visibility | UnsetType, _VISIBILITY] = UNSET
     max_retries: Annotated[_Retries | UnsetType, _RETRIES] = UNSET
-    backoff_initial_ms: Annotated[Milliseconds | UnsetType, _INITIAL] = UNSET
+    backoff_initial_s: Annotated[Pause | UnsetType, _INITIAL] = UNSET
     backoff_multiplier: Annotated[_Multiplier | UnsetType, _MULTIPLIER] = UNSET
-    backoff_cap_ms: Annotated[Milliseconds | UnsetType, _CAP] = UNSET
-    backoff_jitter_ms: Annotated[Milliseconds | UnsetType, _JITTER] = UNSET
+    backoff_cap_s: Annotated[Pause | UnsetType, _CAP] = UNSET
+    backoff_jitter_s: Annotated[Pause | UnsetType, _JITTER] = UNSET
     max_reclaims: Annotated[_Retries | UnsetType, _RECLAIMS] = UNSET
     max_depth: Annotated[_Depth | UnsetType | None, _MAX_DEPTH] = UNSET
     overflow_policy: Annotated[OverflowPolicy | UnsetType, _OVERFLOW] = UNSET

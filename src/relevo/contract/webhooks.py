@@ -39,7 +39,7 @@ class NewSecret(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook with a secret just made."""
 
     webhook: Annotated[Webhook, about("The webhook as it is listed.")]
-    secret: Annotated[str, about("What signs its events. It is shown this once.")]
+    secret: Annotated[str, about("What signs its events, shown this once: empty when the answer is given again.")]
 
 
 class WebhookIn(RequestBody):

@@ -34,8 +34,7 @@ class ChunkConflict(WorkError):
 
 class TooManyRequests(WorkError):
     message = (
-        "The API key {key} may send {rate} requests a second: wait {wait_ms} ms, send batches, or have its limit "
-        "raised."
+        "The API key {key} may send {rate} requests a second: wait {wait_s} s, send batches, or have its limit raised."
     )
     code = "RATE_LIMITED"
     status = 429

@@ -140,6 +140,33 @@ class IdempotencyConflict(WorkError):
     status = 409
 
 
+class IdempotencyKeyReused(WorkError):
+    message = (
+        "The idempotency key {key!r} was used for another request, with another address or body. Use a new key for a new "
+        "request, and send a request again as it was."
+    )
+    code = "IDEMPOTENCY_KEY_REUSED"
+    status = 422
+
+
+class IdempotencyKeyBusy(WorkError):
+    message = (
+        "The request with the idempotency key {key!r} is being worked on and has no answer yet. Send it again in "
+        "{wait_s} s."
+    )
+    code = "IDEMPOTENCY_KEY_BUSY"
+    status = 409
+
+
+class IdempotentAnswerLost(WorkError):
+    message = (
+        "The request with the idempotency key {key!r} was done ({at} in milliseconds since 1970), but its answer was lost. "
+        "Look for what it made, and do not send it again with a new key."
+    )
+    code = "IDEMPOTENT_ANSWER_LOST"
+    status = 409
+
+
 class ClaimLost(WorkError):
     message = (
         "The claim on message {message_id!r} is lost ({reason}): it timed out, was settled or was taken over. Drop "

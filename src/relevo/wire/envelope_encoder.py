@@ -26,7 +26,7 @@ class EnvelopeEncoder:
     """
 
     def __init__(self, limits: QueueLimits) -> None:
-        self.mint = IdMint()
+        self.mint: IdMint = IdMint()
         self._max_bytes = limits.max_payload_bytes
         self._max_delay_s = limits.max_delay_secs
         self._names: dict[str, bytes] = {}
@@ -70,14 +70,17 @@ def checked_job_name(name: object) -> bytes:
 
 
 def checked_job_id(job_id: object) -> str:
-    if not isinstance(job_id, str):
-        raise WrongType(argument="job_id", value=job_id, expected="str")
-    if not job_id.strip():
-        raise BadArgument(
-            argument="job_id", value=job_id, reason="must not be blank", remedy="Leave it out, or pass an id."
-        )
+    return checked_text("job_id", job_id, "Leave it out, or pass an id.")
+
+
+def checked_text(argument: str, text: object, remedy: str) -> str:
+    """What names something: text that is not blank and that Redis can keep; `remedy` is for one that is blank."""
+    if not isinstance(text, str):
+        raise WrongType(argument=argument, value=text, expected="str")
+    if not text.strip():
+        raise BadArgument(argument=argument, value=text, reason="must not be blank", remedy=remedy)
     try:
-        job_id.encode()
+        text.encode()
     except UnicodeEncodeError as error:
-        raise BadArgument(argument="job_id", value=job_id, reason="not UTF-8", remedy="Use ordinary text.") from error
-    return job_id
+        raise BadArgument(argument=argument, value=text, reason="not UTF-8", remedy="Use ordinary text.") from error
+    return text

@@ -59,6 +59,11 @@ PEOPLE_POINTS = (
 )
 """The same for reviews, webhooks and erasures; tests/people/test_kills.py walks these."""
 
+REQUEST_POINTS = (
+    "request.done",  # what a request with an idempotency key asked for is on disk, its answer is not
+)
+"""The same for requests; tests/api/test_idempotency.py comes there."""
+
 _armed: dict[str, Callable[[], None]] = {}
 
 
@@ -70,7 +75,7 @@ def fault(point: str) -> None:
 
 def arm(point: str, act: Callable[[], None]) -> Callable[[], None]:
     """Has `act` called at a point until the returned function is called."""
-    if point not in POINTS + AGENT_POINTS + ROUTING_POINTS + PEOPLE_POINTS:
+    if point not in POINTS + AGENT_POINTS + ROUTING_POINTS + PEOPLE_POINTS + REQUEST_POINTS:
         raise AssertionError(f"there is no fault point {point!r}")
     _armed[point] = act
     return lambda: _armed.pop(point, None) and None

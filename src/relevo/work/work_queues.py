@@ -47,6 +47,7 @@ from relevo.work.store.database import Database
 from relevo.work.store.group_commit import GroupCommit
 from relevo.work.store.installation import installation_id
 from relevo.work.store.interface import Dialect, Driver, Session
+from relevo.work.store.kept_answers import KeptAnswers
 from relevo.work.store.transactions import FastTransactions, Transactions
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.streams.stream_queues import StreamQueues
@@ -122,6 +123,7 @@ class WorkQueues:
         self.keys = Keys(transactions, database, now)
         self.access = Access(transactions, database, self.keys, mint)
         self.rate_limits = RateLimits(settings.redis_url)
+        self.kept_answers = KeptAnswers(database, now)
         self.console_sessions = ConsoleSessions(transactions, database, self.keys, self.rate_limits, now)
 
         # What is asked of a message on its way in.

@@ -33,7 +33,7 @@ def publish(
     as_json: Json = False,
 ) -> None:
     """Publish a message, or one for each line of stdin."""
-    given = {"message_type": message_type, "priority_tier": tier, "delay_seconds": delay}
+    given = {"message_type": message_type, "priority_tier": tier, "delay_s": delay}
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if label:
         fields["labels"] = read_labels(label)
@@ -61,9 +61,9 @@ def _publish_lines(target: Target, scope: str, queue: str, fields: dict[str, Any
         return outcomes
 
     outcomes = target.ask(send)
-    refused = [outcome for outcome in outcomes if not outcome.published]
+    refused = [outcome.refusal for outcome in outcomes if outcome.refusal is not None]
     published = f"{count(len(outcomes) - len(refused))} published" + (f", {len(refused)} refused" if refused else "")
-    show(outcomes, as_json, published, *(f"  {outcome.code}: {outcome.detail}" for outcome in refused[:10]))
+    show(outcomes, as_json, published, *(f"  {refusal.code}: {refusal.detail}" for refusal in refused[:10]))
     if refused:
         raise typer.Exit(1)
 

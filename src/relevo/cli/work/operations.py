@@ -34,7 +34,7 @@ def usage(
             count(row.completed),
             count(row.failed),
             count(row.dead_lettered),
-            span(row.handler_ms),
+            span(int(row.handler_s * 1000)),
         )
     show(rows, as_json, made, nothing="no usage in that time")
 
@@ -88,7 +88,7 @@ def agents(
             agent.agent,
             f"{agent.every_s:g} s",
             moment(agent.last_finished_at),
-            span(agent.last_duration_ms),
+            span(None if agent.last_duration_s is None else int(agent.last_duration_s * 1000)),
             "-" if agent.last_items is None else count(agent.last_items),
             agent.last_error or "-",
             count(agent.runs),

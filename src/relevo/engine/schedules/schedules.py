@@ -14,7 +14,7 @@ from relevo.engine.schedules.timetable import Timetable
 from relevo.errors import BadArgument, NoSuchSchedule, PayloadTooLarge, Undecodable, WrongType
 from relevo.wire.backoff import BackoffLike, retry_override
 from relevo.wire.envelope import Envelope
-from relevo.wire.envelope_encoder import checked_job_name
+from relevo.wire.envelope_encoder import checked_job_name, checked_text
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 from relevo.wire.repeat import RepeatSpec, derived_key
@@ -84,7 +84,9 @@ class Schedules:
         checked_job_name(name)
         pattern = RepeatPattern.of(repeat).to_wire()
         spec = RepeatSpec(
-            derived_key(name, pattern) if key is None else _checked_key(key),
+            derived_key(name, pattern)
+            if key is None
+            else checked_text("key", key, "Leave it out, or name the schedule."),
             name,
             pattern,
             self._codec.encode(data, name),
@@ -183,20 +185,6 @@ def _readable(stored: bytes | None) -> RepeatSpec | None:
         return None if stored is None else RepeatSpec.decode(stored)
     except Undecodable:
         return None
-
-
-def _checked_key(key: object) -> str:
-    if not isinstance(key, str):
-        raise WrongType(argument="key", value=key, expected="str")
-    if not key.strip():
-        raise BadArgument(
-            argument="key", value=key, reason="must not be blank", remedy="Leave it out, or name the schedule."
-        )
-    try:
-        key.encode()
-    except UnicodeEncodeError as error:
-        raise BadArgument(argument="key", value=key, reason="not UTF-8", remedy="Use ordinary text.") from error
-    return key
 
 
 def _checked_number(argument: str, value: object) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import secrets
@@ -20,6 +19,7 @@ from relevo.work.access.key_policy import KeyPolicy, policy_of
 from relevo.work.caller import ALL_PERMISSIONS, PERMISSIONS, Caller
 from relevo.work.clock import Clock
 from relevo.work.pagination import Listing
+from relevo.work.store.cache import SingleFlight
 from relevo.work.store.database import Database
 from relevo.work.store.tables import api_keys, key_limits, tenants
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
@@ -72,7 +72,7 @@ class Keys:
         self._mint = IdMint()
         self._known: dict[bytes, _Known] = {}
         self._used: dict[str, int] = {}
-        self._asking: dict[bytes, asyncio.Task[_Known]] = {}
+        self._asking = SingleFlight(self._look_up)
 
     # --- who is it -------------------------------------------------------------------------------------------------------
 
@@ -102,17 +102,8 @@ class Keys:
         """Whose key this is. The digest is compared in constant time; every kind of wrong key is answered alike."""
         caller = self.remembered(key, request_id)
         if caller is None:
-            asking = self._asking.get(key)
-            if asking is None:  # many requests of one key come at once: one of them asks the database
-                asking = self._asking[key] = asyncio.create_task(self._look_up(key))
-                asking.add_done_callback(lambda done: self._asked(key, done))
-            caller = (await asyncio.shield(asking)).caller(request_id)
+            caller = (await self._asking.of(key)).caller(request_id)  # many come at once: one of them asks the database
         return caller
-
-    def _asked(self, key: bytes, asking: asyncio.Task[_Known]) -> None:
-        self._asking.pop(key, None)
-        if not asking.cancelled():
-            asking.exception()  # whoever waits gets it; if nobody does any more, that is no news
 
     async def recognise_digest(self, key_id: str, digest: str, request_id: str) -> tuple[Caller, KeyPolicy]:
         """As `recognise`, for one who came with a key earlier, of whose secret only the digest was kept."""

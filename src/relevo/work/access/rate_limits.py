@@ -111,4 +111,4 @@ class RateLimits:
 
 
 def _refusal(key: str, rate: int, wait_s: float) -> TooManyRequests:
-    return TooManyRequests(key=key, rate=rate, wait_ms=max(1, int(wait_s * 1000 + 0.999)))
+    return TooManyRequests(key=key, rate=rate, wait_s=max(1, int(wait_s * 1000 + 0.999)) / 1000)

@@ -71,7 +71,7 @@ def _row(queue: QueueRecord, message: NewMessage, message_id: str, now: int, tra
     digest = _sha256(body).hexdigest()
     visible_at = _visible_at(message, now)
     state = "pending" if visible_at is None else "delayed"
-    ttl = message.ttl_seconds if message.ttl_seconds is not None else queue.default_ttl_s
+    ttl = message.ttl_s if message.ttl_s is not None else queue.default_ttl_s
     tier = _TIER_NUMBERS[message.priority_tier]
     place = now  # of most queues; `sort_key` knows them all
     if queue.ordering != "fifo":
@@ -91,8 +91,8 @@ def _row(queue: QueueRecord, message: NewMessage, message_id: str, now: int, tra
 def _visible_at(message: NewMessage, now: int) -> int | None:
     if message.visible_at is not None:
         return message.visible_at if message.visible_at > now else None
-    if message.delay_seconds:
-        return now + int(message.delay_seconds * 1000)
+    if message.delay_s:
+        return now + int(message.delay_s * 1000)
     return None
 
 
@@ -120,9 +120,7 @@ def _wrong(message: NewMessage, now: int, max_body_bytes: int) -> tuple[str, str
         return "idempotency_key", wrong
     if message.labels and (wrong := _wrong_labels(message.labels)) is not None:
         return "labels", wrong
-    if (
-        *(message.ttl_seconds, message.deadline, message.delay_seconds, message.visible_at, message.parent_id),
-    ) == _NO_TIMES:
+    if (*(message.ttl_s, message.deadline, message.delay_s, message.visible_at, message.parent_id),) == _NO_TIMES:
         return None
     return _wrong_times(message, now)
 
@@ -166,14 +164,14 @@ def _wrong_labels(labels: dict[str, str]) -> str | None:
 
 
 def _wrong_times(message: NewMessage, now: int) -> tuple[str, str] | None:
-    if message.ttl_seconds is not None and not 0 < message.ttl_seconds <= 10**10:
-        return "ttl_seconds", f"{message.ttl_seconds} is no time to live; pass whole seconds from 1 on"
+    if message.ttl_s is not None and not 0 < message.ttl_s <= 10**10:
+        return "ttl_s", f"{message.ttl_s} is no time to live; pass whole seconds from 1 on"
     if message.deadline is not None and not 0 < message.deadline < 2**53 - 1:
         return "deadline", f"{message.deadline} is not a time; pass milliseconds since 1970"
-    if message.delay_seconds is not None and message.visible_at is not None:
-        return "delay_seconds", "pass it or visible_at, not both"
-    if message.delay_seconds is not None and not 0 <= message.delay_seconds <= MAX_DELAY_MS / 1000:
-        return "delay_seconds", f"{message.delay_seconds} is not between 0 and a year"
+    if message.delay_s is not None and message.visible_at is not None:
+        return "delay_s", "pass it or visible_at, not both"
+    if message.delay_s is not None and not 0 <= message.delay_s <= MAX_DELAY_MS / 1000:
+        return "delay_s", f"{message.delay_s} is not between 0 and a year"
     if message.visible_at is not None and not 0 <= message.visible_at <= now + MAX_DELAY_MS:
         return "visible_at", f"{message.visible_at} is no time within a year; pass milliseconds since 1970"
     if message.parent_id is not None and minted_ms(message.parent_id) is None:

@@ -48,7 +48,7 @@ def wrong_in(item: SettleItem) -> InvalidInput | None:
     """What cannot be in what a worker says, if anything."""
     if item.seconds is not None and not 0 < item.seconds <= LONGEST_CLAIM_S:
         reason = f"{item.seconds} is not between 0 and {LONGEST_CLAIM_S:.0f}"
-        return InvalidInput(where="seconds", reason=reason)
+        return InvalidInput(where="extend_s", reason=reason)
     if item.reason is not None and (len(item.reason) > LONGEST_REASON or "\0" in item.reason):
         return InvalidInput(where="reason", reason=f"pass up to {LONGEST_REASON} characters, none of them NUL")
     return None

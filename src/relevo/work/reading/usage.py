@@ -28,7 +28,6 @@ COUNTED = (
     "dead_lettered",
     "cancelled",
     "replayed",
-    "handler_ms",
 )
 
 _FIRST_DAY = date(1970, 1, 1)
@@ -59,7 +58,7 @@ class Usage:
         c = tallies.c
         query = (
             select(c.day, scopes.c.slug.label("scope"), queues.c.slug.label("queue"))
-            .add_columns(*(func.sum(c[name]).label(name) for name in COUNTED))
+            .add_columns(*(func.sum(c[name]).label(name) for name in (*COUNTED, "handler_ms")))
             .join_from(tallies, queues, queues.c.id == c.queue_id)
             .join(scopes, scopes.c.id == queues.c.scope_id)
             .where(and_(scopes.c.tenant_id == caller.tenant_id, c.day >= first, c.day <= last))
@@ -78,4 +77,4 @@ class Usage:
 def _row(row: Any) -> UsageRow:
     day = datetime.fromtimestamp(row["day"] * 86_400, UTC).date().isoformat()
     counts = {name: int(row[name]) for name in COUNTED}
-    return UsageRow(day=day, scope=row["scope"], queue=row["queue"], **counts)
+    return UsageRow(day=day, scope=row["scope"], queue=row["queue"], **counts, handler_s=int(row["handler_ms"]) / 1000)

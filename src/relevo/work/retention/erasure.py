@@ -38,6 +38,7 @@ from relevo.work.retention.erasure_streams import forget_in_streams
 from relevo.work.review.case import Case
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.store.database import BUSY_TIMEOUT_MS, Database, sqlite_path
+from relevo.work.store.kept_answers import forget_answers
 from relevo.work.store.outbox import WorkEvent, decode, encode
 from relevo.work.store.subjects import LABEL, digest_of
 from relevo.work.store.tables import (
@@ -171,6 +172,7 @@ class Erasures:
         ids = list((await connection.execute(page)).scalars())
         if ids:
             await _erase(transaction, row, ids)
+            await forget_answers(connection, row["tenant_id"])
         fault("erasure.erased")
         over = len(ids) < BATCH
         if ids:

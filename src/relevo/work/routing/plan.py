@@ -174,6 +174,6 @@ def _fitting(name: str, value: Any, source: str, now: int) -> tuple[str, Any]:
         return name, number
     if name == "deadline" and (value is None or 0 < number <= _LAST_MS):
         return name, None if value is None else number
-    if name == "ttl_seconds" and (value is None or 0 < number <= 10**10):
+    if name == "ttl_s" and (value is None or 0 < number <= 10**10):
         return "expires_at", None if value is None else now + number * 1000
     raise ExpressionFailed(expression=source, reason=f"{value!r:.100} is no {name}")

@@ -37,7 +37,7 @@ class Transform(msgspec.Struct, tag="transform", tag_field="action", forbid_unkn
     """Changes the message; `set` and `body` hold expressions."""
 
     set: Annotated[
-        dict[Literal["message_type", "priority_tier", "priority_score", "deadline", "ttl_seconds"], str],
+        dict[Literal["message_type", "priority_tier", "priority_score", "deadline", "ttl_s"], str],
         about("An expression for each field."),
     ] = {}
     labels: Annotated[dict[str, str | None], about("An expression for each label, null to take it away.")] = {}

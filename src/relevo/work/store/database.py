@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,23 @@ PRAGMAS = (
 )
 
 
+class FirstWrite:
+    """What the next transaction of a task begins with, however often it is tried; see `Database.first_writing`."""
+
+    def __init__(self, write: Callable[[AsyncConnection], Awaitable[None]]) -> None:
+        self.write = write
+        self.committed = False
+        self._task = asyncio.current_task()
+
+    @property
+    def is_due(self) -> bool:
+        # A task that ours has started has its own business, and its own transactions.
+        return not self.committed and asyncio.current_task() is self._task
+
+
+_first_write: ContextVar[FirstWrite | None] = ContextVar("first_write", default=None)
+
+
 class Database:
     """A database of work queues.
 
@@ -77,6 +95,28 @@ class Database:
     @contextlib.asynccontextmanager
     async def begin(self) -> AsyncGenerator[AsyncConnection]:
         """A transaction that writes; committed at the end of the block, rolled back when it raises."""
+        first = _first_write.get()
+        if first is None or not first.is_due:
+            async with self._begun() as connection:
+                yield connection
+            return
+        async with self._begun() as connection:
+            await first.write(connection)
+            yield connection
+        first.committed = True
+
+    @contextlib.contextmanager
+    def first_writing(self, write: Callable[[AsyncConnection], Awaitable[None]]) -> Generator[FirstWrite]:
+        """Within the block, the first transaction of this task begins with `write`: both are committed, or neither is."""
+        first = FirstWrite(write)
+        token = _first_write.set(first)
+        try:
+            yield first
+        finally:
+            _first_write.reset(token)
+
+    @contextlib.asynccontextmanager
+    async def _begun(self) -> AsyncGenerator[AsyncConnection]:
         if self.dialect != "sqlite":
             async with self.engine.begin() as connection:
                 yield connection

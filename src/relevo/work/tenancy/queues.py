@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from relevo.work.caller import Caller
 from relevo.work.clock import Clock
 from relevo.work.pagination import Listing
 from relevo.work.queue_record import QueueRecord, QueueSettings
+from relevo.work.store.cache import SingleFlight
 from relevo.work.store.database import Database
 from relevo.work.store.tables import (
     archive,
@@ -52,7 +52,7 @@ class Queues:
         self._now_ms = now_ms
         self._known: dict[tuple[int, str, str], tuple[int, QueueRecord]] = {}
         self._by_id: dict[int, tuple[int, QueueRecord]] = {}
-        self._looks: dict[tuple[int, str, str], asyncio.Future[QueueRecord]] = {}
+        self._looks = SingleFlight(self._fetch)
         self._changes = 0
         self.changed: Signal[int] = Signal()
         """Emitted with the tenant's id when a queue or its scope changed here: other processes are told to `forget`."""
@@ -67,25 +67,10 @@ class Queues:
                 caller.require_sight(scope, queue)
             return known[1]
         caller.require_sight(scope, queue)
-        return await self._fetch_once(caller.tenant_id, scope, queue)
+        return await self._looks.of((caller.tenant_id, scope, queue))
 
-    async def _fetch_once(self, tenant_id: int, scope: str, queue: str) -> QueueRecord:
-        """As `_fetch`; whoever asks while one look is under way shares it: a hundred requests wait for one record together.
-        A look that began before a change is not shared with those who ask after it."""
-        place = (tenant_id, scope, queue)
-        look = self._looks.get(place)
-        if look is None:
-            look = self._looks[place] = asyncio.ensure_future(self._fetch(*place))
-            look.add_done_callback(lambda done: self._looked(place, done))
-        return await asyncio.shield(look)
-
-    def _looked(self, place: tuple[int, str, str], look: asyncio.Future[QueueRecord]) -> None:
-        if self._looks.get(place) is look:
-            del self._looks[place]
-        if not look.cancelled():
-            look.exception()  # whoever waits gets it; if nobody does any more, that is no news
-
-    async def _fetch(self, tenant_id: int, scope: str, queue: str) -> QueueRecord:
+    async def _fetch(self, place: tuple[int, str, str]) -> QueueRecord:
+        tenant_id, scope, queue = place
         query = record_query().where(
             and_(scopes.c.tenant_id == tenant_id, scopes.c.slug == scope, queues.c.slug == queue)
         )
@@ -98,7 +83,7 @@ class Queues:
         record = record_of(row)
         if changes == self._changes:  # else it may be what was there before the change, and must not be kept
             good_until = self._now_ms() + CACHED_MS
-            self._known[tenant_id, scope, queue] = (good_until, record)
+            self._known[place] = (good_until, record)
             self._by_id[record.id] = (good_until, record)
         return record
 
@@ -124,7 +109,7 @@ class Queues:
 
     def forget(self, tenant_id: int | None = None) -> None:
         """Looks anew at the next lookup: of one tenant, or of all."""
-        self._looks.clear()
+        self._looks.drop_all()
         self._changes += 1
         if tenant_id is None:
             self._known.clear()
@@ -177,7 +162,7 @@ class Queues:
         except IntegrityError as error:
             raise SlugTaken(what="queue", slug=slug) from error
         self.tell(caller.tenant_id)
-        return await self._fetch(caller.tenant_id, scope, slug)
+        return await self._fetch((caller.tenant_id, scope, slug))
 
     async def change(self, caller: Caller, scope: str, slug: str, changes: dict[str, Any]) -> QueueRecord:
         """`changes`: fields of QueueSettings, or `state`. Takes effect here at once, elsewhere within a second."""
@@ -204,7 +189,7 @@ class Queues:
 
         await self._transactions.run(save)
         self.tell(caller.tenant_id)
-        return await self._fetch(caller.tenant_id, scope, slug)
+        return await self._fetch((caller.tenant_id, scope, slug))
 
     async def delete(self, caller: Caller, scope: str, slug: str) -> None:
         """Deletes a queue that holds no message, not even an archived one. Others are archived instead."""

@@ -6,7 +6,7 @@ says how times, ids and documents are kept.
 
 from __future__ import annotations
 
-from relevo.work.store.tables.access import api_keys, console_sessions, grants, key_limits
+from relevo.work.store.tables.access import api_keys, console_sessions, grants, kept_answers, key_limits
 from relevo.work.store.tables.broadcast import deliveries, subscriptions
 from relevo.work.store.tables.columns import (
     NEVER_AGAIN,
@@ -61,6 +61,7 @@ __all__ = [
     "exact",
     "grants",
     "idempotency",
+    "kept_answers",
     "key_limits",
     "labels",
     "messages",

@@ -48,6 +48,18 @@ key_limits = table(
     Column("acts_for_people", SmallInteger, nullable=False),
 )
 
+kept_answers = table(
+    "kept_answers",  # what requests with an idempotency key were answered, for a day
+    Column("tenant_id", Number, ForeignKey(tenants.c.id), primary_key=True, autoincrement=False),
+    Column("actor", exact(100), primary_key=True),
+    Column("key_digest", exact(64), primary_key=True),
+    Column("fingerprint", exact(64), nullable=False),  # of method, address, person and body
+    Column("begun_at", BigInteger, nullable=False),
+    Column("status", SmallInteger, nullable=True),  # NULL: not answered yet
+    Column("answer", Document, nullable=True),  # never with a secret
+    Index("ix_relevo_kept_answers_age", "begun_at"),
+)
+
 console_sessions = table(
     "console_sessions",  # who is logged in at the console
     Column("digest", exact(64), primary_key=True),  # of the token, which only the browser has
