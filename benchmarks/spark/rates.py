@@ -87,7 +87,7 @@ class Rates:
         options = {"url": self._url, "queues": QUEUE, "maxRowsPerTrigger": str(ROWS_A_TRIGGER)}
         taken = Ingest(lake, self._spark).once(options)
         took = time.perf_counter() - began
-        assert taken == lake.manifest("bronze.events").rows == self._events
+        assert taken == lake.table("bronze.events").rows == self._events
         shutil.rmtree(lake.root)
         return taken, took
 

@@ -29,11 +29,9 @@ def ingest(lake: Lake, spark: SparkSession, **options: str) -> int:
     require_spark()
     from relevo.pipeline.jobs.ingest import TABLE, Ingest
 
-    before = lake.manifest(TABLE).rows
+    before = lake.table(TABLE).rows
     Ingest(lake, spark).once(options)
-    return (
-        lake.manifest(TABLE).rows - before
-    )  # with Spark Connect batches are taken in a process that counts for itself
+    return lake.table(TABLE).rows - before  # with Spark Connect batches are taken in a process that counts for itself
 
 
 if not TYPE_CHECKING:  # a checker knows the names from above, and must not be told that there may be others

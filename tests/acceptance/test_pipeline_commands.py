@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql import SparkSession
 
+from relevo.pipeline.lake.delta import SCHEMA_MARK
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import BY_NAME
 from relevo.wire.dead import DeadLetterFields
@@ -300,7 +302,7 @@ def test_trimmed_events_stop_an_ingest_with_the_gap_named_and_lossy_goes_on(
     valkey.call("XTRIM", key, "MAXLEN", 5)
     said = cli(*ingest)
     one_line(said, f"after {ids[-1]} were trimmed before Spark read them", "Run it again")
-    assert Lake(tmp_path).manifest("bronze.events").rows == EVENTS
+    assert Lake(tmp_path).table("bronze.events").rows == EVENTS
     assert cli(*ingest, "--lossy", "--json").data == {"new": 5, "events": EVENTS + 5, "lake": str(tmp_path)}
 
 
@@ -319,32 +321,33 @@ def test_rows_that_cannot_become_jobs_are_one_line_and_name_the_row(
 
 def test_a_table_of_a_newer_relevo_is_shown_as_such_and_refused(told: Told, cli: Cli, tmp_path: Path) -> None:
     folder = copied(told.folder, tmp_path)
-    newest = max((folder / "silver" / "jobs" / "_manifest").glob("v*.json"))
-    newer = {**json.loads(newest.read_text()), "schema_version": 99}
-    newest.write_text(json.dumps(newer))
+    table = DeltaTable(str(folder / "silver" / "jobs"))
+    newer = CommitProperties(app_transactions=[Transaction(SCHEMA_MARK, 99)])
+    table.create_write_transaction([], "append", table.schema(), ["date", "hour"], commit_properties=newer)
+    version = DeltaTable(str(folder / "silver" / "jobs")).version()
     said = cli("pipeline", "status", "--lake", str(folder))
     assert said.code == 1
     assert "silver.jobs: Table silver.jobs was written by a newer relevo" in said.out
     one_line(cli("pipeline", "build", "--lake", str(folder)), "newer relevo (schema version 99", "not changed")
-    assert json.loads(newest.read_text()) == newer
+    assert DeltaTable(str(folder / "silver" / "jobs")).version() == version
 
 
 def test_a_table_that_was_refused_is_shown_with_the_reason_and_its_last_good_version(
     told: Told, cli: Cli, tmp_path: Path
 ) -> None:
     lake = Lake(copied(told.folder, tmp_path))
-    before = lake.manifest("gold.usage").rows
+    before = lake.table("gold.usage").rows
     rows: Any = lake.arrow("gold.usage")
     lake.refuse(lake.stage_arrow("gold.usage", {0: rows}), ["share is a share: not so for 2 rows"])
     said = cli("pipeline", "status", "--lake", str(lake.root))
     assert said.code == 1
     assert "gold.usage: share is a share: not so for 2 rows" in said.out
-    assert lake.manifest("gold.usage").rows == before
+    assert lake.table("gold.usage").rows == before
 
 
 def test_what_a_killed_write_left_in_a_partition_is_no_part_of_the_table(told: Told, cli: Cli, tmp_path: Path) -> None:
     folder = copied(told.folder, tmp_path)
-    for file in list((folder / "gold" / "throughput").glob("20*/*.parquet")):
+    for file in list((folder / "gold" / "throughput").glob("date=20*/*.parquet")):
         (file.parent / "half-written.parquet").write_bytes(file.read_bytes()[:100])
     said = cli("pipeline", "report", "--lake", str(folder), "-o", str(tmp_path / "page.html"), "--json")
     assert (said.code, said.data["totals"]["done"]) == (0, JOBS)
@@ -356,12 +359,12 @@ def test_a_file_that_was_damaged_is_named_and_nothing_else_is_touched(
 ) -> None:
     folder = copied(told.folder, tmp_path)
     lake = Lake(folder)
-    (folder / "silver" / "events" / "_manifest").rename(tmp_path / "to be built again")
-    file = next((folder.joinpath(*table.split("."))).glob("20*/*.parquet"))
+    (folder / "silver" / "events" / "_delta_log").rename(tmp_path / "to be built again")
+    file = next((folder.joinpath(*table.split("."))).glob("date=20*/*.parquet"))
     file.write_bytes(file.read_bytes()[:100])
-    before = lake.manifest("gold.throughput").version
+    before = lake.table("gold.throughput").version
     one_line(cli("pipeline", command, "--lake", str(folder)), file.name, table)
-    assert lake.manifest("gold.throughput").version == before
+    assert lake.table("gold.throughput").version == before
 
 
 def copied(folder: Path, into: Path) -> Path:

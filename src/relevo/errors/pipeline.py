@@ -72,9 +72,31 @@ class LakeTooNew(RelevoError):
 
 class LakeChanged(RelevoError):
     message = (
-        "Another process wrote version {version} of table {table} first, and nothing of this write is visible: run "
-        "it again, and let one process at a time write to a lake."
+        "Another process changed the same rows of table {table} first (its version is {version} now), and nothing of this "
+        "write is visible: run it again. Two builds of one lake at a time cannot both be right."
     )
+
+
+class LakeIsOld(RelevoError):
+    message = (
+        "Table {table} is of the form that relevo had before its lake was Delta: run `relevo pipeline migrate --lake ...` "
+        "once. No data file is copied."
+    )
+
+
+class StorageUnknown(RelevoError, ValueError):
+    message = "A lake cannot lie at {scheme}://: name a folder, or an address that begins with {known}."
+
+
+class CredentialsInAddress(RelevoError, ValueError):
+    message = (
+        "The address {scheme}://...@{host} holds credentials, and addresses are shown and logged: leave them out. They are "
+        "taken from the environment (for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or the machine's role)."
+    )
+
+
+class SqlRefused(RelevoError, ValueError):
+    message = "The query cannot be answered: {reason}. The tables are {tables}."
 
 
 class TableBroken(RelevoError):

@@ -65,7 +65,7 @@ def sources() -> list[type[DataSource]]:
 
 def require_spark() -> None:
     """Says what to install where pyspark or pyarrow is missing."""
-    for package in ("pyspark", "pyarrow"):
+    for package in ("pyspark", "pyarrow", "deltalake"):
         if find_spec(package) is None:
             raise DependencyMissing(what="the data pipeline", package=package, extra="relevo[spark]")
 

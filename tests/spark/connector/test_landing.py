@@ -20,6 +20,7 @@ from relevo.pipeline.connector.columns import LANDED
 from relevo.pipeline.connector.landing import events_schema
 from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.connector.source import RelevoSource
+from relevo.pipeline.lake.files import Written
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.keys import QueueKeys
 from tests.servers.server import Server
@@ -34,11 +35,12 @@ def landed(server: Server, folder: Path, queue: str, **options: str) -> list[dic
     """The files of a queue's events, as tasks tell them."""
     given = {"url": server.url, "queues": queue, "landing": str(folder), **options}
     reader = RelevoSource(given).reader(FILES)
-    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    told = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return [row | {"path": str(folder / row["path"])} for row in told]
 
 
 def events(path: str) -> list[dict[str, Any]]:
-    table: Any = pq.read_table(path)
+    table: Any = pq.ParquetFile(path).read()
     return table.to_pylist()
 
 
@@ -99,7 +101,7 @@ def test_files_of_a_task_that_fails_are_not_told(tmp_path: Path) -> None:
         yield pa.RecordBatch.from_pylist([row], events_schema())
         raise DataLost(stream="a", after="5-0", start="5-0", end="9-0", oldest="9-0")
 
-    told = landing.landed(batches(), tmp_path, "a")
+    told = landing.landed(batches(), str(tmp_path), "a")
     with pytest.raises(DataLost):
         next(told)
 
@@ -109,7 +111,8 @@ def test_spark_reads_the_files_with_the_columns_of_the_source(
 ) -> None:
     ids = add_events(redis86.url, queue_name, 3000)
     source = spark.read.format("relevo").options(url=redis86.url, queues=queue_name, rowsPerPartition="1000")
-    files = [row["path"] for row in source.option("landing", str(tmp_path / "landed")).load().collect()]
+    folder = tmp_path / "landed"
+    files = [str(folder / row["path"]) for row in source.option("landing", str(folder)).load().collect()]
     rows = spark.read.parquet(*files)
     by_rows = spark.read.format("relevo").options(url=redis86.url, queues=queue_name).load()
     assert rows.schema == by_rows.schema
@@ -123,6 +126,6 @@ def test_only_events_land(what: str, tmp_path: Path) -> None:
 
 
 def test_files_that_the_driver_does_not_see_are_told_with_the_remedy(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "of an executor.parquet"
+    elsewhere = Written("of an executor.parquet", 20_000, None, 1, 1, "{}")
     with pytest.raises(FilesNotShared, match=r"(?s)of an executor\.parquet.*reach by the same path"):
-        Lake(tmp_path / "lake").stage_files("bronze.events", [(20_000, elsewhere)])
+        Lake(tmp_path / "lake").stage_files("bronze.events", [elsewhere])

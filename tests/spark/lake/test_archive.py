@@ -100,7 +100,7 @@ async def test_finished_reviews_are_copied_once_and_those_still_open_are_not(roo
             await connection.execute(insert(reviews).values(**_filled(reviews), id=ids(), finished_at=finished))
     first = await Archive(room.lake, room.database).run(10**15, batch=1)
     again = await Archive(room.lake, room.database).run(10**15, batch=1)
-    assert (first.reviews, again.reviews, room.lake.manifest("bronze.reviews").rows) == (3, 0, 3)
+    assert (first.reviews, again.reviews, room.lake.table("bronze.reviews").rows) == (3, 0, 3)
 
 
 async def test_what_belonged_to_a_message_goes_with_it_and_the_audit_stays(room: Room) -> None:
@@ -150,8 +150,8 @@ async def test_a_lake_that_lost_what_it_was_given_keeps_the_database_s_rows(room
 
     with pytest.raises(KeyboardInterrupt):
         await Archive(room.lake, room.database, step=step).run(10**15)
-    file = next(room.lake.root.rglob("20*/*.parquet"))
-    other = next(path for path in room.lake.root.rglob("20*/*.parquet") if path != file)
+    file = next(room.lake.root.rglob("date=20*/*.parquet"))
+    other = next(path for path in room.lake.root.rglob("date=20*/*.parquet") if path != file)
     file.write_bytes(other.read_bytes())
     with pytest.raises(ArchiveMismatch):
         await Archive(room.lake, room.database).run(10**15)

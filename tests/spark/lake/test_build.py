@@ -16,6 +16,7 @@ from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import BY_NAME
 from tests.spark.lake import plain
 from tests.spark.lake.happenings import DAY, START, Happenings, Row, invented
+from tests.spark.lake.readers import facts, readers, written
 
 pytestmark = pytest.mark.timeout(600)  # two builds, most of whose time is the JVM getting warm
 
@@ -200,19 +201,19 @@ def test_usage_has_every_job_and_every_second_of_a_handler(twice: Twice) -> None
 
 
 def test_late_events_renew_their_own_partitions_and_no_others(twice: Twice) -> None:
-    manifest = twice.lake.manifest("silver.attempts")
-    renewed = manifest.changed(manifest.version - 1)
-    late_hour, last_hours = "2024-10-04T09", {key for key in manifest.partitions if key >= "2024-10-05T09"}
+    attempts = twice.lake.table("silver.attempts")
+    renewed = twice.lake.changes("silver.attempts", attempts.version - 1).keys
+    late_hour, last_hours = "2024-10-04T09", {key for key in attempts.partitions if key >= "2024-10-05T09"}
     assert late_hour in renewed
     assert renewed & last_hours
-    assert len(renewed) < len(manifest.partitions) / 2
+    assert len(renewed) < len(attempts.partitions) / 2
 
 
 def test_a_build_with_nothing_new_touches_nothing(twice: Twice, spark: SparkSession) -> None:
-    before = {name: twice.lake.manifest(name).version for name in BY_NAME}
+    before = {name: twice.lake.table(name).version for name in BY_NAME}
     again = build(twice.lake, spark)
     assert {step.state for step in again.steps} == {"unchanged"}
-    assert {name: twice.lake.manifest(name).version for name in BY_NAME} == before
+    assert {name: twice.lake.table(name).version for name in BY_NAME} == before
 
 
 def test_a_forecast_names_arrivals_and_workers_for_each_queue_and_the_next_day(twice: Twice) -> None:
@@ -228,6 +229,32 @@ def test_rows_that_cannot_be_used_are_kept_apart_whole_with_their_reason(twice: 
         "no job id", "duration_us is negative", "no event name", "attempt is not a number: 'x'",
     }  # fmt: skip
     assert '"id":"negative"' in rows["duration_us is negative"]
+
+
+def test_deltalake_duckdb_polars_datafusion_and_spark_agree_on_every_table(twice: Twice, spark: SparkSession) -> None:
+    tables, by = written(twice.lake), readers(twice.lake, spark)
+    assert set(tables) >= {"bronze.events", "silver.jobs", "gold.throughput", "gold.latency", "gold.forecast"}
+    for table in tables:
+        found = {name: facts(read(table)) for name, read in by.items()}
+        assert sum(found["deltalake"].values()) == twice.lake.table(table).rows
+        assert [name for name, rows in found.items() if rows != found["deltalake"]] == [], table
+
+
+def test_every_column_that_was_written_is_declared_with_a_comment(twice: Twice) -> None:
+    for table in written(twice.lake):
+        fields = twice.lake.log(table).whole_schema()
+        assert [column.name for column in fields if b"comment" not in (column.metadata or {})] == [], table
+
+
+def test_spark_sql_finds_the_tables_by_name_and_reads_an_older_version(twice: Twice, spark: SparkSession) -> None:
+    assert "relevo_gold.latency" in twice.lake.register(spark)
+    (row,) = spark.sql(
+        "SELECT sum(arrived) AS arrived FROM relevo_gold.throughput WHERE date >= '2024-10-04'"
+    ).collect()
+    assert row["arrived"] == len([job for job in twice.jobs if job.came is not None])
+    options = {"lake": str(twice.lake.root), "table": "bronze.events", "versionAsOf": "1"}
+    first = spark.read.format("relevo-lake").options(**options).load().count()
+    assert 0 < first < twice.lake.table("bronze.events").rows
 
 
 def test_sketches_of_ten_minutes_merge_to_the_percentiles_of_the_whole(spark: SparkSession) -> None:

@@ -13,6 +13,7 @@ from relevo.pipeline.jobs.build import build
 from relevo.pipeline.jobs.erasure import Erasure
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import ALL
+from relevo.pipeline.lake.upkeep import vacuum
 from relevo.wire.ids import IdMint
 from relevo.work.store.database import Database
 from relevo.work.store.tables import erased, erasures, metadata, scopes, tenants
@@ -68,7 +69,7 @@ async def test_the_reasons_of_an_erased_message_s_job_go_from_every_table_and_it
     assert done.events == 4  # two events, in bronze and in silver
     build(lake, spark)
     for spec in ALL:
-        lake.vacuum(spec.name, grace_s=0)
+        vacuum(lake, spec.name, kept_days=0)
     assert WORD not in said(lake)
     rows: Any = lake.arrow("silver.jobs")
     assert sorted(row["outcome"] for row in rows.to_pylist()) == ["dead", "dead"]

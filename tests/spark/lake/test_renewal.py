@@ -1,14 +1,14 @@
-"""Storage and renewal: half-written files are invisible, broken tables keep their last good version, small files become one."""
+"""Storage and renewal: half-written files are invisible, broken tables keep their last good version, of two builds one wins."""
 
-import os
-import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from relevo.errors import LakeChanged
 from relevo.pipeline.jobs.progress import Step
 from relevo.pipeline.jobs.renewal import Renewal
 from relevo.pipeline.lake.lake import Lake, Staged
@@ -17,7 +17,7 @@ USAGE = "day timestamp, tenant string, queue string, messages bigint, bytes bigi
 
 
 def usage(spark: SparkSession, messages: int, day: int = 20_000, queue: str = "emails") -> DataFrame:
-    row = f"timestamp_millis({day * 86_400_000}) day, '' tenant, '{queue}' queue, {messages}L messages"
+    row = f"timestamp_millis({day * 86_400_000}) day, '' source, '' tenant, '{queue}' queue, {messages}L messages"
     return spark.sql(f"SELECT {row}, 0L bytes, 1.5D handler_s, 0L reviews")
 
 
@@ -35,7 +35,7 @@ def test_staged_files_are_invisible_until_they_are_committed_and_garbage_always_
 ) -> None:
     lake = Lake(tmp_path)
     staged = stage(lake, usage(spark, 5))
-    (tmp_path / "gold/usage/2024-10-04/half-written.parquet").write_bytes(b"PAR1 and then a crash")
+    (tmp_path / "gold/usage/date=2024-10-04/half-written.parquet").write_bytes(b"PAR1 and then a crash")
     assert told(lake) == []
     assert lake.read(spark, "gold.usage") is None
     lake.commit(staged, instead=True)
@@ -56,7 +56,7 @@ def test_a_broken_table_keeps_its_last_good_version_says_why_and_stops_what_is_b
     assert told(lake) == [5]
     assert said[-1].state == "broken"
     assert "messages is not negative: not so for 2 rows" in said[-1].reason
-    assert "no two rows have the same day, tenant, queue: not so for 1 row" in said[-1].reason
+    assert "no two rows have the same day, source, tenant, queue: not so for 1 row" in said[-1].reason
     assert "Version 1 is still there" in " ".join(said[-1].reason.split())
     complaint = lake.complaint("gold.usage")
     assert complaint is not None
@@ -70,31 +70,29 @@ def test_a_broken_table_keeps_its_last_good_version_says_why_and_stops_what_is_b
     assert (told(lake), lake.complaint("gold.usage")) == ([7], None)
 
 
-def test_compaction_makes_one_file_of_many_and_leaves_alone_what_readers_have_not_taken(
+def test_a_build_that_began_before_another_one_ended_is_told_and_changes_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = Lake(tmp_path)
-    rows = usage(spark, 1).coalesce(1)
-    for _ in range(4):
-        lake.commit(stage(lake, rows), instead=False)
-    assert lake.compact(spark, "gold.usage", upto=3, least=3) == 3
-    manifest = lake.manifest("gold.usage")
-    assert sorted((file.rows, file.added_in) for file in manifest.files()) == [(1, 4), (3, 3)]
-    assert manifest.changed(4) == set()
-    assert told(lake) == [1, 1, 1, 1]
+    first, second = Renewal(lake, spark), Renewal(lake, spark)
+    assert second.renew("gold.usage", lambda: stage(lake, usage(spark, 7)), built_from={"silver.counts": 2})
+    with pytest.raises(LakeChanged, match="Two builds of one lake"):
+        first.renew("gold.usage", lambda: stage(lake, usage(spark, 5)), built_from={"silver.counts": 1})
+    assert (told(lake), lake.taken("gold.usage", "silver.counts")) == ([7], 2)
 
 
-def test_vacuum_deletes_what_no_kept_version_names_once_it_is_old(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_old_and_new_files_side_by_side_with_all_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """INT96 and MICROS, with a column more: as two sessions with other settings and other releases write them."""
     lake = Lake(tmp_path)
-    for messages in (1, 2, 3):
-        lake.commit(stage(lake, usage(spark, messages)), instead=True)
-    (orphan := tmp_path / "gold/usage/2024-10-04/orphan.parquet").write_bytes(b"")
-    assert lake.vacuum("gold.usage", keep=2) == 0  # too young to be sure that nobody is about to commit it
-    for file in (tmp_path / "gold/usage/2024-10-04").iterdir():
-        os.utime(file, (time.time() - 7200, time.time() - 7200))
-    assert lake.vacuum("gold.usage", keep=2) == 2
-    assert not orphan.exists()
-    assert told(lake) == [3]
+    lake.commit(stage(lake, usage(spark, 1)), instead=False)
+    (old,) = (tmp_path / "gold/usage").rglob("*.parquet")
+    written: Any = pq.ParquetFile(old).read()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    pq.write_table(written, old, use_deprecated_int96_timestamps=True)  # pyright: ignore[reportUnknownMemberType]
+    lake.commit(stage(lake, usage(spark, 2).withColumn("colour", F.lit("red"))), instead=False)
+    rows = lake.read(spark, "gold.usage")
+    assert rows is not None
+    found = sorted((row["messages"], row["colour"], row["day"].day) for row in rows.collect())
+    assert found == [(1, None, 4), (2, "red", 4)]
 
 
 @pytest.mark.parametrize("keys", [["2024-10-04"], ["2024-10-05"]])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from relevo.cli.database.connection import ask_database
+from relevo.cli.pipeline.app import DEFAULT_LAKE, LakeFolder, app, command
 from relevo.cli.pipeline.lines import built_lines, figures_lines, status_lines
 from relevo.cli.shell.durations import instant_ms
 from relevo.cli.shell.output import Json, count, print_json, show
@@ -21,7 +21,7 @@ from relevo.cli.shell.progress import bar
 from relevo.cli.shell.prompts import DryRun, Yes, confirm
 from relevo.cli.shell.redis_server import server_of
 from relevo.errors import BadArgument, SparkFailed
-from relevo.pipeline.session import log_to_tell, require_spark, running, session
+from relevo.pipeline.session import log_to_tell, running, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from relevo.pipeline.jobs.progress import Step
     from relevo.work.store.database import Database
 
-P = ParamSpec("P")
+__all__ = ["app"]
 
-app = typer.Typer(help="The data pipeline: ingest, build, report, archive, replay, load.", no_args_is_help=True)
-
-LakeFolder = Annotated[Path, typer.Option("--lake", envvar="RELEVO_LAKE", help="The lake's folder.")]
 Master = Annotated[
     str | None, typer.Option(envvar="RELEVO_SPARK_MASTER", help="Spark's master; all cores of this machine by default.")
 ]
@@ -41,22 +38,9 @@ Objectives = Annotated[
     list[str] | None,
     typer.Option("--objective", help="queue=share%@seconds, such as 'emails=99.5%@30'; may be repeated."),
 ]
-DEFAULT_LAKE = Path("lake")
 
 
-def _command(job: Callable[P, None]) -> Callable[P, None]:
-    """A command that first says what to install, where something is missing; its help is there without."""
-
-    @app.command()
-    @functools.wraps(job)
-    def checked(*arguments: P.args, **options: P.kwargs) -> None:
-        require_spark()
-        job(*arguments, **options)
-
-    return checked
-
-
-@_command
+@command
 def ingest(
     ctx: typer.Context,
     lake: LakeFolder = DEFAULT_LAKE,
@@ -70,6 +54,9 @@ def ingest(
     lossy: Annotated[
         bool, typer.Option("--lossy", help="Continue when events were trimmed before they were read.")
     ] = False,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Where Spark keeps how far it is; in the lake, if that is a folder here.")
+    ] = None,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
@@ -92,15 +79,15 @@ def ingest(
             if as_json and follow:
                 print_json(batch, lines=True)
 
-        job = Ingest(Lake(lake), spark, taken=taken)
+        job = Ingest(Lake(lake), spark, taken=taken, checkpoint=checkpoint)
         with _told_to_stop() if follow else nullcontext() as stop:
             new = job.once(options) if stop is None else job.follow(options, every_s=every, stop=stop.is_set)
-    events = Lake(lake).manifest("bronze.events").rows
+    events = Lake(lake).table("bronze.events").rows
     words = f"{count(new)} new events; {count(events)} in {lake}"
     show({"new": new, "events": events, "lake": str(lake)}, as_json, words)
 
 
-@_command
+@command
 def build(
     lake: LakeFolder = DEFAULT_LAKE,
     objective: Objectives = None,
@@ -138,7 +125,7 @@ def build(
         raise typer.Exit(1)
 
 
-@_command
+@command
 def report(
     lake: LakeFolder = DEFAULT_LAKE,
     to: Annotated[Path, typer.Option("--to", "-o", help="Where to write the page.")] = Path("report.html"),
@@ -156,7 +143,7 @@ def report(
     show(value, as_json, *figures_lines(figures), f"report written to {to}")
 
 
-@_command
+@command
 def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
     """Show every table: how new it is, how large, and what is wrong with it."""
     from relevo.pipeline.jobs.status import status as look
@@ -168,7 +155,7 @@ def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-@_command
+@command
 def refresh(
     ctx: typer.Context,
     lake: LakeFolder = DEFAULT_LAKE,
@@ -200,7 +187,7 @@ def refresh(
         raise typer.Exit(1)
 
 
-@_command
+@command
 def archive(
     database: Annotated[str, typer.Option(envvar="RELEVO_DATABASE_URL", help="The database of the work queues.")],
     lake: LakeFolder = DEFAULT_LAKE,
@@ -240,7 +227,7 @@ def archive(
     )
 
 
-@_command
+@command
 def replay(
     ctx: typer.Context,
     queue: Annotated[str, typer.Argument(help="The queue of the dead letters.")],
@@ -285,7 +272,7 @@ def replay(
     )
 
 
-@_command
+@command
 def load(
     ctx: typer.Context,
     queue: Annotated[str, typer.Argument(help="Where the jobs go.")],
@@ -369,3 +356,8 @@ def _assignment(text: str) -> tuple[str, str]:
     if not equals:
         raise BadArgument(argument="--set", value=text, reason="it has no `=`", remedy="Write data=SQL or name=SQL.")
     return name.strip(), expression.strip()
+
+
+from relevo.cli.pipeline import tables as _tables  # noqa: E402 - its commands come last in the help
+
+del _tables

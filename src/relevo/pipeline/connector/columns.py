@@ -86,10 +86,11 @@ DELAYED = (
 )
 
 LANDED = (
-    Column("path", "string", "a Parquet file of events that a task has written"),
+    Column("path", "string", "a Parquet file of events that a task has written, below the folder"),
     Column("day", "bigint", "the day they came on, by _ts, counted from 1970"),
     Column("rows", "bigint", "how many there are"),
     Column("bytes", "bigint", "the file's size"),
+    Column("stats", "string", "the file's statistics, as Delta's log has them"),
     Column("source", "string", "the name of the server they were read from"),
     Column("last_ids", "map<string,string>", "the newest of each stream they were read from"),
 )

@@ -14,7 +14,6 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +22,9 @@ import pyarrow.parquet as pq
 
 from relevo.pipeline.connector.columns import EVENTS, LANDED
 from relevo.pipeline.connector.event_columns import MOMENT
+from relevo.pipeline.lake.files import stats_of
+from relevo.pipeline.lake.instants import part_key
+from relevo.pipeline.lake.storage import Storage
 
 _DAY_US = 86_400_000_000
 _GROUP_ROWS = 100_000
@@ -56,15 +58,15 @@ def events_schema() -> Any:
     return pa.schema([(column.name, _ARROW[column.type]) for column in EVENTS], metadata={_TOLD: told.encode()})
 
 
-def landed(batches: Iterable[Any], folder: Path, source: str) -> Iterator[Any]:
+def landed(batches: Iterable[Any], folder: str, source: str) -> Iterator[Any]:
     """Writes the events of a task, a file for each day that they came on; tells of the files when all are written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    task, files = uuid.uuid4().hex, dict[int, _File]()
+    task, files, storage = uuid.uuid4().hex, dict[int, _File](), Storage.at(folder)
     try:
         for batch in batches:
             for day, rows in _by_day(batch):
                 if day not in files:
-                    files[day] = _File(folder / f"{task}-{day}.parquet", batch.schema)
+                    path = f"date={part_key(day, 'day')}/{task}-{day}.parquet"
+                    files[day] = _File(storage, path, batch.schema)
                 files[day].add(rows)
     finally:
         for file in files.values():
@@ -75,16 +77,23 @@ def landed(batches: Iterable[Any], folder: Path, source: str) -> Iterator[Any]:
 
 @dataclass
 class _File:
-    path: Path
+    storage: Storage
+    path: str
     schema: Any
     rows: int = 0
+    bytes: int = 0
     last_ids: dict[str, str] = field(default_factory=dict[str, str])
     _waiting: list[Any] = field(default_factory=list[Any])
     _rows_waiting: int = 0
 
     def __post_init__(self) -> None:
+        self._sink, self._footer = self.storage.writer(self.path), list[Any]()
         self._writer = pq.ParquetWriter(
-            self.path, self.schema, compression="snappy", use_dictionary=list(_REPEATED), write_statistics=True
+            self._sink,
+            self.schema,
+            compression="snappy",
+            use_dictionary=list(_REPEATED),
+            metadata_collector=self._footer,
         )
 
     def add(self, rows: Any) -> None:
@@ -101,6 +110,12 @@ class _File:
         if self._waiting:
             self._write()
         self._writer.close()
+        self.bytes = self._sink.tell()
+        self._sink.close()
+
+    @property
+    def stats(self) -> str:
+        return stats_of(self._footer[0])
 
     def _write(self) -> None:
         self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema), row_group_size=self._rows_waiting)
@@ -122,10 +137,11 @@ def _by_day(batch: Any) -> Iterator[tuple[int, Any]]:
 
 def _told(source: str, files: dict[int, _File]) -> Any:
     columns = {
-        "path": [str(file.path) for file in files.values()],
+        "path": [file.path for file in files.values()],
         "day": list(files),
         "rows": [file.rows for file in files.values()],
-        "bytes": [file.path.stat().st_size for file in files.values()],
+        "bytes": [file.bytes for file in files.values()],
+        "stats": [file.stats for file in files.values()],
         "source": [source] * len(files),
         "last_ids": [list(file.last_ids.items()) for file in files.values()],
     }

@@ -14,6 +14,7 @@ from relevo.broker.address import Address
 from relevo.errors import BadArgument
 from relevo.pipeline.connector.columns import LANDED, TABLES, Column
 from relevo.pipeline.connector.offsets import EntryId, last_of
+from relevo.pipeline.lake.storage import Storage
 from relevo.wire.keys import QueueKeys
 from relevo.wire.limits import QueueLimits
 
@@ -68,7 +69,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     rows_per_partition: int = 250_000
     page_rows: int = 2500
-    landing: Path | None = None
+    landing: str | None = None
     """The folder that tasks write Parquet into, instead of handing out rows."""
     given_source: str = ""
     min_rows: int | None = None
@@ -129,7 +130,7 @@ class SourceOptions:
         if landing := given.text("landing", ""):
             if what != "events":
                 raise given.bad("landing", f"it is for events, not for what={what}", "Read rows, and write those.")
-            source = replace(source, landing=Path(landing).absolute())
+            source = replace(source, landing=Storage.at(landing).uri)
         return replace(
             source,
             starting=_position(given, "startingOffsets", "earliest", source),

@@ -31,7 +31,6 @@ from relevo.errors import ArchiveMismatch
 from relevo.pipeline.jobs.erasure import Erased, Erasure
 from relevo.pipeline.lake.instants import DAY_MS
 from relevo.pipeline.lake.lake import Lake
-from relevo.pipeline.lake.manifest import Manifest
 from relevo.work.store.database import Database
 from relevo.work.store.tables import archive, audit, idempotency, labels, reviews
 
@@ -107,14 +106,13 @@ class Archive:
             parts.setdefault(row["created_at"] // DAY_MS, []).append(row)
         staged = self._lake.stage_arrow(MESSAGES, {day: _arrow(archive, found) for day, found in parts.items()})
         self._step("staged")
-        note = {"paths": staged.paths, "count": len(rows), "hash": digest(rows)}
+        note: dict[str, Any] = {"paths": staged.paths, "count": len(rows), "hash": digest(rows)}
         self._lake.commit(staged, instead=False, notes={_NOTE: note})
         self._step("visible")
 
     async def _finish(self) -> int:
         """Deletes from SQL what the note says is in both; 0 when there is none."""
-        manifest = self._lake.manifest(MESSAGES)
-        note = manifest.notes.get(_NOTE)
+        note = self._lake.notes(MESSAGES).get(_NOTE)
         if note is None:
             return 0
         kept = self._read_back(note)
@@ -127,7 +125,7 @@ class Archive:
                 await connection.execute(select(archive).where(archive.c.id.in_(ids)).order_by(archive.c.id))
             )
             if there and digest(there) != note["hash"]:
-                self._take_back(manifest, note)
+                self._take_back(note)
                 raise ArchiveMismatch(
                     table="the archive", what="hash", lake=note["hash"][:12], database=digest(there)[:12]
                 )
@@ -145,16 +143,16 @@ class Archive:
             rows += self._lake.arrow_file(MESSAGES, path).to_pylist()
         return sorted(rows, key=lambda row: row["id"])
 
-    def _take_back(self, manifest: Manifest, note: dict[str, Any]) -> None:
+    def _take_back(self, note: dict[str, Any]) -> None:
         """A row has changed since it was copied (its body was erased, say): the copy must not stay."""
-        self._lake.drop_files(MESSAGES, set(note["paths"]), notes={_NOTE: None}, base=manifest)
+        self._lake.drop_files(MESSAGES, set(note["paths"]), notes={_NOTE: None})
 
     # --- audit ---------------------------------------------------------------------------------------------------------
 
     async def _copy_audit(self, older_than_ms: int, batch: int, told: Told) -> int:
         copied = 0
         while True:
-            last = self._lake.manifest(AUDIT).notes.get("last_id", 0)
+            last = self._lake.notes(AUDIT).get("last_id", 0)
             wanted = (
                 select(audit).where(audit.c.id > last, audit.c.at < older_than_ms).order_by(audit.c.id).limit(batch)
             )
@@ -172,7 +170,7 @@ class Archive:
         """In the order they were finished. What was finished that long ago is all there: nothing comes in between later."""
         copied = 0
         while True:
-            at, last = self._lake.manifest(REVIEWS).notes.get("last", [0, ""])
+            at, last = self._lake.notes(REVIEWS).get("last", [0, ""])
             ended, key = reviews.c.finished_at, reviews.c.id
             after = or_(ended > at, and_(ended == at, key > last))
             wanted = select(reviews).where(ended < older_than_ms, after).order_by(ended, key).limit(batch)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relevo.pipeline.jobs import build_gold as gold
@@ -16,6 +18,7 @@ from relevo.pipeline.jobs.renewal import Renewal
 from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import ALL
+from relevo.pipeline.lake.upkeep import compact, vacuum
 
 BUILT = tuple(spec.name for spec in ALL if spec.layer != "bronze" or spec.name == "bronze.quarantine")
 """The tables a build renews, in order."""
@@ -48,6 +51,18 @@ def build(
     began = time.monotonic()
     lake.must_exist()
     work = Renewal(lake, spark, tell)
+    try:
+        _renew(work, objectives, wait_target_s, platform_queues=platform_queues)
+    except (PySparkException, Py4JError):
+        lake.must_be_readable()  # a file that was damaged is told by its name
+        raise
+    built = Built(tuple(sorted(work.steps, key=lambda step: BUILT.index(step.table))), time.monotonic() - began)
+    if upkeep:
+        keep_up(lake, {step.table for step in built.broken})
+    return built
+
+
+def _renew(work: Renewal, objectives: Sequence[Objective], wait_target_s: float, *, platform_queues: bool) -> None:
     silver.take_in_events(work)
     silver.tell_stories(work)
     work.at_once(
@@ -65,15 +80,21 @@ def build(
         lambda: gold.gold_usage(work),
     )
     work.at_once(lambda: gold.gold_anomalies(work), lambda: gold.gold_forecast(work, wait_target_s))
-    if upkeep:
-        _upkeep(lake, spark)
-    return Built(tuple(sorted(work.steps, key=lambda step: BUILT.index(step.table))), time.monotonic() - began)
 
 
-def _upkeep(lake: Lake, spark: SparkSession) -> None:
-    taken = lake.manifest("silver.events").built_from.get("bronze.events", 0)
-    lake.compact(spark, "bronze.events", upto=taken)
-    told = min(lake.manifest(name).built_from.get("silver.events", 0) for name in ("silver.attempts", "silver.jobs"))
-    lake.compact(spark, "silver.events", upto=told)
-    for spec in ALL:
-        lake.vacuum(spec.name)
+@dataclass(frozen=True)
+class KeptUp:
+    """How many small files were merged, and how many old ones deleted."""
+
+    merged: int
+    deleted: int
+
+
+def keep_up(lake: Lake, broken: Collection[str] = ()) -> KeptUp:
+    """Merges small files, and deletes what nobody needs any more; may run beside an ingest and beside other builds."""
+    yet = lake.changes("bronze.events", lake.taken("silver.events", "bronze.events")).added
+    merged = compact(lake, "bronze.events", sparing=[file.path for file in yet]).before
+    merged += compact(lake, "silver.events").before
+    # What a broken table still shows was made before an erasure: it goes with the version that replaces it.
+    deleted = sum(vacuum(lake, spec.name) for spec in ALL if spec.name not in broken)
+    return KeptUp(merged, deleted)

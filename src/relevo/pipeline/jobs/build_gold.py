@@ -26,7 +26,7 @@ from relevo.pipeline.lake.gold.throughput import nets, throughput
 from relevo.pipeline.lake.gold.usage import usage
 from relevo.pipeline.lake.instants import part_key, part_number, part_of
 from relevo.pipeline.lake.lake import Lake, Staged
-from relevo.pipeline.lake.manifest import Manifest
+from relevo.pipeline.lake.version import TableVersion
 
 _PLACE = [("source", pa.string()), ("queue", pa.string()), ("name", pa.string())]
 _CLOSINGS = pa.schema([*_PLACE, ("net", pa.int64())])
@@ -43,8 +43,8 @@ def gold_throughput(work: Renewal) -> None:
     if work.stopped("silver.closings", "silver.counts") | work.stopped("gold.throughput", "silver.counts"):
         return
     lake = work.lake
-    source = lake.manifest("silver.counts")
-    days = _days(source, _since(lake, "gold.throughput", "silver.counts"))
+    source = lake.table("silver.counts")
+    days = _days(lake, "gold.throughput", source)
     if not days:
         work.unchanged("silver.closings", "gold.throughput")
         return
@@ -80,19 +80,19 @@ def gold_latency(work: Renewal) -> None:
 
 
 def gold_failures(work: Renewal) -> None:
-    _by_day(work, "gold.failures", "silver.reasons", failures, "day", column="day_ms")
+    _by_day(work, "gold.failures", "silver.reasons", failures, "day")
 
 
 def gold_slo(work: Renewal, objectives: Sequence[Objective]) -> None:
     if work.stopped("gold.slo", "silver.counts"):
         return
     lake = work.lake
-    source = lake.manifest("silver.counts")
-    changed = _days(source, _since(lake, "gold.slo", "silver.counts"))
+    source = lake.table("silver.counts")
+    changed = _days(lake, "gold.slo", source)
     if not changed:
         work.unchanged("gold.slo")
         return
-    there = _covered(source)
+    there = source.days | changed  # a day may have lost all its rows
     back = objectives_met.BACK_DAYS
     days = {day for day in there if any(day - back <= one <= day for one in changed)}
     rows = _of_days(work, "silver.counts", {day - ago for day in days for ago in range(back + 1)})
@@ -107,11 +107,10 @@ def gold_usage(work: Renewal) -> None:
     if work.stopped("gold.usage", *sources):
         return
     lake, spark = work.lake, work.spark
-    manifests = {name: lake.manifest(name) for name in sources}
-    built = lake.manifest("gold.usage").built_from
-    days = _days(manifests["silver.counts"], built.get("silver.counts", 0))
+    manifests = {name: lake.table(name) for name in sources}
+    days = _days(lake, "gold.usage", manifests["silver.counts"])
     for name in sources[1:]:
-        days |= {part_number(key, "day") for key in manifests[name].changed(built.get(name, 0))}
+        days |= _changed_days(lake, "gold.usage", manifests[name])
     if not days:
         work.unchanged("gold.usage")
         return
@@ -129,8 +128,8 @@ def gold_anomalies(work: Renewal) -> None:
     if work.stopped("gold.anomalies", "gold.throughput"):
         return
     lake = work.lake
-    source = lake.manifest("gold.throughput")
-    changed = {part_number(key, "day") for key in source.changed(_since(lake, "gold.anomalies", "gold.throughput"))}
+    source = lake.table("gold.throughput")
+    changed = _changed_days(lake, "gold.anomalies", source)
     if not changed:
         work.unchanged("gold.anomalies")
         return
@@ -138,7 +137,7 @@ def gold_anomalies(work: Renewal) -> None:
     if len(there) <= odd.LEAST_DAYS:  # nothing can be unusual yet
         work.unchanged("gold.anomalies")
         return
-    days = {day for day in there if any(day - odd.BACK_DAYS <= one <= day for one in changed)}
+    days = {day for day in there | changed if any(day - odd.BACK_DAYS <= one <= day for one in changed)}
     needed = {day - ago for day in days for ago in range(odd.BACK_DAYS + 1)} & there
     rows = lake.read(work.spark, "gold.throughput", _keys(needed))
     made = None if rows is None else odd.anomalies(rows, sorted(days))
@@ -149,8 +148,8 @@ def gold_forecast(work: Renewal, wait_target_s: float) -> None:
     if work.stopped("gold.forecast", "gold.throughput"):
         return
     lake = work.lake
-    source = lake.manifest("gold.throughput")
-    if not source.changed(_since(lake, "gold.forecast", "gold.throughput")):
+    source = lake.table("gold.throughput")
+    if not _changed_days(lake, "gold.forecast", source):
         work.unchanged("gold.forecast")
         return
     days = sorted(part_number(key, "day") for key in source.partitions if source.partitions[key].rows)
@@ -170,41 +169,43 @@ def gold_forecast(work: Renewal, wait_target_s: float) -> None:
 # --- days ----------------------------------------------------------------------------------------------------------------
 
 
-def _since(lake: Lake, table: str, source: str) -> int:
-    return lake.manifest(table).built_from.get(source, 0)
+def _days(lake: Lake, table: str, source: TableVersion) -> set[int]:
+    """The days whose partial sums have changed since `table` was built from them."""
+    changes = lake.changes(source.table, lake.taken(table, source.table), source)
+    # Where the log does not reach back far enough, days may have lost all their rows unseen.
+    return set(changes.days) | (_partition_days(lake.table(table)) if changes.all_of_it else set())
 
 
-def _days(source: Manifest, since: int) -> set[int]:
-    return {day for key in source.changed(since) for day in source.partitions[key].covers}
+def _changed_days(lake: Lake, table: str, source: TableVersion) -> set[int]:
+    """As `_days`, of a source that has a partition for each day."""
+    changes = lake.changes(source.table, lake.taken(table, source.table), source)
+    return {part_number(key, "day") for key in changes.keys}
 
 
-def _covered(source: Manifest) -> set[int]:
-    return {day for partition in source.partitions.values() for day in partition.covers}
+def _partition_days(version: TableVersion) -> set[int]:
+    return {part_number(key, "day") for key in version.partitions}
 
 
 def _keys(days: Iterable[int]) -> list[str]:
     return [part_key(day, "day") for day in sorted(days)]
 
 
-def _of_days(work: Renewal, table: str, days: set[int], column: str = "minute_ms") -> DataFrame | None:
+def _of_days(work: Renewal, table: str, days: set[int]) -> DataFrame | None:
     """The partial sums of these days, from every cohort that adds to one of them."""
-    manifest = work.lake.manifest(table)
-    cohorts = [key for key, partition in manifest.partitions.items() if not days.isdisjoint(partition.covers)]
-    rows = work.lake.read(work.spark, table, cohorts) if cohorts else None
-    return None if rows is None else rows.where(part_of(F.col(column), "day").isin(*days))
+    return work.lake.frame_of(work.spark, table, work.lake.table(table).of_days(days))
 
 
-def _by_day(work: Renewal, table: str, source: str, make: Make, at: str, column: str = "minute_ms") -> None:
+def _by_day(work: Renewal, table: str, source: str, make: Make, at: str) -> None:
     if work.stopped(table, source):
         return
-    manifest = work.lake.manifest(source)
-    days = _days(manifest, _since(work.lake, table, source))
+    version = work.lake.table(source)
+    days = _days(work.lake, table, version)
     if not days:
         work.unchanged(table)
         return
-    rows = _of_days(work, source, days, column)
+    rows = _of_days(work, source, days)
     made = None if rows is None else make(rows)
-    _renew_days(work, table, days, made, F.unix_millis(at), {source: manifest.version})
+    _renew_days(work, table, days, made, F.unix_millis(at), {source: version.version})
 
 
 def _renew_days(
@@ -234,7 +235,7 @@ Balance = dict[int, dict[Place, int]]
 
 def _balances(lake: Lake) -> Balance:
     found: Balance = {}
-    for key in lake.manifest("silver.closings").partitions:
+    for key in lake.table("silver.closings").partitions:
         rows = lake.arrow("silver.closings", [key])
         found[part_number(key, "day")] = {
             (row["source"], row["queue"], row["name"]): row["net"] for row in ([] if rows is None else rows.to_pylist())

@@ -11,8 +11,6 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -21,8 +19,7 @@ from relevo.pipeline.jobs.renewal import Renewal
 from relevo.pipeline.lake.bronze.events import TOLD, checked, clean, is_platform, minted_ms, quarantined
 from relevo.pipeline.lake.gold.failures import reasons
 from relevo.pipeline.lake.gold.objectives import Objective
-from relevo.pipeline.lake.instants import DAY_MS, part_number, part_of
-from relevo.pipeline.lake.lake import Lake, Staged
+from relevo.pipeline.lake.instants import part_number, part_of
 from relevo.pipeline.lake.silver.attempts import COLUMNS as ATTEMPTS
 from relevo.pipeline.lake.silver.attempts import attempts
 from relevo.pipeline.lake.silver.cohorts import LOOK_BACK_HOURS, gathered, housed
@@ -30,6 +27,7 @@ from relevo.pipeline.lake.silver.jobs import jobs
 from relevo.pipeline.lake.silver.partials import counts, sketches
 from relevo.pipeline.lake.silver.reviews import reviews
 from relevo.pipeline.lake.silver.runs import runs
+from relevo.pipeline.lake.version import TableVersion
 
 ROWS_A_BUCKET = 250_000
 PARTIALS = ("silver.counts", "silver.sketches", "silver.reasons")
@@ -37,11 +35,9 @@ PARTIALS = ("silver.counts", "silver.sketches", "silver.reasons")
 
 def take_in_events(work: Renewal) -> None:
     """bronze.events -> bronze.quarantine and silver.events, what is new of it."""
-    lake, spark = work.lake, work.spark
-    source = lake.manifest("bronze.events")
-    ours = lake.manifest("silver.events")
-    since = ours.built_from.get("bronze.events", 0)
-    new = lake.read(spark, "bronze.events", since=since)
+    lake = work.lake
+    source = lake.table("bronze.events")
+    new = _new_of(work, "silver.events", source)
     if new is None:
         work.unchanged("bronze.quarantine", "silver.events")
         return
@@ -53,7 +49,7 @@ def take_in_events(work: Renewal) -> None:
         F.sum((told & minted_ms(F.col("id")).isNull()).cast("int")).alias("others"),
     )
     (row,) = looked.collect()
-    _quarantine(work, source.version, bad=row["bad"])
+    _quarantine(work, source, bad=row["bad"])
     known = _known(work) if row["others"] else None
     # Doubles may stay: whoever tells a job's story passes over them.
     events = gathered(housed(clean(new), known, others=bool(row["others"])), _buckets(row["good"], 1)).drop("bucket")
@@ -62,13 +58,12 @@ def take_in_events(work: Renewal) -> None:
         lambda: lake.stage("silver.events", events, F.col("cohort_hour")),
         instead=False,
         built_from={"bronze.events": source.version},
-        notes={"events": ours.notes.get("events", 0) + row["good"]},
     )
 
 
 def _known(work: Renewal) -> DataFrame | None:
     """Where jobs live whose ids tell nothing: of the cohorts of the last weeks, not of all there ever were."""
-    hours = {key: part_number(key, "hour") for key in work.lake.manifest("silver.jobs").partitions}
+    hours = {key: part_number(key, "hour") for key in work.lake.table("silver.jobs").partitions}
     newest = max(hours.values(), default=0)
     recent = [key for key, hour in hours.items() if hour > newest - LOOK_BACK_HOURS]
     there = work.lake.read(work.spark, "silver.jobs", recent) if recent else None
@@ -77,10 +72,15 @@ def _known(work: Renewal) -> DataFrame | None:
     return there.where(minted_ms(F.col("job_id")).isNull()).select("source", "queue", "job_id", "cohort_hour")
 
 
-def _quarantine(work: Renewal, version: int, *, bad: int) -> None:
+def _new_of(work: Renewal, table: str, source: TableVersion) -> DataFrame | None:
+    """The rows of a source that a table has not taken yet."""
+    new = work.lake.changes(source.table, work.lake.taken(table, source.table), source)
+    return work.lake.frame_of(work.spark, source.table, new.added)
+
+
+def _quarantine(work: Renewal, source: TableVersion, *, bad: int) -> None:
     lake = work.lake
-    since = lake.manifest("bronze.quarantine").built_from.get("bronze.events", 0)
-    new = lake.read(work.spark, "bronze.events", since=since) if bad else None
+    new = _new_of(work, "bronze.quarantine", source) if bad else None
     if new is None:
         work.unchanged("bronze.quarantine")
         return
@@ -90,7 +90,7 @@ def _quarantine(work: Renewal, version: int, *, bad: int) -> None:
         "bronze.quarantine",
         lambda: lake.stage("bronze.quarantine", rows, part_of(when, "day")),
         instead=False,
-        built_from={"bronze.events": version},
+        built_from={"bronze.events": source.version},
     )
 
 
@@ -100,14 +100,14 @@ def tell_stories(work: Renewal) -> None:
     tables = ("silver.attempts", "silver.jobs")
     if sum(work.stopped(table, "silver.events") for table in tables):
         return
-    source = lake.manifest("silver.events")
-    since = min(lake.manifest(table).built_from.get("silver.events", 0) for table in tables)
-    cohorts = source.changed(since)
+    source = lake.table("silver.events")
+    since = min(lake.taken(table, "silver.events") for table in tables)
+    cohorts = set(lake.changes("silver.events", since, source).keys)
     events = lake.read(spark, "silver.events", cohorts) if cohorts else None
     if events is None:
         work.unchanged(*tables)
         return
-    rows = sum(source.partitions[home].rows for home in cohorts)
+    rows = sum(file.rows for file in source.files(cohorts))
     told = runs(gathered(events, _buckets(rows, len(cohorts)))).persist(StorageLevel.DISK_ONLY)
     try:
         made = {"silver.attempts": attempts(told), "silver.jobs": jobs(told)}
@@ -131,12 +131,13 @@ def add_up(work: Renewal, table: str, objectives: Sequence[Objective], *, platfo
     if work.stopped(table, *sources):
         return
     aims = [f"{aim.queue}={aim.target}@{aim.total_ms}" for aim in objectives]
-    manifests = {name: lake.manifest(name) for name in sources}
-    ours = lake.manifest(table)
-    other_aims = table == "silver.counts" and ours.notes.get("objectives", aims) != aims
-    other_queues = ours.notes.get("platform_queues", False) != platform_queues
-    built = {} if other_aims or other_queues else ours.built_from
-    cohorts = set[str]().union(*(manifests[name].changed(built.get(name, 0)) for name in sources))
+    versions, notes = {name: lake.table(name) for name in sources}, lake.notes(table)
+    other_aims = table == "silver.counts" and notes.get("objectives", aims) != aims
+    other_queues = notes.get("platform_queues", False) != platform_queues
+    cohorts = set[str]()
+    for name, version in versions.items():
+        since = 0 if other_aims or other_queues else lake.taken(table, name)
+        cohorts |= lake.changes(name, since, version).keys
     came = lake.read(spark, "silver.jobs", cohorts) if cohorts else None
     if came is None:
         work.unchanged(table)
@@ -148,10 +149,9 @@ def add_up(work: Renewal, table: str, objectives: Sequence[Objective], *, platfo
     column = "day_ms" if table == "silver.reasons" else "minute_ms"
     work.renew(
         table,
-        lambda: lake.stage(table, rows, F.col("cohort_hour"), cohorts),
-        built_from={name: manifest.version for name, manifest in manifests.items()},
+        lambda: lake.stage(table, rows, F.col("cohort_hour"), cohorts, day=part_of(F.col(column), "day")),
+        built_from={name: version.version for name, version in versions.items()},
         notes={"platform_queues": platform_queues} | ({"objectives": aims} if table == "silver.counts" else {}),
-        covers=lambda staged: days_of(lake, staged, column),
     )
 
 
@@ -170,8 +170,8 @@ def _attempts_of(work: Renewal, cohorts: set[str]) -> DataFrame:
 def take_in_reviews(work: Renewal) -> None:
     """bronze.reviews -> silver.reviews, the days that changed."""
     lake = work.lake
-    source = lake.manifest("bronze.reviews")
-    days = source.changed(lake.manifest("silver.reviews").built_from.get("bronze.reviews", 0))
+    source = lake.table("bronze.reviews")
+    days = lake.changes("bronze.reviews", lake.taken("silver.reviews", "bronze.reviews"), source).keys
     cases = lake.read(work.spark, "bronze.reviews", days) if days else None
     if cases is None:
         work.unchanged("silver.reviews")
@@ -182,19 +182,6 @@ def take_in_reviews(work: Renewal) -> None:
         lambda: lake.stage("silver.reviews", rows, part_of(F.unix_millis("finished_at"), "day"), days),
         built_from={"bronze.reviews": source.version},
     )
-
-
-def days_of(lake: Lake, staged: Staged, column: str) -> dict[str, set[int]]:
-    """The days each staged partition adds to."""
-    folder = lake.root.joinpath(*staged.spec.name.split("."))
-    found: dict[str, set[int]] = {}
-    for key, files in staged.files.items():
-        days: set[int] = set()
-        for file in files:
-            values = pq.read_table(folder / file.path, columns=[column], partitioning=None)[column]
-            days.update(value // DAY_MS for value in pc.unique(values).to_pylist())
-        found[key] = days
-    return found
 
 
 def _buckets(rows: int, cohorts: int) -> int:

@@ -58,7 +58,7 @@ class Erasure:
         self._database = database
 
     async def run(self) -> Erased:
-        done: list[str] = self._lake.manifest(MESSAGES).notes.get(_DONE, [])
+        done: list[str] = self._lake.notes(MESSAGES).get(_DONE, [])
         meant, listed, copies = await self._asked(set(done))
         if not meant:
             return Erased(0, 0, 0, 0)
@@ -100,7 +100,7 @@ class Erasure:
         return found | {copy for copy, cause in caused if cause in found}
 
     def _rows(self, table: str, columns: list[str]) -> Iterator[Row]:
-        for file in self._lake.manifest(table).files():
+        for file in self._lake.table(table).files():
             yield from self._lake.arrow_file(table, file.path, columns).to_pylist()
 
     def _note(self, done: list[str], meant: list[Row], *, changed: bool) -> None:

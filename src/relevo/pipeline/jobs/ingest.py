@@ -1,18 +1,17 @@
 """The ingest job: events from Redis into bronze.events, every one once, whatever is killed in between.
 
 Tasks write what they read straight to Parquet, and tell which files these are. Spark writes the end of a batch into its
-checkpoint before it reads it; the batch's number goes into the manifest in the same step that makes its files visible. A
-batch that comes again after a crash is known by its number and passed over. The manifest also keeps how far each stream was
-read: a checkpoint that was lost or thrown away doubles nothing. So the query may begin again at any point, and does when one
-of Spark's Python processes failed it.
+checkpoint before it reads it; the batch's number goes into the table's log as an app transaction, in the commit that makes its
+files visible. A batch that comes again after a crash is known by its number and passed over. The commit also keeps how far each
+stream was read: a checkpoint that was lost or thrown away doubles nothing. So the query may begin again at any point, and does
+when one of Spark's Python processes failed it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,8 +27,10 @@ from relevo.pipeline.cause import cause_of, worker_failure
 from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.jobs.tries import Tries
+from relevo.pipeline.lake.files import Written
 from relevo.pipeline.lake.instants import part_of
 from relevo.pipeline.lake.lake import Lake, Staged
+from relevo.pipeline.lake.storage import Storage
 
 TABLE = "bronze.events"
 ROWS_A_BATCH = 500_000
@@ -52,10 +53,17 @@ Taken = Callable[[Batch], None]
 
 
 class Ingest:
-    """Ingests into one lake. The checkpoint lies in the lake, beside the table."""
+    """Ingests into one lake. `checkpoint` is where Spark keeps how far it is: by default in the lake, beside the table, or, for
+    a lake that is not on this machine, in this user's folder for states. Spark needs no jar for the lake then."""
 
     def __init__(
-        self, lake: Lake, spark: SparkSession, *, taken: Taken = lambda _: None, tries: Tries | None = None
+        self,
+        lake: Lake,
+        spark: SparkSession,
+        *,
+        taken: Taken = lambda _: None,
+        tries: Tries | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self._lake = lake
         self._spark = spark
@@ -65,7 +73,7 @@ class Ingest:
         self.rows = 0
         """New events so far."""
         self._source = ""
-        self._landing = lake.draft(TABLE)
+        self._given = checkpoint
 
     def once(self, options: Mapping[str, str] | None = None) -> int:
         """Takes what is there now, in batches, and returns how many events were new. Options are those of the source."""
@@ -82,7 +90,7 @@ class Ingest:
         return self._run({"processingTime": f"{every_s} seconds"}, dict(options or {}), stop)
 
     def _run(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None = None) -> int:
-        options = {"maxRowsPerTrigger": str(ROWS_A_BATCH), **options, "landing": str(self._landing)}
+        options = {"maxRowsPerTrigger": str(ROWS_A_BATCH), **options, "landing": self._lake.folder(TABLE).uri}
         self._source = SourceOptions.parse(options).source
         asked = stop or (lambda: False)
         try:
@@ -95,16 +103,14 @@ class Ingest:
             # Ctrl-C in a terminal also reaches the workers, which may end before the query does.
             if not (asked() and worker_failure(error)):
                 raise IngestFailed(reason=cause_of(error)) from error
-        finally:
-            shutil.rmtree(self._landing, ignore_errors=True)
         return self.rows
 
     @property
-    def _checkpoint(self) -> Path:
+    def _checkpoint(self) -> Storage:
         """Each source has its own: how far one is read says nothing of another."""
         digest = hashlib.blake2b(self._source.encode(), digest_size=4).hexdigest()
         shown = re.sub(r"[^\w.-]", "-", self._source)[:60]
-        return self._lake.root / "bronze" / "_checkpoint" / f"{shown}-{digest}"
+        return _checkpoints(self._lake, self._given).below(f"{shown}-{digest}")
 
     def _query(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None) -> None:
         """One query from its start to its end."""
@@ -112,8 +118,8 @@ class Ingest:
             return
         source = self._spark.readStream.format("relevo").options(**options).load()
         query = (
-            source.writeStream.queryName(f"relevo ingest {self._lake.root.name}")
-            .option("checkpointLocation", str(self._checkpoint))
+            source.writeStream.queryName(f"relevo ingest {self._lake.storage.name}")
+            .option("checkpointLocation", self._checkpoint.for_spark)
             .foreachBatch(self._take)
             .trigger(**trigger)
             .start()
@@ -129,26 +135,28 @@ class Ingest:
     def _take(self, files: DataFrame, number: int) -> None:
         began = time.monotonic()
         lake = self._lake
-        base = lake.manifest(TABLE)
         # Spark gives a query its id together with its checkpoint: another checkpoint counts its batches anew.
-        query = json.loads((self._checkpoint / "metadata").read_text())["id"]
+        query = self._checkpoint.read_json("metadata")["id"]
+        batch = f"relevo.ingest.{query}"
+        base, notes = lake.table(TABLE, batch), lake.notes(TABLE)
         # A lake of an earlier version knows one source, which had no name.
-        sources: dict[str, dict[str, Any]] = base.notes.get("sources") or {self._source: dict(base.notes)}
-        noted = sources.get(self._source, {})
-        same, last = noted.get("query") == query, noted.get("batch", -1)
-        if same and number <= last:
+        key, named = f"source {self._source}", any(name.startswith("source ") for name in notes)
+        noted: dict[str, Any] = notes.get(key, {}) if named else notes
+        same, last = noted.get("query") == query, base.marks.get(batch, -1)
+        if number <= last:
             return  # its rows are visible already; only Spark's own note of it was lost
         marks: Marks = noted.get("marks", {})
         # A batch begins where the one before it ended: where our batches began at the beginning, nothing comes again. After a
         # checkpoint was lost they begin there once more, and what was taken may come in any number of them.
         own = not marks or (same and number == last + 1 and noted.get("own", False))
         landed = files.collect()  # this is what makes the tasks read and write
-        staged = lake.stage_files(TABLE, [(row["day"], Path(row["path"])) for row in landed])
+        staged = lake.stage_files(
+            TABLE, [Written(row["path"], row["day"], None, row["rows"], row["bytes"], row["stats"]) for row in landed]
+        )
         if not own and staged.rows:
             staged = self._without_taken(staged, marks)
-        ours = {"query": query, "batch": number, "marks": _further(marks, landed), "own": own}
-        notes = {"sources": sources | {self._source: ours}}
-        total = lake.commit(staged, instead=False, notes=notes, base=base).rows
+        told = {key: {"query": query, "marks": _further(marks, landed), "own": own}}
+        total = lake.commit(staged, instead=False, marks={batch: number}, notes=told, base=base).rows
         self.rows += staged.rows
         self._batches += 1
         self._taken(Batch(number, staged.rows, total, time.monotonic() - began))
@@ -159,6 +167,16 @@ class Ingest:
         kept = self._lake.stage(TABLE, rows, part_of(F.coalesce(F.unix_millis("_ts"), F.lit(0)), "day"))
         self._lake.throw_away(staged)
         return kept
+
+
+def _checkpoints(lake: Lake, given: str | os.PathLike[str] | None) -> Storage:
+    if given is not None:
+        return Storage.at(given)
+    if lake.storage.is_local:
+        return lake.storage.below("bronze/_checkpoint")
+    states = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    name = hashlib.blake2b(lake.storage.uri.encode(), digest_size=8).hexdigest()
+    return Storage.at(Path(states) / "relevo" / "checkpoints" / name)
 
 
 def _after(marks: Marks) -> Column:

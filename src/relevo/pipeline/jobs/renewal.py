@@ -14,6 +14,7 @@ from relevo.errors import TableBroken
 from relevo.pipeline.jobs.progress import Step, Tell, nobody
 from relevo.pipeline.lake.expectations import breaches
 from relevo.pipeline.lake.lake import Lake, Staged
+from relevo.pipeline.lake.tables import ALL
 
 _AT_ONCE = 3
 
@@ -27,6 +28,8 @@ class Renewal:
         self.steps: list[Step] = []
         self._tell = tell
         self._broken: set[str] = set()
+        self._bases = {spec.name: lake.table(spec.name) for spec in ALL}
+        """What the tables were when this build began: who changed them since wins, and this build is told."""
         self._one_speaks = threading.Lock()
 
     def at_once(self, *renewals: Callable[[], None]) -> None:
@@ -46,7 +49,7 @@ class Renewal:
 
     def unchanged(self, *tables: str) -> None:
         for table in tables:
-            self._say(Step(table, "unchanged", rows=self.lake.manifest(table).rows))
+            self._say(Step(table, "unchanged", rows=self.lake.table(table).rows))
 
     def renew(
         self,
@@ -56,7 +59,6 @@ class Renewal:
         instead: bool = True,
         built_from: dict[str, int] | None = None,
         notes: dict[str, Any] | None = None,
-        covers: Callable[[Staged], dict[str, set[int]]] | None = None,
         also: Callable[[Staged], Iterable[str]] | None = None,
     ) -> bool:
         """True when the new version is visible. `also` gives further reasons why it must not be."""
@@ -75,8 +77,9 @@ class Renewal:
             self._broken.add(table)
             self._say(Step(table, "broken", staged.rows, len(staged.files), taken - began, str(error)))
             return False
-        reach = covers(staged) if covers is not None else None
-        self.lake.commit(staged, instead=instead, built_from=built_from, notes=notes, covers=reach)
+        self._bases[table] = self.lake.commit(
+            staged, instead=instead, built_from=built_from, notes=notes, base=self._bases[table]
+        )
         self._say(Step(table, "built", staged.rows, len(staged.files), time.monotonic() - began))
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relevo.errors import LakeTooNew
+from relevo.pipeline.lake.delta import source_mark
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import ALL
 
@@ -36,22 +37,23 @@ def status(lake: Lake) -> list[TableStatus]:
     found: list[TableStatus] = []
     for spec in ALL:
         try:
-            manifest = lake.manifest(spec.name)
+            version = lake.table(spec.name)
         except LakeTooNew as error:
             found.append(TableStatus(spec.name, spec.holds, 0, 0, 0, 0, 0, 0, broken=(str(error),), inner=spec.inner))
             continue
         complaint = lake.complaint(spec.name)
-        behind = tuple(source for source, version in manifest.built_from.items() if _changed(lake, source, version))
+        sources = {one.name: version.marks[mark] for one in ALL if (mark := source_mark(one.name)) in version.marks}
+        behind = tuple(source for source, taken in sources.items() if _changed(lake, source, taken))
         found.append(
             TableStatus(
                 spec.name,
                 spec.holds,
-                manifest.version,
-                manifest.written_at_ms,
-                manifest.rows,
-                manifest.bytes,
-                len(manifest.partitions),
-                len(manifest.files()),
+                version.version,
+                lake.log(spec.name).written_at_ms(),
+                version.rows,
+                version.bytes,
+                len(version.partitions),
+                len(version.files()),
                 behind,
                 tuple(complaint["reasons"]) if complaint else (),
                 spec.inner,
@@ -63,6 +65,6 @@ def status(lake: Lake) -> list[TableStatus]:
 def _changed(lake: Lake, table: str, since: int) -> bool:
     """A table of a newer relevo has changed, as far as one can tell."""
     try:
-        return bool(lake.manifest(table).changed(since))
+        return bool(lake.changes(table, since).keys)
     except LakeTooNew:
         return True

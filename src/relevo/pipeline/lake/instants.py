@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -46,6 +47,34 @@ def part_key(part: int, span: Span) -> str:
     if span == "all":
         return "all"
     return (_START + timedelta(milliseconds=part * _SIZE_MS[span])).strftime(_FORMAT[span])
+
+
+def values_of(key: str, span: Span, day: int | None = None) -> dict[str, str]:
+    """The values of a partition's columns, as Delta's log writes them.
+
+    >>> values_of("2022-01-08T10", "hour", day=19_001)
+    {'date': '2022-01-08', 'hour': '10', 'adds_to': '2022-01-09'}
+    """
+    values: dict[str, str] = {} if span == "all" else {"date": key[:10]}
+    if span == "hour":
+        values["hour"] = str(int(key[11:]))
+    return values if day is None else {**values, "adds_to": part_key(day, "day")}
+
+
+def key_of(values: Mapping[str, str], span: Span) -> str:
+    """The name of the partition with these values.
+
+    >>> key_of({"date": "2022-01-08", "hour": "9"}, "hour")
+    '2022-01-08T09'
+    """
+    if span == "all":
+        return "all"
+    return values["date"] if span == "day" else f"{values['date']}T{int(values['hour']):02d}"
+
+
+def day_of(values: Mapping[str, str]) -> int | None:
+    """The day that the rows of a partition add to, where the table is cut by it."""
+    return part_number(values["adds_to"], "day") if "adds_to" in values else None
 
 
 def part_number(key: str, span: Span) -> int:

@@ -1,4 +1,5 @@
-"""A lake: a folder of tables. Reads what manifests name, and makes a new version of a table visible in one step."""
+"""A lake: a folder of Delta tables, on this machine or on any storage. Reads their newest version, and makes the next one
+visible in one step."""
 
 # pyarrow comes without types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -7,36 +8,36 @@
 
 from __future__ import annotations
 
-import json
-import shutil
+import os
+import random
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from relevo.errors import FileDamaged, FilesNotShared, NoLake, TableBroken
-from relevo.pipeline.lake.instants import part_key
-from relevo.pipeline.lake.manifest import DataFile, Manifest, Manifests
+from relevo.errors import FileDamaged, FilesNotShared, LakeChanged, NoLake, TableBroken
+from relevo.pipeline.lake import files as parquet
+from relevo.pipeline.lake.delta import NOTES_MARK, Commit, DeltaLog, moved, source_mark
+from relevo.pipeline.lake.files import DAY, PART, WRITTEN, PartFiles, Written, fitted
+from relevo.pipeline.lake.instants import part_key, part_number
+from relevo.pipeline.lake.storage import Storage
 from relevo.pipeline.lake.tables import BY_NAME, TableSpec
+from relevo.pipeline.lake.version import Changes, DataFile, TableVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KEEP_VERSIONS = 3
 ERASED_AT = "erased_at_ms"
 """The note of bronze.messages that says when something was last erased: older versions of any table are not kept."""
-_PART = "_part"
-_DRAFT = {
-    "mapreduce.fileoutputcommitter.algorithm.version": "2",
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-}
-"""Tasks put their files where they stay: nobody looks into a draft before it is whole, and moving them once more costs."""
+READS = "spark.relevo.lake.reads"
+"""How Spark reads a lake that is not on this machine: `tasks` (pyarrow in its Python workers, no jar needed) or `native`."""
+NOTES = "_relevo/notes"
+_COMPLAINT = "_relevo/broken.json"
 
 Row = dict[str, Any]
 
@@ -47,6 +48,7 @@ class Staged:
 
     spec: TableSpec
     files: dict[str, list[DataFile]] = field(default_factory=dict[str, list[DataFile]])
+    stats: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def rows(self) -> int:
@@ -58,286 +60,296 @@ class Staged:
 
 
 class Lake:
-    """The lake in a folder that the driver and all executors reach by the same path.
+    """The lake at a path that the driver and all executors reach, or at an address such as `s3://bucket/lake`.
 
-    >>> Lake("a folder that is not there yet").manifest("gold.throughput").version
+    >>> Lake("a folder that is not there yet").table("gold.throughput").version
     0
     """
 
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root).absolute()
+    def __init__(self, where: str | os.PathLike[str]) -> None:
+        self.storage = Storage.at(where)
+
+    @property
+    def root(self) -> Path:
+        """The folder of a lake on this machine."""
+        return self.storage.folder
 
     # --- reading -------------------------------------------------------------------------------------------------------
 
-    def manifest(self, table: str) -> Manifest:
-        return self._manifests(BY_NAME[table]).newest()
+    def table(self, table: str, *marks: str) -> TableVersion:
+        """The newest version of a table. `marks` are app transactions whose numbers are wanted besides ours."""
+        return self.log(table).newest(*marks)
+
+    def log(self, table: str) -> DeltaLog:
+        return DeltaLog.of(self.storage, BY_NAME[table])
+
+    def folder(self, table: str) -> Storage:
+        return self.storage.below(BY_NAME[table].path)
 
     def spec(self, table: str) -> TableSpec:
         return BY_NAME[table]
 
     def exists(self) -> bool:
-        return any(self._manifests(spec).versions() for spec in BY_NAME.values())
+        return any(self.log(name).opened() is not None for name in BY_NAME)
 
     def must_exist(self) -> None:
         if not self.exists():
-            raise NoLake(path=str(self.root))
+            raise NoLake(path=self.storage.uri)
 
-    def read(
-        self, spark: SparkSession, table: str, keys: Iterable[str] | None = None, *, since: int = 0
-    ) -> DataFrame | None:
-        """The table, or some partitions of it, or what came after a version; None when that has no files."""
-        files = self.manifest(table).files(None if keys is None else set(keys), since=since)
-        files = [file for file in files if file.rows]
-        return self.frame(spark, table, [file.path for file in files]) if files else None
+    def must_be_readable(self) -> None:
+        """Looks at the end of every file, where a file that was cut short or overwritten shows."""
+        for name in BY_NAME:
+            for file in self.table(name).files():
+                self.arrow_file(name, file.path, [])
+
+    def taken(self, table: str, source: str) -> int:
+        """The version of `source` that `table` was built from; 0 when none was."""
+        return self.table(table).marks.get(source_mark(source), 0)
+
+    def changes(self, table: str, since: int, now: TableVersion | None = None) -> Changes:
+        """What happened to a table after a version."""
+        return self.log(table).changes(since, now or self.table(table))
+
+    def notes(self, table: str) -> dict[str, Any]:
+        """What jobs have written down beside a table, in the same step as its rows."""
+        while True:
+            pointer = self.table(table).marks.get(NOTES_MARK)
+            if pointer is None:
+                return {}
+            found = self.folder(table).read_json(f"{NOTES}/{pointer}.json")
+            if found is not None:
+                return found
+            if self.table(table).marks.get(NOTES_MARK) == pointer:  # else others were written while we looked
+                raise FileDamaged(file=f"{NOTES}/{pointer}.json", table=table, reason="it is not there")
+
+    def read(self, spark: SparkSession, table: str, keys: Iterable[str] | None = None) -> DataFrame | None:
+        """The table, or some partitions of it; None when that has no rows."""
+        return self.frame_of(spark, table, self.table(table).files(keys))
+
+    def frame_of(self, spark: SparkSession, table: str, files: Iterable[DataFile]) -> DataFrame | None:
+        """The rows of some files of a table; None when there are none."""
+        paths = [file.path for file in files if file.rows]
+        return self.frame(spark, table, paths) if paths else None
 
     def frame(self, spark: SparkSession, table: str, paths: list[str]) -> DataFrame:
-        """The rows of some files. Their columns are in the newest file's footer: read here, it costs no Spark job."""
-        from pyspark.sql.types import StructType
+        """The rows of some files, with all columns the table has: what an older file does not have is null."""
+        from pyspark.sql.pandas.types import from_arrow_schema
 
-        folder = self._folder(BY_NAME[table])
-        with _naming(table, folder / paths[-1]):
-            schema = pq.read_schema(folder / paths[-1]).metadata or {}
-        told = schema.get(b"org.apache.spark.sql.parquet.row.metadata")
-        reader = spark.read if told is None else spark.read.schema(StructType.fromJson(json.loads(told)))
-        return reader.parquet(*(str(folder / path) for path in paths))
+        folder, schema = self.folder(table), self.log(table).schema()
+        kinds = from_arrow_schema(schema)
+        if folder.is_local or spark.conf.get(READS, "tasks") == "native":
+            return spark.read.schema(kinds).parquet(*(f"{folder.for_spark}/{path}" for path in paths))
+        named = spark.createDataFrame([(path,) for path in paths], "path string").repartition(len(paths))
+        return named.mapInArrow(parquet.reading(folder, schema), kinds)
+
+    def register(self, spark: SparkSession) -> list[str]:
+        """Makes the tables known to Spark SQL: `SELECT * FROM relevo_gold.latency`. Returns their names."""
+        from relevo.pipeline.lake.spark_tables import register
+
+        return register(self.storage, spark)
+
+    def sql(self, query: str) -> Any:
+        """The answer to a query, as an Arrow table, without Spark: `lake.sql("SELECT * FROM relevo_gold.latency")`."""
+        from relevo.pipeline.lake.sql import query as answered
+
+        self.must_exist()
+        return answered(self.storage, query)
 
     def arrow(self, table: str, keys: Iterable[str] | None = None, columns: list[str] | None = None) -> Any:
         """The table without a JVM; None when it has no rows."""
-        files = self.manifest(table).files(None if keys is None else set(keys))
-        parts = [self.arrow_file(table, file.path, columns) for file in files if file.rows]
-        return pa.concat_tables(parts, promote_options="default") if parts else None
+        files = [file for file in self.table(table).files(keys) if file.rows]
+        schema = self.log(table).schema()
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        parts = [fitted(self.arrow_file(table, file.path, schema.names), schema) for file in files]
+        return pa.concat_tables(parts) if parts else None
 
     def staged_arrow(self, staged: Staged, columns: list[str]) -> Any:
         """Some columns of what is staged, without a JVM."""
         return pa.concat_tables([self.arrow_file(staged.spec.name, path, columns) for path in staged.paths])
 
     def arrow_file(self, table: str, path: str, columns: list[str] | None = None) -> Any:
-        """One file of a table, as its manifest names it."""
-        file = self._folder(BY_NAME[table]) / path
-        with _naming(table, file):
-            return pq.read_table(file, columns=columns, partitioning=None, coerce_int96_timestamp_unit="us")
+        """One file of a table, as it was written."""
+        folder = self.folder(table)
+        with _naming(table, f"{folder.uri}/{path}"):
+            return parquet.read(folder, path, columns)
 
     # --- writing -------------------------------------------------------------------------------------------------------
 
-    def draft(self, table: str) -> Path:
-        """A folder of a new name for files that are on their way into the table."""
-        return self._folder(BY_NAME[table]) / "_staging" / uuid.uuid4().hex[:16]
+    def stage(self, table: str, rows: DataFrame, part: Any, keys: Iterable[str] = (), *, day: Any = None) -> Staged:
+        """Writes `rows` by the partition number in `part`, and by the day number in `day` where the table is cut by days too
+        (both Columns). Partitions in `keys` are there even when empty."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.pandas.types import to_arrow_schema
 
-    def stage(self, table: str, rows: DataFrame, part: Any, keys: Iterable[str] = ()) -> Staged:
-        """Writes `rows` by the partition number in `part` (a Column). Partitions in `keys` are there even when empty."""
         spec = BY_NAME[table]
-        draft = self.draft(table)
-        rows.withColumn(_PART, part).write.options(**_DRAFT).partitionBy(_PART).parquet(str(draft))
-        return self._adopted(spec, draft, keys)
+        schema = self._wanted(spec, to_arrow_schema(rows.schema, timezone="UTC"))
+        placed = rows.withColumn(PART, part.cast("bigint"))
+        placed = placed.withColumn(DAY, (F.lit(None) if day is None else day).cast("bigint"))
+        write = parquet.writing(self.folder(table), spec.span, schema)
+        return self._staged(spec, (Written(*row) for row in placed.mapInArrow(write, WRITTEN).collect()), keys)
 
     def stage_arrow(self, table: str, parts: dict[int, Any], keys: Iterable[str] = ()) -> Staged:
         """As `stage`, for rows that are already here."""
         spec = BY_NAME[table]
-        draft = self.draft(table)
+        names = next(iter(parts.values())).schema if parts else pa.schema([])
+        schema = self._wanted(spec, names)
+        files = PartFiles(self.folder(table), spec.span, schema)
         for part, rows in parts.items():
-            (draft / f"{_PART}={part}").mkdir(parents=True)
-            pq.write_table(rows, draft / f"{_PART}={part}" / "part-0.parquet", compression="zstd")
-        draft.mkdir(parents=True, exist_ok=True)
-        return self._adopted(spec, draft, keys)
+            if rows.num_rows:
+                files.add(part, None, fitted(rows, schema))
+        return self._staged(spec, files.close(), keys)
 
-    def stage_files(self, table: str, written: Iterable[tuple[int, Path]]) -> Staged:
-        """As `stage`, for Parquet files that are written already: the partition number of each, and where it lies."""
-        spec, by_key, name = BY_NAME[table], dict[str, list[Path]](), uuid.uuid4().hex[:16]
-        for part, file in written:
-            if not file.exists():
-                raise FilesNotShared(table=table, file=str(file))
-            by_key.setdefault(part_key(part, spec.span), []).append(file)
-        return Staged(spec, {key: self._moved(spec, files, key, name) for key, files in by_key.items()})
+    def stage_files(self, table: str, written: Iterable[Written]) -> Staged:
+        """As `stage`, for files that tasks have written where they stay."""
+        spec, found = BY_NAME[table], list(written)
+        for file in found:
+            if self.storage.is_local and self.folder(table).size(file.path) is None:
+                raise FilesNotShared(table=table, file=f"{self.folder(table).uri}/{file.path}")
+        self._wanted(spec, spec.arrow_schema())
+        return self._staged(spec, found, ())
 
     def commit(
         self,
         staged: Staged,
         *,
         instead: bool,
-        built_from: dict[str, int] | None = None,
-        notes: dict[str, Any] | None = None,
-        covers: dict[str, set[int]] | None = None,
-        base: Manifest | None = None,
-    ) -> Manifest:
-        """Makes staged files visible, all at once: in addition to, or `instead` of, what their partitions held."""
-        manifests = self._manifests(staged.spec)
-        old = base or manifests.newest()
-        new = old.with_files(staged.files, instead=instead, covers=covers or {})
-        written = manifests.write(
-            replace(new, built_from={**old.built_from, **(built_from or {})}, notes={**old.notes, **(notes or {})})
+        built_from: Mapping[str, int] | None = None,
+        marks: Mapping[str, int] | None = None,
+        notes: Mapping[str, Any] | None = None,
+        base: TableVersion | None = None,
+    ) -> TableVersion:
+        """Makes staged files visible, all at once: in addition to, or `instead` of, what their partitions held.
+
+        `base` is what the writer knew of the table when it began: whoever changed the same since wins, and this raises
+        `LakeChanged`. `marks` are app transactions, which say how far a writer is.
+        """
+        table = staged.spec.name
+        numbers = {source_mark(source): version for source, version in (built_from or {}).items()} | dict(marks or {})
+        known = base or self.table(table, *numbers)
+        wanted = Commit(
+            tuple(file for files in staged.files.values() for file in files if file.rows),
+            staged.stats,
+            frozenset(staged.files) if instead else frozenset(),
+            marks=numbers,
         )
-        self._complaint(staged.spec).unlink(missing_ok=True)
+        written = self._commit(table, wanted, known, notes)
+        self.folder(table).delete([_COMPLAINT])
         return written
 
     def throw_away(self, staged: Staged) -> None:
-        for path in staged.paths:
-            (self._folder(staged.spec) / path).unlink(missing_ok=True)
+        self.folder(staged.spec.name).delete(staged.paths)
 
     def refuse(self, staged: Staged, reasons: list[str]) -> TableBroken:
         """Throws staged files away and writes down why; the last good version stays what it is."""
-        folder = self._folder(staged.spec)
         self.throw_away(staged)
-        kept = self.manifest(staged.spec.name).version
+        kept = self.table(staged.spec.name).version
         said = {"at_ms": time.time_ns() // 1_000_000, "reasons": reasons, "kept_version": kept}
-        draft = folder / f".broken-{uuid.uuid4().hex}"
-        draft.write_text(json.dumps(said))
-        draft.replace(self._complaint(staged.spec))
+        self.folder(staged.spec.name).write_json(_COMPLAINT, said)
         return TableBroken(table=staged.spec.name, reasons="; ".join(reasons), version=kept)
 
     def complaint(self, table: str) -> dict[str, Any] | None:
         """Why the table was not renewed at the last try; None when it was."""
-        path = self._complaint(BY_NAME[table])
-        return json.loads(path.read_text()) if path.exists() else None
+        return self.folder(table).read_json(_COMPLAINT)
 
-    def drop_files(self, table: str, paths: set[str], *, notes: dict[str, Any], base: Manifest) -> Manifest:
+    def drop_files(self, table: str, paths: set[str], *, notes: Mapping[str, Any]) -> TableVersion:
         """A version without these files."""
-        partitions = {
-            key: replace(
-                partition,
-                files=tuple(file for file in partition.files if file.path not in paths),
-                changed_in=base.version + 1
-                if any(file.path in paths for file in partition.files)
-                else partition.changed_in,
-            )
-            for key, partition in base.partitions.items()
-        }
-        new = replace(base, version=base.version + 1, partitions=partitions, notes={**base.notes, **notes})
-        return self._manifests(BY_NAME[table]).write(new)
+        base = self.table(table)
+        gone = tuple(file for file in base.files() if file.path in paths)
+        return self._commit(table, Commit(remove=gone), base, notes)
 
     def rewrite(
         self, table: str, columns: list[str], which: Callable[[Any], list[bool]], change: Callable[[Row], Row]
     ) -> int:
         """Changes rows where they are, in a version of its own; returns how many. `which` picks them by some columns.
 
-        The files that held them are deleted at once, with the versions that name them. The new ones came when the old ones
-        did, so nobody takes their rows for new; their partitions have changed, so what is made of these is made again.
+        The files that held them are deleted at once. The new ones keep their names' first part, so nobody takes their rows
+        for new; their partitions have changed, so what is made of these is made again.
         """
-        manifests = self._manifests(BY_NAME[table])
-        old = manifests.newest()
-        partitions = dict(old.partitions)
-        gone: list[str] = []
+        base, folder = self.table(table), self.folder(table)
+        gone: list[DataFile] = []
+        new: list[DataFile] = []
+        stats: dict[str, str] = {}
         changed = 0
-        for key, partition in old.partitions.items():
-            files: list[DataFile] = []
-            for file in partition.files:
-                picked = which(self.arrow_file(table, file.path, columns))
-                if any(picked):
-                    gone.append(file.path)
-                    changed += sum(picked)
-                    file = replace(file, **self._changed_file(table, file.path, picked, change))
-                files.append(file)
-            if files != list(partition.files):
-                partitions[key] = replace(partition, files=tuple(files), changed_in=old.version + 1)
+        for file in base.files():
+            picked = which(self.arrow_file(table, file.path, columns))
+            if any(picked):
+                gone.append(file)
+                changed += sum(picked)
+                written = self._changed_file(table, file, picked, change)
+                new.append(moved(file, written.path, written.bytes))
+                stats[written.path] = written.stats
         if gone:
-            manifests.write(replace(old, version=old.version + 1, partitions=partitions))
-            manifests.forget(keep=1)
-            for path in gone:
-                (self._folder(BY_NAME[table]) / path).unlink(missing_ok=True)
+            self._commit(table, Commit(tuple(new), stats, remove=tuple(gone)), base, None)
+            folder.delete(file.path for file in gone)
         return changed
 
-    def _changed_file(
-        self, table: str, path: str, picked: list[bool], change: Callable[[Row], Row]
-    ) -> dict[str, str | int]:
+    def _changed_file(self, table: str, file: DataFile, picked: list[bool], change: Callable[[Row], Row]) -> Written:
         """Writes a file with the picked rows changed beside the old one."""
-        rows = self.arrow_file(table, path)
+        rows = self.arrow_file(table, file.path)
         new = pa.Table.from_pylist([change(row) for row in rows.filter(pa.array(picked)).to_pylist()], rows.schema)
         whole = pa.concat_tables([rows.filter(pa.array([not one for one in picked])), new])
-        folder = self._folder(BY_NAME[table])
-        # Spark reads the times of its files only as it wrote them.
-        footer = pq.read_metadata(folder / path).schema
-        int96 = any(footer.column(number).physical_type == "INT96" for number in range(len(footer)))
-        name = f"{path.partition('/')[0]}/{uuid.uuid4().hex[:16]}-0000.parquet"
-        pq.write_table(whole, folder / name, compression="zstd", use_deprecated_int96_timestamps=int96)
-        return {"path": name, "bytes": (folder / name).stat().st_size}
+        folder, _, _ = file.path.rpartition("/")
+        path = f"{folder}/{file.token}.{uuid.uuid4().hex[:8]}.parquet".lstrip("/")
+        return parquet.write(self.folder(table), path, whole, part_number(file.key, BY_NAME[table].span), file.day)
 
-    # --- upkeep --------------------------------------------------------------------------------------------------------
+    # --- what they share -----------------------------------------------------------------------------------------------
 
-    def vacuum(self, table: str, *, keep: int = KEEP_VERSIONS, grace_s: float = 3600.0) -> int:
-        """Deletes files no kept version names, once they are old enough that no write in progress can mean them. Versions from
-        before the last erasure are not kept: they may hold what was erased."""
-        spec = BY_NAME[table]
-        folder = self._folder(spec)
-        named = self._manifests(spec).forget(
-            keep=keep, since_ms=self.manifest("bronze.messages").notes.get(ERASED_AT, 0)
-        )
-        before = time.time() - grace_s
-        gone = 0
-        for file in folder.rglob("*"):
-            path = str(file.relative_to(folder))
-            ours = path == "_broken.json" or path.startswith("_manifest/") or path in named
-            if not ours and file.is_file() and file.stat().st_mtime < before:
-                file.unlink(missing_ok=True)
-                gone += 1
-        return gone
-
-    def compact(self, spark: SparkSession, table: str, *, upto: int, least: int = 8) -> int:
-        """Makes one file of many in every partition with at least `least` files that came up to version `upto`.
-
-        The rows stay the same, so nothing that was built from them has to be built again. What readers of this table have
-        not taken yet (files after `upto`) is left alone: a merged file must not look new to them.
-        """
-        manifests = self._manifests(BY_NAME[table])
-        old = manifests.newest()
-        partitions = dict(old.partitions)
-        merged = 0
-        for key, partition in old.partitions.items():
-            small = [file for file in partition.files if file.added_in <= upto]
-            if len(small) < least:
+    def _commit(self, table: str, wanted: Commit, base: TableVersion, notes: Mapping[str, Any] | None) -> TableVersion:
+        """One commit, with its notes: they lie in a file of a new name, and the commit says which."""
+        log, folder = self.log(table), self.folder(table)
+        if notes is None:
+            return log.commit(wanted, base)
+        while True:
+            before = base.marks.get(NOTES_MARK)
+            old = {} if before is None else folder.read_json(f"{NOTES}/{before}.json") or {}
+            # Numbers rise, and no two writers have the same one.
+            pointer = (((before or 0) >> 32) + 1 << 32) | random.getrandbits(31)
+            folder.write_json(f"{NOTES}/{pointer}.json", {**old, **notes})
+            try:
+                written = log.commit(replace(wanted, marks={**wanted.marks, NOTES_MARK: pointer}), base)
+            except LakeChanged:
+                folder.delete([f"{NOTES}/{pointer}.json"])
+                base = self._with_notes_of_others(table, wanted, base, {name: old.get(name) for name in notes})
                 continue
-            rows = self.frame(spark, table, [file.path for file in small])
-            draft = self.draft(table)
-            goal = max(1, sum(file.bytes for file in small) // (256 << 20))
-            rows.coalesce(int(goal)).write.parquet(str(draft))
-            moved = self._moved(BY_NAME[table], draft.glob("*.parquet"), key, draft.name)
-            shutil.rmtree(draft)
-            assert sum(file.rows for file in moved) == sum(file.rows for file in small)
-            stamped = [replace(file, added_in=max(file.added_in for file in small)) for file in moved]
-            rest = [file for file in partition.files if file.added_in > upto]
-            partitions[key] = replace(partition, files=(*stamped, *rest))
-            merged += len(small)
-        if merged:
-            manifests.write(replace(old, version=old.version + 1, partitions=partitions))
-        return merged
+            if before is not None:
+                folder.delete([f"{NOTES}/{before}.json"])
+            return written
 
-    # --- the folder ----------------------------------------------------------------------------------------------------
+    def _with_notes_of_others(
+        self, table: str, wanted: Commit, base: TableVersion, ours: dict[str, Any]
+    ) -> TableVersion:
+        """The base for another try, when all that others changed are notes that are none of ours."""
+        now, notes = self.table(table, *wanted.marks), self.notes(table)
+        others = now.marks.get(NOTES_MARK) != base.marks.get(NOTES_MARK)
+        same = all(now.marks.get(mark) == base.marks.get(mark) for mark in wanted.marks)
+        if not others or not same or {name: notes.get(name) for name in ours} != ours:
+            raise LakeChanged(table=table, version=now.version)
+        return replace(base, marks={**base.marks, NOTES_MARK: now.marks[NOTES_MARK]})
 
-    def _adopted(self, spec: TableSpec, draft: Path, keys: Iterable[str]) -> Staged:
+    def _wanted(self, spec: TableSpec, given: Any) -> Any:
+        """The columns to write: what is given, of the declared types. The table gets those it does not have yet."""
+        declared = spec.arrow_schema()
+        fields = [
+            declared.field(column.name) if column.name in declared.names else pa.field(column.name, column.type)
+            for column in given
+        ]
+        self.log(spec.name).evolve(pa.schema(fields))
+        return pa.schema([pa.field(column.name, column.type) for column in fields])
+
+    def _staged(self, spec: TableSpec, written: Iterable[Written], keys: Iterable[str]) -> Staged:
         staged = Staged(spec, {key: [] for key in keys})
-        for entry in sorted(draft.iterdir()):
-            if entry.is_dir() and entry.name.startswith(f"{_PART}="):
-                key = part_key(int(entry.name.partition("=")[2]), spec.span)
-                staged.files.setdefault(key, []).extend(self._moved(spec, entry.glob("*.parquet"), key, draft.name))
-        shutil.rmtree(draft)
+        for file in written:
+            key = part_key(file.part, spec.span)
+            staged.files.setdefault(key, []).append(DataFile(file.path, key, file.rows, file.bytes, file.day))
+            staged.stats[file.path] = file.stats
         return staged
-
-    def _moved(self, spec: TableSpec, written: Iterable[Path], key: str, name: str) -> list[DataFile]:
-        """Takes Parquet files from where they were written to where they stay; nobody sees them until a manifest says so."""
-        target = self._folder(spec) / key
-        target.mkdir(parents=True, exist_ok=True)
-        files: list[DataFile] = []
-        for number, file in enumerate(sorted(written)):
-            path = f"{key}/{name}-{number:04d}.parquet"
-            rows = pq.read_metadata(file).num_rows
-            size = file.stat().st_size
-            file.replace(self._folder(spec) / path)
-            if rows:
-                files.append(DataFile(path, rows, size, 0))
-        return files
-
-    def _manifests(self, spec: TableSpec) -> Manifests:
-        return Manifests(self._folder(spec) / "_manifest", spec.name, spec.schema_version)
-
-    def _complaint(self, spec: TableSpec) -> Path:
-        return self._folder(spec) / "_broken.json"
-
-    def _folder(self, spec: TableSpec) -> Path:
-        return self.root.joinpath(*spec.name.split("."))
 
 
 @contextmanager
-def _naming(table: str, file: Path) -> Generator[None]:
+def _naming(table: str, path: str) -> Generator[None]:
     """A file that is there in name only is told by its name: disks fail, and people tidy up."""
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
-        raise FileDamaged(file=str(file), table=table, reason=str(error).partition("\n")[0].rstrip(".")) from error
+        raise FileDamaged(file=path, table=table, reason=str(error).partition("\n")[0].rstrip(".")) from error

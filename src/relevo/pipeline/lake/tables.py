@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from relevo.pipeline.connector.columns import Column
+from relevo.pipeline.lake.columns import arrow_schema, columns_of
 from relevo.pipeline.lake.expectations import Expectation, Rule, Unique, not_negative, not_null, one_of
 from relevo.pipeline.lake.instants import Span
 
@@ -18,10 +21,41 @@ class TableSpec:
     schema_version: int = 1
     inner: bool = False
     holds: str = field(default="", compare=False)
+    by_day: bool = False
+    """Also cut by the day that rows add to: jobs of one hour end on several days."""
+    kept_days: int = 7
+    """For so long a file that was replaced is kept, for readers and for older versions."""
 
     @property
     def layer(self) -> str:
         return self.name.partition(".")[0]
+
+    @property
+    def path(self) -> str:
+        """Below the lake's root."""
+        return self.name.replace(".", "/")
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        named = {"all": (), "day": ("date",), "hour": ("date", "hour")}[self.span]
+        return (*named, "adds_to") if self.by_day else named
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Declared, without those it is partitioned by."""
+        return columns_of(self.name)
+
+    def arrow_schema(self) -> Any:
+        return arrow_schema(self.columns)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Delta's own settings of the table, which other engines keep to as well."""
+        return {
+            "delta.checkpointInterval": "20",
+            "delta.deletedFileRetentionDuration": f"interval {self.kept_days} days",
+            "delta.logRetentionDuration": "interval 30 days",
+        }
 
 
 _SHARES = [
@@ -85,9 +119,9 @@ REVIEWS = TableSpec(
     ),
     holds="one row a human decision",
 )
-COUNTS = TableSpec("silver.counts", "hour", inner=True, holds="partial counts by minute")
-SKETCHES = TableSpec("silver.sketches", "hour", inner=True, holds="partial sketches by minute")
-REASONS = TableSpec("silver.reasons", "hour", inner=True, holds="partial counts of reasons by day")
+COUNTS = TableSpec("silver.counts", "hour", inner=True, by_day=True, holds="partial counts by minute")
+SKETCHES = TableSpec("silver.sketches", "hour", inner=True, by_day=True, holds="partial sketches by minute")
+REASONS = TableSpec("silver.reasons", "hour", inner=True, by_day=True, holds="partial counts of reasons by day")
 CLOSINGS = TableSpec("silver.closings", "day", inner=True, holds="what each day adds to a backlog")
 THROUGHPUT = TableSpec(
     "gold.throughput",

@@ -99,7 +99,7 @@ def figures(lake: Lake, *, queues: Iterable[str] = (), days: int = 7) -> Figures
         forecast_times=forecast_times,
         outlook=_needs(outlook),
         anomalies=gold.newest("gold.anomalies", "minute", _MOST_CLUSTERS),
-        versions={name: lake.manifest(name).version for name in _READ},
+        versions={name: lake.table(name).version for name in _READ},
     )
 
 

@@ -27,8 +27,8 @@ class GoldDays:
     def __init__(self, lake: Lake, *, queues: Iterable[str], days: int) -> None:
         self._lake = lake
         self._wanted = pa.array(sorted(set(queues)), pa.string())
-        manifest = lake.manifest("gold.throughput")
-        there = [part_number(key, "day") for key, partition in manifest.partitions.items() if partition.rows]
+        throughput = lake.table("gold.throughput")
+        there = [part_number(key, "day") for key, partition in throughput.partitions.items() if partition.rows]
         self._first = max(there) - days + 1 if there else 0
         self._several = False
         sources = {
@@ -38,7 +38,7 @@ class GoldDays:
 
     def each(self, table: str, columns: list[str] | None = None, at: str | None = None) -> Iterator[Any]:
         """Each day that has rows. `at` is a column of times, which then is also there as milliseconds, `ms`."""
-        for key in sorted(self._lake.manifest(table).partitions):
+        for key in sorted(self._lake.table(table).partitions):
             if key != "all" and part_number(key, "day") < self._first:
                 continue
             asked = columns if columns is None or table not in SOURCED else sorted({*columns, "source"})
