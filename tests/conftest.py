@@ -25,6 +25,7 @@ from tests.servers.tls import TlsRedis
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from pyspark.sql import SparkSession
 
 pytest_plugins = ("tests.harness.plugin",)
 
@@ -43,6 +44,10 @@ _DATABASES = pytest.StashKey[dict[str, DatabaseServer]]()
 _BROWSER_STARTS_MS, _PAGE_SHOWS_MS = 60_000, 10_000
 _NOT_HAD = " could not be had: "
 _SERVER_FIXTURES = ("server", "redis86", "redis7", "valkey", "cluster", "tls_redis", "sentinel")
+
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For `make test`: a query of some hundred rows is over before the code that Spark would write and compile for it pays. Tests
+that start a JVM of their own keep Spark's default, and in `make test-all` this session does too."""
 
 
 class Launch(Protocol):
@@ -169,6 +174,32 @@ def browser() -> Generator["Browser"]:
         expect.set_options(timeout=limit(_PAGE_SHOWS_MS))
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator["SparkSession"]:
+    """One Spark session for the whole test process: it takes longer to start than all its tests to run. One process runs all
+    tests that use it (`tests/harness/turns.py`)."""
+    from relevo.pipeline.session import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "events").mkdir()
+    spark = session(
+        "local[2]",
+        log=folder / "spark.log",
+        settings={
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": str(folder / "events"),
+            **(_INTERPRETED if request.config.getoption("sample") else {}),
+        },
+    )
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture

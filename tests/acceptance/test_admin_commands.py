@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from relevo import Flow, Job, Queue, Worker
-from tests.acceptance.conftest import Cli
 from tests.pace import limit
 from tests.servers.server import Server
+from tests.support.command_line import Cli
 
 
 def test_a_queue_is_paused_and_resumed(server: Server, cli: Cli, queue_name: str) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Said, call
-from tests.agents.conftest import a_desk
-from tests.audit.conftest import open_work_queues
 from tests.clock import Clock
+from tests.support.command_line import Said, call
+from tests.support.desk import a_desk, open_work_queues
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from relevo.bench import trial
 from relevo.bench.ceiling import Ceiling
 from relevo.bench.trial import STEPS, Measured, Trial
 from relevo.errors import NotMeasurable
-from tests.acceptance.conftest import relevo
 from tests.conftest import Launch
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server, SingleServer
+from tests.support.command_line import relevo
 
 KINDS = pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey], ids=lambda kind: kind.name)
 PARTS = ["single add", "100 concurrent adds", "bulk of 500", "drain, events off", "drain, events on"]

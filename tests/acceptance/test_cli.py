@@ -8,10 +8,10 @@ import signal
 import pytest
 
 from relevo import Job, Queue, Tasks, Worker
-from tests.acceptance.conftest import COMMAND, Cli, relevo
 from tests.pace import limit
 from tests.servers.child import Child
 from tests.servers.server import Server
+from tests.support.command_line import COMMAND, Cli, relevo
 
 
 def test_an_added_job_is_seen_waiting(server: Server, cli: Cli, queue_name: str) -> None:

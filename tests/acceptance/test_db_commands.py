@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from relevo.work.store import schema
-from tests.acceptance.conftest import call
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
+from tests.support.command_line import call
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])

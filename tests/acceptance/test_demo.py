@@ -10,8 +10,8 @@ from rich.console import Console
 from relevo.demo.stage import Scene, Stage
 from relevo.demo.story import ACTS
 from relevo.demo.tally import Tally
-from tests.acceptance.conftest import COMMAND, Said
 from tests.servers.child import Child
+from tests.support.command_line import COMMAND, Said
 
 
 @pytest.mark.timeout(400)

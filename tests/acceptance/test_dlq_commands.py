@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from relevo import Job, Queue, UnrecoverableError, Worker
-from tests.acceptance.conftest import COMMAND, Cli
 from tests.pace import limit
 from tests.servers.server import Server
+from tests.support.command_line import COMMAND, Cli
 
 
 @pytest.fixture

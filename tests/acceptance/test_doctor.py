@@ -7,11 +7,11 @@ import pytest
 
 from relevo import Job, Queue, Worker
 from relevo.broker.checkup import Facts, Finding, Level, check_up
-from tests.acceptance.conftest import Cli, Said, called, relevo
 from tests.conftest import Launch
 from tests.pace import limit
 from tests.servers.cluster import RedisCluster
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server
+from tests.support.command_line import Cli, Said, called, relevo
 
 KINDS = pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey, RedisCluster], ids=lambda kind: kind.name)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from relevo import Job, Queue, Worker
-from tests.acceptance.conftest import COMMAND, Cli, Said
 from tests.pace import limit
 from tests.servers.child import Child
 from tests.servers.server import Server
+from tests.support.command_line import COMMAND, Cli, Said
 
 APP = """
 from relevo import Tasks

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from relevo.cli.shell.run_file import NAME, Running, find_running, running_in
-from tests.acceptance.conftest import COMMAND, Said
 from tests.servers.child import Child
 from tests.servers.process import free_port
 from tests.servers.server import Server
+from tests.support.command_line import COMMAND, Said
 
 
 class Up:

@@ -8,8 +8,8 @@ import typer
 
 from relevo.cli import app
 from relevo.cli.shell.redis_server import server_of
-from tests.acceptance.conftest import call
 from tests.servers.server import Server
+from tests.support.command_line import call
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

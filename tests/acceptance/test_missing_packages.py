@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Said
 from tests.servers.child import Child
 from tests.servers.process import free_port
 from tests.servers.server import Server
+from tests.support.command_line import Said
 
 HIDE = """
 import sys

@@ -17,14 +17,11 @@ from pyspark.sql import SparkSession
 from relevo.pipeline.lake.delta import SCHEMA_MARK
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import BY_NAME
-from relevo.wire.dead import DeadLetterFields
-from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
-from relevo.wire.payload import encode_payload
-from tests.acceptance.conftest import COMMAND, Cli, Said, called, relevo
 from tests.servers.child import Child
 from tests.servers.server import EmbeddedValkey, Server
-from tests.spark.connector.filled import add_events
+from tests.spark.connector.filled import add_events, add_letters
+from tests.support.command_line import COMMAND, Cli, Said, called, relevo
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -163,16 +160,6 @@ def test_ingest_follows_until_ctrl_c_and_keeps_spark_s_noise_to_itself_and_leave
 
 
 # --- replay ------------------------------------------------------------------------------------------------------------------
-
-
-def add_letters(server: Server, queue: str) -> None:
-    """Three dead letters; the payload of the last one is no msgpack."""
-    key = QueueKeys(queue).dead
-    for number in range(3):
-        payload = encode_payload({"n": number}, "send") if number < 2 else b"\xc1 no msgpack"
-        envelope = Envelope(f"job-{number}", payload, 1_700_000_000_000).encode()
-        letter = DeadLetterFields(envelope, "send", "1-0", "retries_exhausted", f"no route {number}")
-        server.call("XADD", key, "*", *letter.encode())
 
 
 def test_replay_first_says_which_letters_are_meant_and_that_one_is_no_job(

@@ -7,8 +7,8 @@ import pytest
 from relevo.broker.address import slot_of
 from relevo.cli.shell.completion import complete_queue
 from relevo.wire.keys import QueueKeys
-from tests.acceptance.conftest import Cli
 from tests.servers.server import Server
+from tests.support.command_line import Cli
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import call
 from tests.acceptance.work_desk import WorkDesk
 from tests.api.serve_process import ServeProcess
+from tests.support.command_line import call
 
 
 @pytest.fixture

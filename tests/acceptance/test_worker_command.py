@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import COMMAND, Cli, relevo
 from tests.pace import limit
 from tests.servers.child import Child
 from tests.servers.process import free_port
 from tests.servers.server import Server
+from tests.support.command_line import COMMAND, Cli, relevo
 
 APP = """
 import asyncio, os, threading

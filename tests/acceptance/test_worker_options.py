@@ -9,7 +9,7 @@ from relevo import Job, Worker
 from relevo.cli import app
 from relevo.cli.workers.worker_options import FLAGS, NOT_FLAGS, worker_arguments, worker_parameters
 from relevo.cli.workers.worker_spec import WorkerSpec
-from tests.acceptance.conftest import call
+from tests.support.command_line import call
 
 
 def test_every_option_of_a_worker_has_a_flag_or_a_reason_why_not() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from tests.acceptance.conftest import Said, call
 from tests.api.serve_process import ServeProcess
+from tests.support.command_line import Said, call
 
 
 class WorkDesk:

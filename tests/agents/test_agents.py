@@ -14,13 +14,13 @@ from relevo.agents.stream_scheduler import agents_queue
 from relevo.engine.events.queue_events import QueueEvents
 from relevo.errors import NotFound
 from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.agents.conftest import Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.conftest import Launch
 from tests.pace import limit
 from tests.patience import turn, until
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey, Server
+from tests.support.desk import Desk, a_desk, emptied
 
 
 class Counting:

@@ -10,8 +10,8 @@ from relevo.agents.audit_exporter import MARGIN_MS, AuditExporter
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.store.tables import audit
 from relevo.work.work_queues import WorkQueues
-from tests.agents.conftest import SCOPE, Desk, a_desk
 from tests.clock import Clock
+from tests.support.desk import SCOPE, Desk, a_desk
 
 
 async def exported(desk: Desk, *, batch: int = 500) -> int:

@@ -16,8 +16,8 @@ from relevo.work.message.verdict import SettleItem, Verdict
 from relevo.work.store.counters import depths_of
 from relevo.work.store.outbox import decode
 from relevo.work.store.tables import outbox
-from tests.agents.conftest import SCOPE, Desk
 from tests.pace import limit
+from tests.support.desk import SCOPE, Desk
 
 
 async def news(desk: Desk, *names: str, **settings: object) -> int:

@@ -14,7 +14,6 @@ from relevo.contract.claims import Claimed
 from relevo.engine.events.queue_events import QueueEvents
 from relevo.work.store.tables import outbox
 from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.agents.test_kills import serving
 from tests.clock import Clock
 from tests.conftest import Launch
@@ -22,6 +21,7 @@ from tests.pace import limit
 from tests.patience import until
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey
+from tests.support.desk import SCOPE, Desk, a_desk, emptied
 
 SECONDS = 40.0
 AHEAD = 200

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from relevo.agents.dead_letter_monitor import DeadLetterMonitor
-from tests.agents.conftest import Desk
+from tests.support.desk import Desk
 
 
 async def test_new_dead_letters_are_warned_of_with_fields_to_alert_on(

@@ -7,7 +7,7 @@ import pytest
 from relevo.agents.expiry_enforcer import ExpiryEnforcer
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.work.store.counters import depths_of
-from tests.agents.conftest import SCOPE, Desk
+from tests.support.desk import SCOPE, Desk
 
 
 @pytest.mark.parametrize("by", ["ttl", "deadline"])

@@ -8,8 +8,8 @@ from sqlalchemy import select, update
 from relevo.agents.index_auditor import IndexAuditor
 from relevo.work.store.counters import depths_of
 from relevo.work.store.tables import messages, tallies
-from tests.agents.conftest import Desk
 from tests.servers.server import Server
+from tests.support.desk import Desk
 
 
 async def audited(agent: IndexAuditor) -> int:

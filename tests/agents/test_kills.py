@@ -18,12 +18,12 @@ from relevo.work.faults import AGENT_POINTS
 from relevo.work.retention.counter_rollup import FOLDED_SLOT
 from relevo.work.store.tables import archive, messages, outbox, tallies
 from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.agents.conftest import SCOPE, Desk, a_desk, emptied, tallied
 from tests.clock import Clock
 from tests.pace import limit
 from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
+from tests.support.desk import SCOPE, Desk, a_desk, emptied, tallied
 
 pytestmark = pytest.mark.timeout(200)  # several interpreters are started, on a machine that may be busy
 

@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.work.store.tables import archive, labels, messages
 from relevo.work.work_queues import WorkQueues
-from tests.agents.conftest import SCOPE, Desk
 from tests.clock import Clock
+from tests.support.desk import SCOPE, Desk
 
 
 @pytest.fixture(autouse=True)

@@ -16,12 +16,12 @@ from relevo.errors import EventsOvertaken
 from relevo.work.store.outbox import EVENTS, WorkEvent
 from relevo.work.store.tables import messages, outbox
 from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.agents.conftest import SCOPE, Desk, a_desk, emptied
 from tests.clock import Clock
 from tests.conftest import Launch
 from tests.pace import limit
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey, Server
+from tests.support.desk import SCOPE, Desk, a_desk, emptied
 
 
 @pytest.fixture

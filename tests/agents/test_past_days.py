@@ -10,8 +10,8 @@ from relevo.work.retention.counter_rollup import FOLDED_SLOT, fold
 from relevo.work.store.counters import depths_of
 from relevo.work.store.tables import tallies
 from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.agents.conftest import Desk, tallied
 from tests.clock import Clock
+from tests.support.desk import Desk, tallied
 
 DAY_S = 86_400
 

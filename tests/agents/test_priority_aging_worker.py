@@ -3,7 +3,7 @@
 import asyncio
 
 from relevo.agents.priority_aging_worker import PriorityAgingWorker
-from tests.agents.conftest import Desk
+from tests.support.desk import Desk
 
 
 async def aged(agent: PriorityAgingWorker) -> int:

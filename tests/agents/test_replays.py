@@ -11,7 +11,7 @@ from relevo.errors import InvalidInput, NotFound, WrongState
 from relevo.work.dead_letters.listing import DeadLetterFilter
 from relevo.work.dead_letters.replays import ReplayFilter
 from relevo.work.store.counters import depths_of
-from tests.agents.conftest import SCOPE, Desk
+from tests.support.desk import SCOPE, Desk
 
 
 async def finished(desk: Desk, replay: Replay) -> Replay:

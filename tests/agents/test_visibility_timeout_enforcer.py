@@ -2,7 +2,7 @@
 
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.work.store.counters import depths_of
-from tests.agents.conftest import SCOPE, Desk
+from tests.support.desk import SCOPE, Desk
 
 
 async def test_a_claim_that_ran_out_comes_back_to_its_old_place(desk: Desk) -> None:

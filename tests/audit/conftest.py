@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ from relevo.work.audit.verifier import Finding
 from relevo.work.store.database import Database
 from relevo.work.store.tables import audit, audit_chains
 from relevo.work.store.transactions import Transactions
-from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.agents.conftest import Desk, a_desk, emptied
 from tests.clock import Clock
-from tests.servers.stores import store_url, with_tables
+from tests.servers.stores import store_url
+from tests.support.desk import Desk, a_desk, emptied, open_work_queues
 
 _written: dict[str, str] = {}
 """Databases with an audit, by store: made once a process, because that takes longer than the tests."""
@@ -26,14 +24,6 @@ _written: dict[str, str] = {}
 def own_database(request: pytest.FixtureRequest, store: str, folder: Path) -> str:
     """A database that no other test empties."""
     return store_url(request, store, folder, name=f"a{uuid.uuid4().hex[:12]}")
-
-
-@asynccontextmanager
-async def open_work_queues(url: str, clock: Clock | None = None) -> AsyncGenerator[WorkQueues]:
-    await with_tables(url)
-    settings = WorkSettings(database_url=url)
-    async with await WorkQueues.open(settings, now_ms=clock or Clock()) as work_queues:
-        yield work_queues
 
 
 @pytest.fixture

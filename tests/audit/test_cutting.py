@@ -6,7 +6,7 @@ from sqlalchemy import delete, select, update
 from relevo.errors import InvalidInput
 from relevo.work.store.tables import audit, audit_chains
 from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.agents.conftest import SCOPE, Desk
+from tests.support.desk import SCOPE, Desk
 
 
 async def old_and_new(desk: Desk) -> int:

@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from relevo.agents.audit_watch import AuditWatch
 from relevo.work.store.tables import audit
-from tests.agents.conftest import Desk
+from tests.support.desk import Desk
 
 
 async def walked(desk: Desk) -> int:

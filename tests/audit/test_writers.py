@@ -15,7 +15,7 @@ from relevo.work.store.tables import audit, audit_chains
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.agents.conftest import SCOPE, Desk
+from tests.support.desk import SCOPE, Desk
 from tests.work.casualty import Orders, live
 
 FORKS = multiprocessing.get_context("forkserver")

@@ -13,9 +13,9 @@ from relevo.contract.claims import Claimed
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.work.caller import Caller
 from relevo.work.store.tables import chunks
-from tests.agents.conftest import SCOPE, Desk
 from tests.pace import limit
 from tests.servers.stores import STORES
+from tests.support.desk import SCOPE, Desk
 
 pytestmark = pytest.mark.parametrize("store", STORES)
 

@@ -24,10 +24,10 @@ from relevo.work.review.reviews import Reviews
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.store.tables import erased, metadata
-from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
 from tests.servers.stores import STORES
+from tests.support.desk import SCOPE, Desk
 
 pytestmark = pytest.mark.parametrize("store", STORES)
 

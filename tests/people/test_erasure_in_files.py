@@ -7,9 +7,9 @@ import pytest
 
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.contract.messages import NewMessage
-from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay
 from tests.people.test_erasure import WORD, erase
+from tests.support.desk import SCOPE, Desk
 
 
 def found(folder: Path) -> int:

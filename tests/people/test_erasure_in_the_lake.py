@@ -14,8 +14,8 @@ from relevo.pipeline.lake.lake import Lake
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.tables import reviews
-from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay
+from tests.support.desk import SCOPE, Desk
 
 WORD = "Zyxomma-petiolatum"
 """What must not be found again; nothing else here says it."""

@@ -6,9 +6,9 @@ import pytest
 
 from relevo.errors import IdempotencyKeyReused, SlugTaken
 from relevo.work.store.kept_answers import Answer
-from tests.agents.conftest import SCOPE
 from tests.people.conftest import Desk
 from tests.servers.stores import STORES
+from tests.support.desk import SCOPE
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -10,12 +10,12 @@ from relevo.contract.messages import NewMessage
 from relevo.work.retention.erasure import digest_of
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.store.tables import erasures, messages, reviews
-from tests.agents.conftest import SCOPE, Desk
 from tests.patience import until
 from tests.people.casualty import killed
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
 from tests.servers.stores import STORES
+from tests.support.desk import SCOPE, Desk
 
 pytestmark = [pytest.mark.parametrize("store", STORES), pytest.mark.timeout(200)]
 

@@ -17,9 +17,9 @@ from relevo.work.review.reviews import Review
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.work_queues import WorkQueues
-from tests.agents.conftest import SCOPE, Desk
 from tests.property.test_review_machine import PEOPLE, specs
 from tests.servers.stores import STORES
+from tests.support.desk import SCOPE, Desk
 
 pytestmark = pytest.mark.parametrize("store", STORES)
 

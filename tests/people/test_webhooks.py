@@ -18,10 +18,10 @@ from relevo.work.store.tables import webhook_deliveries, webhooks
 from relevo.work.webhooks.deliveries import RETRIES_MS, Due
 from relevo.work.webhooks.hooks import MOST_FAILURES
 from relevo.work.webhooks.signature import verify
-from tests.agents.conftest import SCOPE, Desk
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
 from tests.servers.stores import STORES
+from tests.support.desk import SCOPE, Desk
 
 pytestmark = pytest.mark.parametrize("store", STORES)
 

@@ -16,12 +16,11 @@ from relevo.errors import ReplayLoop, StreamQueueClosed, UnrecoverableError
 from relevo.work.faults import arm
 from relevo.work.message.failure import failure_of
 from relevo.work.routing.rule import Escalate, Route
-from tests.agents.conftest import SCOPE
 from tests.clock import Clock
 from tests.patience import until
-from tests.routing.conftest import Desk
 from tests.routing.test_triggers import Killed, die
 from tests.servers.server import Server
+from tests.support.desk import SCOPE, Desk
 
 Handler = Callable[[Job], Awaitable[Any]]
 

@@ -11,12 +11,11 @@ from relevo.contract.erasures import Erasure
 from relevo.engine.job.job import Job
 from relevo.errors import UnrecoverableError
 from relevo.work.routing.rule import Route
-from tests.agents.conftest import SCOPE
 from tests.patience import until
-from tests.routing.conftest import Desk
 from tests.routing.test_bridge import Crew
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Client, Server
+from tests.support.desk import SCOPE, Desk
 
 WORD = "Zyxomma-petiolatum"
 

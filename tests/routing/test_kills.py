@@ -9,12 +9,11 @@ from relevo.agents.stream_bridge import StreamBridge
 from relevo.engine.job.job import Job
 from relevo.work.faults import ROUTING_POINTS
 from relevo.work.routing.rule import Route
-from tests.agents.conftest import SCOPE
 from tests.patience import until
 from tests.people.casualty import killed
-from tests.routing.conftest import Desk
 from tests.routing.test_bridge import Crew, dead_job
 from tests.servers.server import Server
+from tests.support.desk import SCOPE, Desk
 
 pytestmark = pytest.mark.timeout(200)
 

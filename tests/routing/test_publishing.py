@@ -5,7 +5,7 @@ import pytest
 
 from relevo.contract.messages import Published, Refusal
 from relevo.work.routing.rule import Drop, Escalate, Route, ToArchive, Transform
-from tests.routing.conftest import Desk
+from tests.support.desk import Desk
 
 
 async def test_a_moved_message_goes_straight_to_its_target(desk: Desk) -> None:

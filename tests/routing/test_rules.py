@@ -8,8 +8,7 @@ from relevo.contract.messages import Published
 from relevo.errors import BadRule, NotFound, SlugTaken
 from relevo.work.routing.route_plan import MAX_HOPS
 from relevo.work.routing.rule import Action, Drop, Escalate, Route, Rule, Transform
-from tests.agents.conftest import SCOPE
-from tests.routing.conftest import Desk
+from tests.support.desk import SCOPE, Desk
 
 
 async def test_a_rule_is_kept_listed_changed_and_deleted(desk: Desk) -> None:

@@ -9,8 +9,7 @@ from relevo.agents.outbox_relay import OutboxRelay
 from relevo.work.faults import arm
 from relevo.work.message.failure import Failure, failure_of
 from relevo.work.routing.rule import Drop, Escalate, Route, ToArchive, Transform
-from tests.agents.conftest import SCOPE
-from tests.routing.conftest import Desk
+from tests.support.desk import SCOPE, Desk
 
 
 class Killed(BaseException):

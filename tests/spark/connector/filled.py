@@ -18,11 +18,13 @@ from pyspark.sql.types import (
 from relevo.broker.address import Address
 from relevo.pipeline.connector.columns import TABLES
 from relevo.pipeline.connector.connection import Argument, Directory, ReplyError
+from relevo.wire.dead import DeadLetterFields
 from relevo.wire.envelope import Envelope
 from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import encode_payload
 from tests.pace import limit
+from tests.servers.server import Server
 
 _BACKOFF = StructType(
     [
@@ -99,3 +101,13 @@ def add_jobs(url: str, queue: str, count: int) -> None:
         for number in range(count)
     ]
     send(url, key, [("XADD", key, "*", "d", envelope, "n", "mail") for envelope in envelopes])
+
+
+def add_letters(server: Server, queue: str) -> None:
+    """Three dead letters; the payload of the last one is no msgpack."""
+    key = QueueKeys(queue).dead
+    for number in range(3):
+        payload = encode_payload({"n": number}, "send") if number < 2 else b"\xc1 no msgpack"
+        envelope = Envelope(f"job-{number}", payload, 1_700_000_000_000).encode()
+        letter = DeadLetterFields(envelope, "send", "1-0", "retries_exhausted", f"no route {number}")
+        server.call("XADD", key, "*", *letter.encode())

@@ -24,9 +24,8 @@ from relevo.pipeline.jobs.replay import replay
 from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.keys import QueueKeys
-from tests.acceptance.test_pipeline_commands import add_letters
 from tests.servers.server import Server
-from tests.spark.connector.filled import add_events
+from tests.spark.connector.filled import add_events, add_letters
 from tests.spark.connector.test_exactly_once import fed
 from tests.spark.refusing import STREAM_READER, TASKS, refusing
 
