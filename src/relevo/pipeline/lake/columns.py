@@ -31,6 +31,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _DECLARED = {
     "bronze.quarantine": """
         reason      string     why the event cannot be used
+        source      string     the name of the server it was read from
         _stream     string     the Redis key it was read from
         _id         string     the entry's id in that stream
         _ts         timestamp  when the server took the entry
