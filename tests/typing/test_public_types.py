@@ -11,16 +11,8 @@ import pytest
 from tests.acceptance.test_api_policy import PUBLIC
 from tests.servers.child import Child
 
-NOT_YET = {
-    *("relevo.Batch", "relevo.Consumer", "relevo.FlowRun", "relevo.HealthServer", "relevo.Lanes", "relevo.Metrics"),
-    *("relevo.Producer", "relevo.PromoterProcess", "relevo.Queue", "relevo.QueueSnapshot", "relevo.Scheduler"),
-    *("relevo.Task", "relevo.TaskJob", "relevo.Tasks", "relevo.Worker"),
-    *("relevo.outbox.Outbox", "relevo.outbox.OutboxRelay", "relevo.outbox.OutboxTable"),
-    *("relevo.spark.Lake", "relevo.spark.build", "relevo.spark.ingest", "relevo.spark.report"),
-    *("relevo.testing.Clock", "relevo.testing.drain", "relevo.testing.enqueued"),
-    *("relevo.testing.assert_enqueued", "relevo.testing.assert_not_enqueued"),
-}
-"""Names whose types lean on attributes without an annotation. The set only becomes smaller."""
+MOST = 400
+"""Names that a user can keep track of, and that we can keep."""
 
 
 @pytest.mark.whole  # it reads the whole package once more
@@ -34,6 +26,5 @@ def test_every_public_name_has_a_complete_type(tmp_path: Path) -> None:
     known = {each["name"]: each["isTypeKnown"] and not each["isTypeAmbiguous"] for each in symbols}
     public = {f"{module}.{name}" for module, names in PUBLIC.items() for name in names}
     assert sorted(public - set(known)) == []
-    incomplete = {name for name in public if not known[name]}
-    assert sorted(incomplete - NOT_YET) == []
-    assert sorted(NOT_YET - incomplete) == [], "these are complete: take them out of NOT_YET"
+    assert len(public) <= MOST
+    assert sorted(name for name in public if not known[name]) == []

@@ -50,7 +50,7 @@ class EmbeddedServer:
     """
 
     def __init__(self, folder: str | Path, *, port: int | None = None, fsync: Fsync = "everysec") -> None:
-        self.folder = Path(folder).absolute()
+        self.folder: Path = Path(folder).absolute()
         self._wanted_port = port
         self._fsync: Fsync = fsync
         self._port: int | None = None

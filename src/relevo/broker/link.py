@@ -61,8 +61,8 @@ class Link:
     ) -> None:
         self.address = address
         self.purpose = purpose
-        self.capabilities = Capabilities(ack_delete=False, read_claim=False)
-        self.client_id = 0
+        self.capabilities: Capabilities = Capabilities(ack_delete=False, read_claim=False)
+        self.client_id: int = 0
         self._seat: Seat | None = None
         self._tag = tag
         self._scripts = tuple(scripts)

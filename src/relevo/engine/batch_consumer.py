@@ -75,7 +75,8 @@ class BatchConsumer:
         events: bool = True,
         store_results: bool = False,
     ) -> None:
-        self.keys = keys = QueueKeys(queue)
+        keys = QueueKeys(queue)
+        self.keys: QueueKeys = keys
         self._ask = ask
         self._group = group
         self._consumer = consumer

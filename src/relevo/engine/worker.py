@@ -156,12 +156,13 @@ class Worker:
     def _build(self, settings: WorkerOptions) -> None:
         """The parts, wired. Nothing connects before `run`."""
         keys, group, consumer = self._keys, settings.group, settings.consumer
-        self.held = held = HeldDeliveries(idle_s=settings.idle_s)
+        held = HeldDeliveries(idle_s=settings.idle_s)
+        self.held: HeldDeliveries = held
         events = EventLog(keys, enabled=settings.events_enabled, max_len=settings.limits.events_max_stream_len)
         self._settle_link = self._link("settle", FLUSH_SCRIPTS)
         self._control_link = control = self._link("control", CONTROL_SCRIPTS)
         self._read_link = self._link("read", (RECLAIM, TAKE_UP), patience=settings.block_ms / 1000 + 15)
-        self.settler = Settler(
+        self.settler: Settler = Settler(
             SettleContext(
                 self._settle_link,
                 keys,
@@ -175,8 +176,8 @@ class Worker:
                 frees_places=settings.max_running is not None,
             )
         )
-        self.group_member = GroupMember(control, keys, group, consumer, held, self.settler)
-        self.policy = OutcomePolicy(
+        self.group_member: GroupMember = GroupMember(control, keys, group, consumer, held, self.settler)
+        self.policy: OutcomePolicy = OutcomePolicy(
             self.settler,
             events,
             queue=keys.queue,
@@ -186,10 +187,11 @@ class Worker:
             function_of=function_finder(self._handler),
             on_bad_result=settings.on_bad_result,
         )
-        self.run_queue = queue = RunQueue(settings.concurrency, limited=settings.limited)
-        self.idle_watch = IdleWatchMember(self._address, keys)
-        self.cancel_watch = CancelWatch(control, keys, idle=self.idle_watch)
-        self.runner = Runner(
+        queue = RunQueue(settings.concurrency, limited=settings.limited)
+        self.run_queue: RunQueue = queue
+        self.idle_watch: IdleWatchMember = IdleWatchMember(self._address, keys)
+        self.cancel_watch: CancelWatch = CancelWatch(control, keys, idle=self.idle_watch)
+        self.runner: Runner = Runner(
             self._handler,
             queue,
             keys,
@@ -202,7 +204,7 @@ class Worker:
             unknown_tasks=UnknownTasks(control, keys, give_up_s=settings.unknown_task_wait_s),
             progress=JobProgress(self._settle_link, keys, ttl_s=settings.result_ttl_s, events=events),
         )
-        self.reader = Reader(
+        self.reader: Reader = Reader(
             self._read_link,
             keys,
             group,
@@ -218,7 +220,7 @@ class Worker:
             max_stalled=settings.max_stalled_attempts,
             takes_apart=settings.limited,
         )
-        self.limiter = None
+        self.limiter: QueueLimiter | None = None
         if settings.limited:
             self.limiter = QueueLimiter(
                 control,
@@ -230,7 +232,7 @@ class Worker:
                 at_once=settings.max_running or 0,
                 hold_s=settings.idle_s,
             )
-        self.leases = LeaseKeeper(
+        self.leases: LeaseKeeper = LeaseKeeper(
             lambda: self._link("lease", (RENEW,)),
             keys,
             group,
@@ -240,11 +242,11 @@ class Worker:
         )
         self.settler.settled.listen(self.settled.emit)
         self.reader.joined.listen(lambda _: self.started.emit(None) if self.started.count == 0 else None)
-        self.duties = self._duties(settings, events)
+        self.duties: list[Loop] = self._duties(settings, events)
 
     def _duties(self, settings: WorkerOptions, events: EventLog) -> list[Loop]:
         keys, control, idle = self._keys, self._control_link, self.idle_watch
-        self.pausing = PauseWatch(
+        self.pausing: PauseWatch = PauseWatch(
             control,
             keys,
             self.run_queue,
@@ -255,10 +257,12 @@ class Worker:
         )
         # An idle worker settles nothing: a connection it lost would stay lost, and it would say for ever that it cannot claim.
         self.pausing.ticked.listen(lambda _: self._settle_link.open_soon())
-        self.lane_dispatcher = LaneDispatcher(control, keys, settings.group, settings.consumer, idle=idle)
+        self.lane_dispatcher: LaneDispatcher = LaneDispatcher(
+            control, keys, settings.group, settings.consumer, idle=idle
+        )
         duties: list[Loop] = [self.pausing, self.lane_dispatcher, self.cancel_watch]
         if settings.delayed_enabled:
-            self.promoter = Promoter(
+            self.promoter: Promoter = Promoter(
                 control,
                 keys,
                 settings.consumer,
@@ -272,7 +276,7 @@ class Worker:
             duties.append(self.promoter)
             self.settler.settled.listen(self._promote_soon)
         if settings.run_scheduler:
-            self.scheduler = SchedulerService(
+            self.scheduler: SchedulerService = SchedulerService(
                 control,
                 keys,
                 f"s-{uuid.uuid4()}",
@@ -282,10 +286,10 @@ class Worker:
             duties.append(self.scheduler)
         declared = declarations_of(self._handler)
         if declared is not None:
-            self.declared_schedules = DeclaredSchedules(control, keys, declared)
+            self.declared_schedules: DeclaredSchedules = DeclaredSchedules(control, keys, declared)
             duties.append(self.declared_schedules)
         if settings.stalled_detector_enabled:
-            self.stalled_detector = StalledDetector(
+            self.stalled_detector: StalledDetector = StalledDetector(
                 control,
                 keys,
                 settings.group,
@@ -298,7 +302,7 @@ class Worker:
             )
             duties.append(self.stalled_detector)
         if settings.job_timeout_s is not None:
-            self.timeouts = TimeoutSweep(self.runner, timeout_s=settings.job_timeout_s)
+            self.timeouts: TimeoutSweep = TimeoutSweep(self.runner, timeout_s=settings.job_timeout_s)
             duties.append(self.timeouts)
         return duties
 

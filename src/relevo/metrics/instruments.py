@@ -26,7 +26,7 @@ class Value:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value = 0.0
+        self.value: float = 0.0
 
     def add(self, amount: float = 1.0) -> None:
         self.value += amount
@@ -45,9 +45,9 @@ class Distribution:
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
+        self.bounds: tuple[float, ...] = bounds
+        self.counts: list[int] = [0] * (len(bounds) + 1)
+        self.total: float = 0.0
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
@@ -67,7 +67,7 @@ class Instrument:
     def __init__(self, name: str, about: str, *labels: str) -> None:
         self.name = name
         self.about = about
-        self.labels = ("queue", *labels)
+        self.labels: tuple[str, ...] = ("queue", *labels)
 
     def family(self) -> Metric:
         raise AssertionError("every kind makes its own")
@@ -138,60 +138,70 @@ class Instruments:
     """All of them. The first half is ChasquiMQ's, with its names, units and labels."""
 
     def __init__(self) -> None:
-        self.promoted = Counter("chasquimq_promoter_promoted", "Delayed jobs moved into the stream.")
-        self.delayed_depth = Gauge("chasquimq_delayed_zset_depth", "Delayed jobs, as the promoter last saw them.")
-        self.promoter_lag = Gauge(
+        self.promoted: Counter = Counter("chasquimq_promoter_promoted", "Delayed jobs moved into the stream.")
+        self.delayed_depth: Gauge = Gauge(
+            "chasquimq_delayed_zset_depth", "Delayed jobs, as the promoter last saw them."
+        )
+        self.promoter_lag: Gauge = Gauge(
             "chasquimq_promoter_oldest_pending_lag_ms", "How late the oldest due delayed job was."
         )
-        self.lock_acquired = Counter(
+        self.lock_acquired: Counter = Counter(
             "chasquimq_promoter_lock_acquired", "Times this process began to lead the promoters."
         )
-        self.lock_lost = Counter("chasquimq_promoter_lock_lost", "Times this process ceased to lead the promoters.")
-        self.batch_size = Histogram("chasquimq_consumer_batch_size", "Entries in one read.", bounds=ENTRIES)
-        self.reclaimed = Counter("chasquimq_consumer_reclaimed", "Entries taken over from workers that died.")
-        self.completed = Counter("chasquimq_jobs_completed", "Runs that went well.", "name")
-        self.failed = Counter("chasquimq_jobs_failed", "Runs whose handler raised.", "kind", "name")
-        self.handler_seconds = Histogram(
+        self.lock_lost: Counter = Counter(
+            "chasquimq_promoter_lock_lost", "Times this process ceased to lead the promoters."
+        )
+        self.batch_size: Histogram = Histogram("chasquimq_consumer_batch_size", "Entries in one read.", bounds=ENTRIES)
+        self.reclaimed: Counter = Counter("chasquimq_consumer_reclaimed", "Entries taken over from workers that died.")
+        self.completed: Counter = Counter("chasquimq_jobs_completed", "Runs that went well.", "name")
+        self.failed: Counter = Counter("chasquimq_jobs_failed", "Runs whose handler raised.", "kind", "name")
+        self.handler_seconds: Histogram = Histogram(
             "chasquimq_handler_duration_seconds", "How long handlers ran.", "name", bounds=SECONDS
         )
-        self.retries = Counter("chasquimq_retries_scheduled", "Failed runs that will be tried again.", "name")
-        self.backoff_seconds = Histogram(
+        self.retries: Counter = Counter("chasquimq_retries_scheduled", "Failed runs that will be tried again.", "name")
+        self.backoff_seconds: Histogram = Histogram(
             "chasquimq_retry_backoff_seconds", "How long retries wait.", bounds=LONG_SECONDS
         )
-        self.dead_letters = Counter("chasquimq_dlq_routed", "Jobs sent to the dead letters.", "reason", "name")
-        self.rate_limited = Counter("chasquimq_rate_limited", "Times the queue's limits gave no leave to start.")
-        self.rate_limit_seconds = Histogram(
+        self.dead_letters: Counter = Counter("chasquimq_dlq_routed", "Jobs sent to the dead letters.", "reason", "name")
+        self.rate_limited: Counter = Counter(
+            "chasquimq_rate_limited", "Times the queue's limits gave no leave to start."
+        )
+        self.rate_limit_seconds: Histogram = Histogram(
             "chasquimq_rate_limit_wait_seconds", "How long the queue's limits said to wait.", bounds=SECONDS
         )
 
-        self.wait_seconds = Histogram(
+        self.wait_seconds: Histogram = Histogram(
             "relevo_job_wait_seconds", "From the add to the first start, delays included.", "name", bounds=LONG_SECONDS
         )
-        self.parked = Counter("relevo_jobs_parked", "Runs that asked to be tried later (RateLimited).", "name")
-        self.cancelled = Counter("relevo_jobs_cancelled", "Jobs cancelled before or while they ran.", "name")
-        self.settles_lost = Counter("relevo_settles_lost", "Outcomes not written, since another worker had the job.")
-        self.leases_renewed = Counter("relevo_leases_renewed", "Leases kept, one for each held job and round.")
-        self.leases_lost = Counter("relevo_leases_lost", "Held jobs found to be another worker's.")
-        self.consumers_swept = Counter("relevo_consumers_swept", "Consumers removed that nobody ran.")
-        self.fires = Counter("relevo_schedule_fires", "Jobs made by schedules.")
-        self.dispatched = Counter("relevo_lane_dispatches", "Jobs let out of their lane by the lane keeper.")
-        self.places_freed = Counter("relevo_lane_places_freed", "Places freed of jobs that were gone.")
-        self.duty_failures = Counter("relevo_duty_failures", "Ticks of a background duty that failed.", "duty")
-        self.leader = Gauge("relevo_leader", "1 while this process leads the duty.", "duty")
-        self.running = Gauge("relevo_jobs_running", "Handlers running in this process.")
-        self.held = Gauge("relevo_jobs_held", "Jobs this process holds a lease on: running, read ahead, being settled.")
-        self.can_claim = Gauge("relevo_can_claim", "Workers of this process that can claim jobs.")
-        self.paused = Gauge("relevo_paused", "Workers of this process that are paused.")
+        self.parked: Counter = Counter("relevo_jobs_parked", "Runs that asked to be tried later (RateLimited).", "name")
+        self.cancelled: Counter = Counter("relevo_jobs_cancelled", "Jobs cancelled before or while they ran.", "name")
+        self.settles_lost: Counter = Counter(
+            "relevo_settles_lost", "Outcomes not written, since another worker had the job."
+        )
+        self.leases_renewed: Counter = Counter("relevo_leases_renewed", "Leases kept, one for each held job and round.")
+        self.leases_lost: Counter = Counter("relevo_leases_lost", "Held jobs found to be another worker's.")
+        self.consumers_swept: Counter = Counter("relevo_consumers_swept", "Consumers removed that nobody ran.")
+        self.fires: Counter = Counter("relevo_schedule_fires", "Jobs made by schedules.")
+        self.dispatched: Counter = Counter("relevo_lane_dispatches", "Jobs let out of their lane by the lane keeper.")
+        self.places_freed: Counter = Counter("relevo_lane_places_freed", "Places freed of jobs that were gone.")
+        self.duty_failures: Counter = Counter("relevo_duty_failures", "Ticks of a background duty that failed.", "duty")
+        self.leader: Gauge = Gauge("relevo_leader", "1 while this process leads the duty.", "duty")
+        self.running: Gauge = Gauge("relevo_jobs_running", "Handlers running in this process.")
+        self.held: Gauge = Gauge(
+            "relevo_jobs_held", "Jobs this process holds a lease on: running, read ahead, being settled."
+        )
+        self.can_claim: Gauge = Gauge("relevo_can_claim", "Workers of this process that can claim jobs.")
+        self.paused: Gauge = Gauge("relevo_paused", "Workers of this process that are paused.")
 
-        self.backlog = Gauge("relevo_queue_backlog", "Jobs of the queue that could run now and do not.")
-        self.active = Gauge("relevo_queue_active", "Jobs of the queue that workers hold, anywhere.")
-        self.delayed = Gauge("relevo_queue_delayed", "Delayed jobs of the queue.")
-        self.dead = Gauge("relevo_queue_dead", "Dead letters of the queue.")
-        self.consumers = Gauge("relevo_queue_consumers", "Consumers in the queue's group.")
-        self.oldest_seconds = Gauge(
+        self.backlog: Gauge = Gauge("relevo_queue_backlog", "Jobs of the queue that could run now and do not.")
+        self.active: Gauge = Gauge("relevo_queue_active", "Jobs of the queue that workers hold, anywhere.")
+        self.delayed: Gauge = Gauge("relevo_queue_delayed", "Delayed jobs of the queue.")
+        self.dead: Gauge = Gauge("relevo_queue_dead", "Dead letters of the queue.")
+        self.consumers: Gauge = Gauge("relevo_queue_consumers", "Consumers in the queue's group.")
+        self.oldest_seconds: Gauge = Gauge(
             "relevo_queue_oldest_waiting_seconds", "Age of the oldest job that nobody has begun."
         )
-        self.drain_seconds = Gauge(
+        self.drain_seconds: Gauge = Gauge(
             "relevo_queue_time_to_drain_seconds", "Backlog over the rate at which the whole fleet settled lately."
         )
 

@@ -38,7 +38,7 @@ class Metrics:
             import prometheus_client  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError as error:
             raise DependencyMissing(what="Metrics", package="prometheus-client", extra="relevo[metrics]") from error
-        self.instruments = Instruments()
+        self.instruments: Instruments = Instruments()
         self._name_limit = name_limit
         self._backlog_every_s = backlog_every_s
         self._names: dict[str, JobNames] = {}

@@ -95,7 +95,7 @@ class OutboxRelay(Loop):
         self._engine = engine
         self._table = table
         self._hold_s = _seconds("hold_s", hold_s)
-        self.store = Store(table, hold_ms=int(self._hold_s * 1000), batch=positive("batch", batch))
+        self.store: Store = Store(table, hold_ms=int(self._hold_s * 1000), batch=positive("batch", batch))
         self._queues: dict[str, Queue] = {}
         self._make_queue = partial(
             _RawQueue,

@@ -42,9 +42,9 @@ class OutboxTable:
     def __init__(
         self, metadata: MetaData | None = None, *, name: str = "relevo_outbox", schema: str | None = None
     ) -> None:
-        self.bell = Bell()
+        self.bell: Bell = Bell()
         """Rung when a transaction of this process has put jobs into the table."""
-        self.table = Table(
+        self.table: Table = Table(
             name,
             MetaData() if metadata is None else metadata,
             # The database counts, not our clocks: what is committed before another transaction adds is sent before it.

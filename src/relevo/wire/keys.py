@@ -16,7 +16,7 @@ class QueueKeys:
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
-        self.tag = b"{chasqui:" + queue.encode() + b"}"
+        self.tag: bytes = b"{chasqui:" + queue.encode() + b"}"
 
     @cached_property
     def stream(self) -> bytes:

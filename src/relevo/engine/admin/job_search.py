@@ -57,7 +57,7 @@ class JobSearch:
         self._group = group
         self._id = job_id
         self._most = most
-        self.steps = 0
+        self.steps: int = 0
         self._active: list[_Place] = []
         self._waiting: list[_Place] = []
         self._delayed: list[_Place] = []

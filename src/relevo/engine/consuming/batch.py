@@ -47,7 +47,7 @@ class Batch:
 
     def __init__(self, handler: BatchHandler, *, size: int, linger_ms: int = 50) -> None:
         checked_handler(handler, "a list of jobs")
-        self.size = positive("size", size)
+        self.size: int = positive("size", size)
         self._handler = handler
         self._linger_s = positive("linger_ms", linger_ms, zero=True) / 1000
         self._waiting: list[_Waiting] = []

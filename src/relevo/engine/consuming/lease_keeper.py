@@ -50,7 +50,7 @@ class LeaseKeeper:
         keeps_places: bool = False,
     ) -> None:
         self.renewed: Signal[Renewal] = Signal()
-        self.last_renewal = time.monotonic()
+        self.last_renewal: float = time.monotonic()
         self._make_link = make_link
         self._keys = keys
         self._group = group

@@ -73,7 +73,7 @@ class Reader:
         self.joined: Signal[None] = Signal()
         self.batches: Signal[Batch] = Signal()
         self.drained: Signal[None] = Signal()
-        self.last_read = 0.0
+        self.last_read: float = 0.0
         self.trouble: str | None = "not started"
         self._link = link
         self._keys = keys

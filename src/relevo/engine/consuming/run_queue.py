@@ -51,15 +51,15 @@ class RunQueue:
         """Wait for a permit."""
         self.running: dict[Delivery, None] = {}
         """What runs, in the order of its start."""
-        self.paused = False
+        self.paused: bool = False
         """Nothing is read, and what a read under way brings is set aside."""
-        self.room = asyncio.Event()
+        self.room: asyncio.Event = asyncio.Event()
         """There may be room for another read."""
-        self.stirred = asyncio.Event()
+        self.stirred: asyncio.Event = asyncio.Event()
         """A permit may be asked for: something waits for one, or a slot is free."""
         self.set_aside: Signal[int] = Signal()
         """Emitted with the number of deliveries that came during a pause."""
-        self.coming = False
+        self.coming: bool = False
         """A slot has been told to look at the line and has not done so yet."""
         self._limited = limited
         self._came = 0

@@ -61,7 +61,7 @@ class Runner:
         progress: JobProgress | None = None,
         codec: Codec = MSGPACK,
     ) -> None:
-        self.running = queue.running
+        self.running: dict[Delivery, None] = queue.running
         self._handler = handler
         self._queue = queue
         self._keys = keys

@@ -22,7 +22,7 @@ class HandlerSpans:
     def __init__(self, queue: str, group: str, consumer: str, tracing: bool | None) -> None:
         if tracing:
             require_opentelemetry()
-        self.always = tracing is True
+        self.always: bool = tracing is True
         self._never = tracing is False
         self._queue = queue
         self._attributes = {

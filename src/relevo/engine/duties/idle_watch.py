@@ -31,7 +31,7 @@ class IdleWatchMember:
 
     def __init__(self, address: Address, keys: QueueKeys) -> None:
         watched = (keys.paused, keys.cancelled, keys.delayed, keys.lanes, keys.lanes_later, keys.notes)
-        self.question = command("EXISTS", *watched)
+        self.question: bytes = command("EXISTS", *watched)
         self.watch: IdleWatch | None = None
         self.stirred: Signal[None] = Signal()
         """Emitted when the first of the keys is there."""

@@ -15,13 +15,14 @@ from typing import Self
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import Script
-from relevo.engine.duties.promoter import BATCH, PROMOTE, Promoter
+from relevo.engine.duties.promoter import BATCH, PROMOTE, Promoter, PromoterTick
 from relevo.engine.job.validation import checked_queue_name, positive
 from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
-from relevo.engine.schedules.scheduler import SchedulerService
+from relevo.engine.schedules.scheduler import SchedulerService, SchedulerTick
 from relevo.engine.service.exit_signals import catch_exit_signals
 from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
+from relevo.engine.service.signals import Signal
 from relevo.wire.keys import QueueKeys
 from relevo.wire.limits import QueueLimits
 
@@ -153,7 +154,8 @@ class Scheduler(Standalone):
             stream_cap=None if max_stream_len is None else positive("max_stream_len", max_stream_len),
             lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),
         )
-        self.fired, self.leading = duty.fired, duty.leading
+        self.fired: Signal[SchedulerTick] = duty.fired
+        self.leading: Signal[bool] = duty.leading
         super().__init__(link, duty, queue_name)
 
 
@@ -192,7 +194,8 @@ class PromoterProcess(Standalone):
             events=events_enabled,
             lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),
         )
-        self.promoted, self.leading = duty.promoted, duty.leading
+        self.promoted: Signal[PromoterTick] = duty.promoted
+        self.leading: Signal[bool] = duty.leading
         super().__init__(link, duty, queue_name)
 
 

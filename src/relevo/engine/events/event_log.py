@@ -40,7 +40,7 @@ class EventLog:
 
     def __init__(self, keys: QueueKeys, *, enabled: bool = True, max_len: int = MAX_EVENTS) -> None:
         self.enabled = enabled
-        self.cap = max_len if enabled else 0
+        self.cap: int = max_len if enabled else 0
         """For scripts that tell of something themselves; 0 for not at all."""
         self._keys = keys
         self._max_len = max_len

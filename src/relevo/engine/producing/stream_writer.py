@@ -85,9 +85,9 @@ class StreamWriter:
     """One producer of one queue: the way in for all its jobs."""
 
     def __init__(self, link: Link, keys: QueueKeys, scripted: ScriptedAdds, *, cap: int) -> None:
-        self.producer = str(uuid.uuid4())
+        self.producer: str = str(uuid.uuid4())
         self._link = link
-        self.queue = keys.queue
+        self.queue: str = keys.queue
         self._keys = keys
         self._scripted = scripted
         self._cap = cap

@@ -38,8 +38,8 @@ class Cron:
 
     def __init__(self, expression: str, tz: str | None = None) -> None:
         fields = parse_cron(expression)
-        self.expression = expression
-        self.tz = tz
+        self.expression: str = expression
+        self.tz: str | None = tz
         self._zone = Zone(tz)
         self._fixed = fields.fixed
         self._seconds = _following(fields.seconds, 60)

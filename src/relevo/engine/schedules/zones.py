@@ -41,8 +41,8 @@ class Zone:
     __slots__ = ("_zone", "name", "offset")
 
     def __init__(self, name: str | None) -> None:
-        self.name = name
-        self.offset = _fixed_offset(name)
+        self.name: str | None = name
+        self.offset: int | None = _fixed_offset(name)
         """Seconds east of UTC when the zone never changes its clocks, else None."""
         self._zone: tzinfo = UTC if self.offset is not None else _named(name or "")
 

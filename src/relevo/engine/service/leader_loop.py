@@ -23,7 +23,7 @@ class LeaderLoop(Loop):
     ) -> None:
         super().__init__(name, every=every, idle=idle)
         self.leading: Signal[bool] = Signal()
-        self.leads = False
+        self.leads: bool = False
         self._link = link
         self._lock = lock
         self._holder = holder

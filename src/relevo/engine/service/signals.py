@@ -29,9 +29,9 @@ class Signal(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self.last: T | None = None
-        self.listened = False
+        self.listened: bool = False
         """Whether anyone listens: lets a hot path spare itself making the value."""
         self._listeners: list[Callable[[T], None]] = []
 

@@ -60,7 +60,7 @@ class HeldDeliveries(dict[bytes, Delivery]):
     def __init__(self, *, idle_s: float) -> None:
         super().__init__()
         self.idle_s = idle_s
-        self.trust_s = idle_s * 0.6
+        self.trust_s: float = idle_s * 0.6
         """A lease renewed within this time cannot have lapsed, whatever the network does; beyond it the owner is checked."""
 
     def hold(self, delivery: Delivery) -> None:
@@ -122,12 +122,12 @@ class Frame:
     )
 
     def __init__(self, delivery: Delivery, jobs: int) -> None:
-        self.delivery = delivery
-        self.left = jobs
+        self.delivery: Delivery = delivery
+        self.left: int = jobs
         """Jobs that have not come to their end."""
-        self.begun = False
+        self.begun: bool = False
         """Whether one of them has started: from then on the entry cannot be handed back as it came."""
-        self.done = 0
+        self.done: int = 0
         self.results: list[Completed] = []
         self.retries: list[Retry] = []
         self.dead_lettered: list[DeadLettered] = []

@@ -52,7 +52,7 @@ class OutcomePolicy:
         failure_log: FailureLog | None = None,
     ) -> None:
         self.outcomes: Signal[Outcome] = Signal()
-        self.failure_log = failure_log or FailureLog(queue)
+        self.failure_log: FailureLog = failure_log or FailureLog(queue)
         self._function_of = function_of
         """What runs the jobs of a name: its place stands in for a traceback that has no frame of the user's."""
         self._on_bad_result: OnBadResult = on_bad_result

@@ -82,12 +82,12 @@ class SettleRequest:
         self.outcomes = outcomes
         self.answer: Outcome | None = None
         """None while it is under way."""
-        self.settlement = SettleResult()
+        self.settlement: SettleResult = SettleResult()
         self.follow_ups: list[bytes] = []
         """Events that are true only now that Redis has answered."""
         self.kept: list[Completed | Retry | DeadLettered | Frame] = []
         """What a full server refused: to be tried again."""
-        self.count = 0
+        self.count: int = 0
         """How many replies it will have."""
         self._context = context
         self._parts: list[bytes] = []

@@ -34,7 +34,7 @@ class Arguments:
     def __init__(self, task: str, function: Callable[..., Any], *, skip_first: bool) -> None:
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())[1 if skip_first else 0 :]
-        self.signature = signature.replace(parameters=parameters)
+        self.signature: inspect.Signature = signature.replace(parameters=parameters)
         self._task = task
         self._hints = Hints(function)
         self._values: dict[str, Value] = {}
@@ -43,7 +43,7 @@ class Arguments:
         self._names: list[str] = []
         """Of the positional parameters, in their order."""
         self._plans: dict[tuple[object, ...], _Plan] = {}
-        self.optional = True
+        self.optional: bool = True
         """Whether the task can be called without arguments."""
         self._more: Value | None = None
         self._named_more: Value | None = None

@@ -14,7 +14,7 @@ class ReturnValue:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._value = value_of(Hints(function)["return"])
-        self.plain = self._value.plain
+        self.plain: bool = self._value.plain
         """Results travel as they are."""
 
     def encode(self, value: Any) -> Any:

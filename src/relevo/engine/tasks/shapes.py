@@ -26,7 +26,7 @@ class ItemsOf(Particular):
         self._item = item
         self._kinds = kinds
         self._make = make
-        self.plain = item.plain and make is list
+        self.plain: bool = item.plain and make is list
         # Plain items are looked at by their classes alone, all at once.
         self._classes = frozenset({*item.types}) if isinstance(item, Atom) else frozenset[type]()
 
@@ -125,7 +125,7 @@ class DictOf(Particular):
         self._key = key
         self._value = value
         self._kinds = kinds
-        self.plain = key.plain and value.plain
+        self.plain: bool = key.plain and value.plain
 
     def passes(self, kind: type) -> bool:
         return kind is dict and self._key is ANY and self._value is ANY
@@ -167,7 +167,7 @@ class Fields(Particular, ABC):
     rank = 52
 
     def __init__(self, kind: type, hints: Callable[[], Mapping[str, Any]], value_of: ValueOf) -> None:
-        self.expected = kind.__name__
+        self.expected: str = kind.__name__
         self._kind = kind
         self._hints = hints
         self._value_of = value_of
@@ -252,7 +252,7 @@ class StructOf(Particular):
     rank = 51
 
     def __init__(self, kind: type, annotation: Any, value_of: ValueOf) -> None:
-        self.expected = kind.__name__
+        self.expected: str = kind.__name__
         self._kind = kind
         self._annotation = annotation
         self._value_of = value_of
@@ -290,7 +290,7 @@ class ModelOf(Particular):
     rank = 51
 
     def __init__(self, kind: Any) -> None:
-        self.expected = kind.__name__
+        self.expected: str = kind.__name__
         self._kind = kind
 
     def encode(self, value: Any) -> Any:
@@ -326,9 +326,9 @@ class Optional(Particular):
     """A value or None."""
 
     def __init__(self, value: Value) -> None:
-        self.expected = f"{value.expected} or None"
-        self.plain = value.plain
-        self.rank = value.rank
+        self.expected: str = f"{value.expected} or None"
+        self.plain: bool = value.plain
+        self.rank: int = value.rank
         self._value = value
 
     def passes(self, kind: type) -> bool:
@@ -359,7 +359,7 @@ class OneOf(Particular):
     rank = 70
 
     def __init__(self, members: Sequence[Value]) -> None:
-        self.expected = " or ".join(member.expected for member in members)
+        self.expected: str = " or ".join(member.expected for member in members)
         self._members = sorted(members, key=lambda member: member.rank)
 
     def encode(self, value: Any) -> Any:

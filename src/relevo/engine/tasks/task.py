@@ -21,6 +21,7 @@ from relevo.engine.tasks.results import ReturnValue
 from relevo.engine.tasks.task_job import TaskJob
 from relevo.errors import NotEncodable, WrongType
 from relevo.wire.backoff import retry_override
+from relevo.wire.retry import RetryOverride
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,17 +39,17 @@ class Task(Generic[P, T]):
         self.function = function
         self.run_on: RunOn = run_on
         self.timeout_s = timeout_s
-        self.takes_context = takes_context(function)
-        self.injection = Injection(function)
-        self.arguments = Arguments(name, function, skip_first=self.takes_context)
-        self.returns = ReturnValue(function)
+        self.takes_context: bool = takes_context(function)
+        self.injection: Injection = Injection(function)
+        self.arguments: Arguments = Arguments(name, function, skip_first=self.takes_context)
+        self.returns: ReturnValue = ReturnValue(function)
         self.__doc__ = function.__doc__
         self._send_with(options)
 
     def _send_with(self, options: AddOptions) -> None:
         self.add_options = options
         """How its calls are added; `options` makes a task with others."""
-        self.retry = retry_override(options.attempts, options.backoff)
+        self.retry: RetryOverride | None = retry_override(options.attempts, options.backoff)
         self._keywords = options.given()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -23,8 +23,8 @@ class Mismatch(Exception):
     def __init__(self, expected: str, value: object, *, given: str | None = None, place: str = "") -> None:
         super().__init__(expected, value)
         self.expected = expected
-        self.given = given if given is not None else described(value)
-        self.place = place
+        self.given: str = given if given is not None else described(value)
+        self.place: str = place
 
     def inside(self, step: str) -> Mismatch:
         """The same, seen from one step further out."""
@@ -112,7 +112,7 @@ class Binary(Atom):
 
     def __init__(self, kind: type) -> None:
         super().__init__(kind.__name__, (kind,), rank=82)
-        self.plain = kind is bytes
+        self.plain: bool = kind is bytes
 
     def passes(self, kind: type) -> bool:
         return self.plain and kind is bytes
@@ -134,7 +134,7 @@ class Text(Particular):
     plain = False
 
     def __init__(self, kind: type, write: Callable[[Any], str], read: Callable[[Any], Any], rank: int) -> None:
-        self.expected = kind.__name__
+        self.expected: str = kind.__name__
         self.kind = kind
         self.rank = rank
         self._write = write
@@ -241,7 +241,7 @@ class FlagValue(Particular):
     rank = 31
 
     def __init__(self, kind: type[enum.Flag]) -> None:
-        self.expected = kind.__name__
+        self.expected: str = kind.__name__
         self._kind = kind
 
     def encode(self, value: Any) -> Any:

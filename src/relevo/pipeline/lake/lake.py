@@ -67,7 +67,7 @@ class Lake:
     """
 
     def __init__(self, where: str | os.PathLike[str]) -> None:
-        self.storage = Storage.at(where)
+        self.storage: Storage = Storage.at(where)
 
     @property
     def root(self) -> Path:
