@@ -69,7 +69,9 @@ def test_django_sends_what_was_committed_and_nothing_else(server: Server) -> Non
 
 def test_every_example_has_a_test_and_a_line_in_the_readme() -> None:
     programs = sorted(path.name for path in EXAMPLES.glob("*.py"))
-    tests = (ROOT / "tests/acceptance/test_examples.py").read_text()
+    tests = "".join(
+        (ROOT / "tests/acceptance" / f"test_{each}.py").read_text() for each in ("examples", "spark_example")
+    )
     readme = (EXAMPLES / "README.md").read_text()
-    assert programs == ["django_outbox.py", "fastapi_app.py", "plain_asyncio.py"]
+    assert programs == ["django_outbox.py", "fastapi_app.py", "plain_asyncio.py", "score_queue.py"]
     assert [name for name in programs if f'"{name}"' not in tests or f"({name})" not in readme] == []
