@@ -66,13 +66,6 @@ async def test_operation_ids_are_plain_unique_and_listed(room: Room) -> None:
     assert sorted(re.findall(r"`(\w+)`", listed)) == sorted(ids), "they are a promise: change one only with the page"
 
 
-async def test_ids_in_addresses_are_spelled_one_way(room: Room) -> None:
-    paths = (await room.http.get("/openapi.json")).json()["paths"]
-    named = {name for path in paths for name in re.findall(r"\{(\w+)\}", path)}
-    by_name = {"scope", "queue", "stream_queue", "trusted", "rule", "name", "agent"}
-    assert {each for each in named - by_name if not each.endswith("_id")} == set()
-
-
 async def test_a_failed_message_s_error_is_in_the_reference(room: Room) -> None:
     page = (await room.http.get("/docs", headers=BROWSER)).text
     (fail,) = re.findall(r'id="fail_message">.*?</details>', page, re.DOTALL)
