@@ -120,7 +120,7 @@ def test_refused_lines_are_counted_and_end_with_1(desk: WorkDesk) -> None:
     assert said.code == 1
     assert said.out.startswith("2 published, 1 refused\n  QUEUE_FULL: Queue 'small' holds 2 messages")
     told = desk("publish", desk.scope, "small", "--json", stdin="4\n")
-    assert (told.code, [each["code"] for each in told.data]) == (1, ["QUEUE_FULL"])
+    assert (told.code, [each["refusal"]["code"] for each in told.data]) == (1, ["QUEUE_FULL"])
 
 
 def test_a_claim_is_shown_with_its_token(desk: WorkDesk) -> None:

@@ -79,7 +79,7 @@ class LakeChanged(RelevoError):
 
 class LakeIsOld(RelevoError):
     message = (
-        "Table {table} is of the form that relevo had before its lake was Delta: run `relevo pipeline migrate --lake ...` "
+        "Table {table} is of the form that relevo had before its lake was Delta: run `relevo pipeline migrate --lake …` "
         "once. No data file is copied."
     )
 
@@ -90,7 +90,7 @@ class StorageUnknown(RelevoError, ValueError):
 
 class CredentialsInAddress(RelevoError, ValueError):
     message = (
-        "The address {scheme}://...@{host} holds credentials, and addresses are shown and logged: leave them out. They are "
+        "The address {scheme}://…@{host} holds credentials, and addresses are shown and logged: leave them out. They are "
         "taken from the environment (for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or the machine's role)."
     )
 
