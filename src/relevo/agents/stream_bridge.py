@@ -300,12 +300,16 @@ class StreamBridge:
             await connection.execute(insert(settings).values(name=name, value=place))
 
 
+_TOLD_LATE_MS = 600_000
+"""A worker tells of a dead letter once Redis has answered that it is there: on a busy machine that may be a while later."""
+
+
 def _place_name(queue: str) -> str:
     return f"bridge:{hashlib.sha256(queue.encode()).hexdigest()[:48]}"
 
 
 def _about(dead: Sequence[QueueEvent]) -> DeadLetterFilter:
-    since = min(int(event.id.partition("-")[0]) for event in dead) - 10_000
+    since = min(int(event.id.partition("-")[0]) for event in dead) - _TOLD_LATE_MS
     return DeadLetterFilter(job_ids={event.job_id for event in dead if event.job_id}, since_ms=since)
 
 
