@@ -49,6 +49,7 @@ def test_all_of_spark_submits_command_line_counts(redis86: Server, queue_name: s
     }
 
 
+@pytest.mark.whole  # a server and a client of Spark: two minutes where four others run beside them
 @pytest.mark.timeout(200)
 def test_a_session_of_spark_connect_has_it_all(redis86: Server, queue_name: str, tmp_path: Path) -> None:
     add_events(redis86.url, queue_name, EVENTS)
