@@ -107,10 +107,10 @@ def gold_usage(work: Renewal) -> None:
     if work.stopped("gold.usage", *sources):
         return
     lake, spark = work.lake, work.spark
-    manifests = {name: lake.table(name) for name in sources}
-    days = _days(lake, "gold.usage", manifests["silver.counts"])
+    found = {name: lake.table(name) for name in sources}
+    days = _days(lake, "gold.usage", found["silver.counts"])
     for name in sources[1:]:
-        days |= _changed_days(lake, "gold.usage", manifests[name])
+        days |= _changed_days(lake, "gold.usage", found[name])
     if not days:
         work.unchanged("gold.usage")
         return
@@ -120,7 +120,7 @@ def gold_usage(work: Renewal) -> None:
             [], "minute_ms bigint, source string, queue string, arrived bigint, started bigint, busy_ms double"
         )
     messages, reviews = (lake.read(spark, name, _keys(days)) for name in sources[1:])
-    versions = {name: manifest.version for name, manifest in manifests.items()}
+    versions = {name: table.version for name, table in found.items()}
     _renew_days(work, "gold.usage", days, usage(counted, messages, reviews), F.unix_millis("day"), versions)
 
 
