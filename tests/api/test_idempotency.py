@@ -153,7 +153,11 @@ async def test_a_rotation_that_is_sent_twice_leaves_the_old_secret_its_time(room
     assert (await room.ask("GET", "/v1/scopes", key=made["secret"])).status_code == 200
 
 
-async def test_after_a_crash_between_work_and_answer_nothing_is_done_twice(room: Room) -> None:
+async def test_after_a_crash_between_work_and_answer_nothing_is_done_twice(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relevo.work.store.kept_answers.PATIENCE_S", 0.0)  # nobody is about to answer
+
     def crash() -> None:
         raise RuntimeError("the process dies here")
 
@@ -204,7 +208,10 @@ async def _age(room: Room, seconds: int) -> None:
         await connection.execute(update(kept_answers).values(begun_at=older))
 
 
-async def test_an_erasure_forgets_what_was_answered_about_a_person(room: Room, tmp_path: Path) -> None:
+async def test_an_erasure_forgets_what_was_answered_about_a_person(
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relevo.work.store.kept_answers.PATIENCE_S", 0.0)  # nobody is about to answer
     secret = f"diagnosis-{os.getpid()}"
     message = await room.publish(body={"told": secret}, labels={"subject": "p1"})
     (claimed,) = await room.claim()

@@ -32,6 +32,28 @@ async def test_of_many_at_once_one_acts_and_all_have_its_answer(desk: Desk) -> N
 
 
 @pytest.mark.parametrize("store", STORES)
+async def test_who_comes_between_the_work_and_its_answer_waits_for_it(desk: Desk) -> None:
+    work_queues, caller = desk.work_queues, desk.caller
+    committed, answered = asyncio.Event(), asyncio.Event()
+
+    async def act() -> Answer:
+        made = await work_queues.schemas.add(caller, SCOPE, "invoice", "{}")
+        committed.set()
+        await answered.wait()
+        return Answer(201, str(made.version))
+
+    async def never() -> Answer:
+        raise AssertionError("it was done")
+
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(work_queues.kept_answers.once(caller, "k", "f", act))
+        await committed.wait()
+        second = tasks.create_task(work_queues.kept_answers.once(caller, "k", "f", never))
+        asyncio.get_running_loop().call_later(0.1, answered.set)
+    assert (first.result(), second.result()) == ((Answer(201, "1"), False), (Answer(201, "1"), True))
+
+
+@pytest.mark.parametrize("store", STORES)
 async def test_work_that_is_rolled_back_leaves_no_key(desk: Desk) -> None:
     work_queues, caller = desk.work_queues, desk.caller
 

@@ -8,8 +8,10 @@ request with that key is then refused, and says that the work was done (`Idempot
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -30,7 +32,8 @@ KEPT_S = 86_400
 LOST_AFTER_S = 120
 """Whoever does the work has long answered by then, or is no more."""
 
-_LOOKS = 20
+PATIENCE_S = 10.0
+"""How long a request waits for the answer of the one that was quicker, before it is told to come again."""
 _LOOK_EVERY_S = 0.05
 
 
@@ -57,7 +60,10 @@ class KeptAnswers:
     ) -> tuple[Answer, bool]:
         """The answer of `act`, and whether it is an earlier one. Two at the same time: one acts, the other waits for it.
         What `act` raises is not kept."""
-        kept = await self._kept(caller, key, fingerprint)
+        try:
+            kept = await self._kept(caller, key, fingerprint)
+        except IdempotencyKeyBusy:  # its work is on disk already, its answer is not
+            kept = await self._awaited(caller, key, fingerprint)
         if kept is not None:
             return kept, True
         row = {**_name(caller, key), "fingerprint": fingerprint, "begun_at": self._now_ms()}
@@ -109,14 +115,13 @@ class KeptAnswers:
 
     async def _awaited(self, caller: Caller, key: str, fingerprint: str) -> Answer:
         """The answer of the request that was quicker: it has done its work, so it is about to answer."""
-        for _ in range(_LOOKS):
-            try:
-                kept = await self._kept(caller, key, fingerprint)
-            except IdempotencyKeyBusy:
-                kept = None
-            if kept is not None:
-                return kept
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
             await asyncio.sleep(_LOOK_EVERY_S)
+            with contextlib.suppress(IdempotencyKeyBusy):
+                kept = await self._kept(caller, key, fingerprint)
+                if kept is not None:
+                    return kept
         raise IdempotencyKeyBusy(key=key, wait_s=1)
 
     async def _keep(self, caller: Caller, key: str, row: dict[str, Any], answer: Answer, *, noted: bool) -> None:
