@@ -1,9 +1,10 @@
-"""The shape of the tree: which room may import which, how long files are, what they are called, who calls a script."""
+"""The shape of the tree: which room may import which, and inside a room which part."""
 
 import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": {"*"},
 }
 
-# Inside a room: what a part may import of it, beside itself. The engine's parts are a job's walk (engine/__init__.py). A room
-# that has no lines here is not split yet.
+# Inside a room: what a part, a package or a module, may import of it beside itself. The engine's parts are a job's walk
+# (engine/__init__.py). A room that has no lines here is small, or not split yet.
 ENGINE_BASE = {"job", "service", "events", "tracing"}
 BRINGING_JOBS = {"schedules", "lanes"}
 WORK_BASE = {"caller", "clock", "faults", "pagination", "queue_record"}
 MESSAGES = WORK_BASE | {"store", "message", "tenancy"}
+API_BASE = {"auth", "faults", "key_uses", "metrics", "params", "problems", "responses", "settings", "views"}
+CLIENT_BASE = {"event_lines", "failures", "request"}
+RESOURCES = ("access", "chunks", "erasures", "events", "reviews", "routing", "schemas", "webhooks")
+CONSOLE_BASE = {"answer_form", "forms", "rendering"}
+PIPELINE_BASE = {"cause", "java", "scratch", "source_columns"}
 
 INNER: dict[str, dict[str, set[str]]] = {
     "engine": {
@@ -81,15 +87,56 @@ INNER: dict[str, dict[str, set[str]]] = {
         "audit": MESSAGES | {"reading", "review"},
         "work_queues": {"*"},  # the wiring: it imports all of them, and none imports it
     },
+    "api": {
+        **{part: set[str]() for part in {*API_BASE, "reference"}},
+        **dict.fromkeys(("openapi", "request_body"), API_BASE),
+        "idempotency": API_BASE | {"request_body"},
+        "routes": API_BASE | {"openapi", "request_body", "idempotency", "reference"},
+        "fast_operations": API_BASE | {"openapi"},
+        "fast_routes": API_BASE | {"fast_operations", "request_body"},
+        "app": API_BASE | {"openapi", "request_body", "routes", "fast_operations", "fast_routes"},
+        "protocol": {"fast_routes", "request_body"},
+        "server": {"fast_routes", "protocol"},
+        "service": {"*"},
+    },
+    # A resource is for asyncio and without it; the files without it are made from the others.
+    "client": {
+        **{part: set[str]() for part in CLIENT_BASE},
+        **{part: {"request"} for part in ("async_sender", "sync_sender", "settling")},
+        **{f"async_{noun}": CLIENT_BASE | {"async_sender"} for noun in RESOURCES},
+        **{f"sync_{noun}": CLIENT_BASE | {"sync_sender"} for noun in RESOURCES},
+        "consumer": CLIENT_BASE | {"settling"},
+        "async_client": CLIENT_BASE | {"consumer", "settling", *(f"async_{noun}" for noun in ("sender", *RESOURCES))},
+        "sync_client": {"*"},
+    },
+    "console": {
+        **{part: set[str]() for part in CONSOLE_BASE},
+        "console": {"rendering"},
+        "login": CONSOLE_BASE | {"console"},
+        **dict.fromkeys(("inbox", "review"), CONSOLE_BASE | {"console", "login"}),
+        "dead_letters": CONSOLE_BASE | {"console", "login", "inbox"},
+        "app": {"*"},
+    },
+    "pipeline": {
+        **{part: set[str]() for part in PIPELINE_BASE},
+        "start": PIPELINE_BASE,
+        "lake": PIPELINE_BASE,
+        "report": PIPELINE_BASE | {"lake"},
+        "connector": PIPELINE_BASE | {"lake"},
+        **dict.fromkeys(("session", "worker_daemon"), PIPELINE_BASE | {"start", "connector"}),
+        "jobs": {"*"},
+    },
+    # What all commands share knows no command; a kind of command knows others only where it is made of them.
+    "cli": {
+        "shell": set(),
+        **{part: {"shell"} for part in ("bench", "demo", "database", "queues", "workers")},
+        **{part: {"shell", "database"} for part in ("pipeline", "work")},
+        # `up` serves work queues, and `serve` runs under the supervisor.
+        "servers": {"shell", "database", "work", "workers"},
+        "group_options": {"shell", "work"},
+        "commands": {"*"},
+    },
 }
-
-BUILT_WHOLE = ("wire", "broker", "engine", "outbox", "compat")
-"""Rooms whose parts have at their construction all that they need."""
-
-MAX_LINES = 500
-COUNTED = {".py", ".lua", ".sql", ".html", ".js", ".css"}
-NAMES_THAT_SAY_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc"}
-SCRIPT_LOADERS = {"script", "_read"}
 
 
 def test_rooms_import_only_what_they_may() -> None:
@@ -98,6 +145,15 @@ def test_rooms_import_only_what_they_may() -> None:
 
 def test_parts_of_a_room_import_only_what_they_may() -> None:
     assert list(forbidden_inside(ROOT / "src")) == []
+
+
+def test_the_order_inside_a_room_is_an_order_of_parts_that_exist() -> None:
+    for room, parts in INNER.items():
+        folder = ROOT / "src" / PACKAGE / room
+        assert [part for part in parts if not (folder / part).is_dir() and not (folder / f"{part}.py").exists()] == []
+        TopologicalSorter(
+            {part: set(parts) - {part} if "*" in below else below for part, below in parts.items()}
+        ).prepare()
 
 
 def test_no_modules_import_one_another() -> None:
@@ -114,29 +170,13 @@ def test_a_queue_loads_nothing_of_workers() -> None:
     assert [name for name in loaded if name.split(".")[2] in {"consuming", "settling", "duties", "worker"}] == []
 
 
-def test_no_file_is_too_long() -> None:
-    assert list(long_files(ROOT)) == []
-
-
-def test_no_module_has_a_name_that_says_nothing() -> None:
-    assert list(empty_names(ROOT)) == []
-
-
-def test_every_script_has_exactly_one_caller() -> None:
-    assert list(script_problems(ROOT / "src")) == []
-
-
-def test_nothing_is_hung_on_a_part_after_its_construction() -> None:
-    assert list(hung_attributes(ROOT / "src")) == []
-
-
 # --- the checks ---------------------------------------------------------------------------------------------------
 
 
 def forbidden_imports(src: Path) -> Iterator[str]:
     """Imports that break MAY_IMPORT, as sentences."""
     for file in sorted((src / PACKAGE).rglob("*.py")):
-        module = _module(file, src)
+        module = module_of(file, src)
         room = _room(module)
         if room not in MAY_IMPORT:
             yield f"{module} is in room {room!r}, which has no line in MAY_IMPORT"
@@ -150,7 +190,7 @@ def forbidden_inside(src: Path) -> Iterator[str]:
     """Imports that break INNER, as sentences."""
     for room, parts in INNER.items():
         for file in sorted((src / PACKAGE / room).rglob("*.py")):
-            module = _module(file, src)
+            module = module_of(file, src)
             part = _part(module)
             if part and part not in parts:
                 yield f"{module} is in part {part!r} of {room}, which has no line in INNER"
@@ -164,7 +204,7 @@ def forbidden_inside(src: Path) -> Iterator[str]:
 
 def import_cycles(src: Path) -> list[list[str]]:
     """Groups of modules of which each imports the others, over however many steps."""
-    files = {_module(file, src): file for file in sorted((src / PACKAGE).rglob("*.py"))}
+    files = {module_of(file, src): file for file in sorted((src / PACKAGE).rglob("*.py"))}
     imported = {
         module: {target for _, target in imports_of(file, module, src) if target in files and target != module}
         for module, file in files.items()
@@ -228,7 +268,7 @@ def _room(module: str) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-def _module(file: Path, src: Path) -> str:
+def module_of(file: Path, src: Path) -> str:
     return ".".join(file.relative_to(src).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -244,130 +284,10 @@ def _may(room: str, target: str) -> bool:
     return "*" in allowed or any(inner == part or inner.startswith(f"{part}.") for part in {room, *allowed})
 
 
-def _files(root: Path, suffixes: set[str]) -> Iterator[Path]:
-    for top in ("src", "tests", "chaos", "benchmarks", "examples"):
-        for file in sorted((root / top).rglob("*")):
-            if file.suffix in suffixes and not {"vendor", "node_modules", "__pycache__"} & set(file.parts):
-                yield file
-
-
-def long_files(root: Path) -> Iterator[str]:
-    for file in _files(root, COUNTED):
-        lines = len(file.read_text().splitlines())
-        if lines > MAX_LINES:
-            yield f"{file.relative_to(root)} has {lines} lines"
-
-
-def empty_names(root: Path) -> Iterator[str]:
-    for file in _files(root, {".py"}):
-        for name in file.relative_to(root).with_suffix("").parts:
-            if name.removeprefix("test_").strip("_").lower() in NAMES_THAT_SAY_NOTHING:
-                yield f"{file.relative_to(root)}: {name!r} does not say what is in it"
-
-
-def hung_attributes(src: Path) -> Iterator[str]:
-    """Attributes of a part that another file sets. Records (dataclasses, structs, classes with slots) are there to be filled
-    in by whoever holds them; a part is made with all that it needs, and from then on only does what its methods say."""
-    files = [file for room in BUILT_WHOLE for file in sorted((src / PACKAGE / room).rglob("*.py"))]
-    trees = {file: ast.parse(file.read_text()) for file in files}
-    parts: dict[str, set[Path]] = {}
-    fields: set[str] = set()
-    for file, tree in trees.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                if _is_record(node):
-                    fields |= set() if _is_frozen(node) else _attributes(node)
-                else:
-                    for name in _attributes(node):
-                        parts.setdefault(name, set()).add(file)
-    for file, tree in trees.items():
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store) or _is_self(node.value):
-                continue
-            if node.attr in parts and node.attr not in fields and file not in parts[node.attr]:
-                yield f"{_module(file, src)}:{node.lineno} sets {ast.unparse(node)}"
-
-
-def _attributes(made: ast.ClassDef) -> set[str]:
-    """What a class declares in its body, and what its methods set on itself."""
-    declared = {
-        node.target.id for node in made.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
-    slots = {
-        part.value
-        for node in made.body
-        if isinstance(node, ast.Assign) and _called(node.targets[0]) == "__slots__"
-        for part in ast.walk(node.value)
-        if isinstance(part, ast.Constant) and isinstance(part.value, str)
-    }
-    own = {
-        node.attr
-        for node in ast.walk(made)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value)
-    }
-    return declared | slots | own
-
-
-def _is_self(value: ast.expr) -> bool:
-    return isinstance(value, ast.Name) and value.id in {"self", "cls"}
-
-
-def _is_record(made: ast.ClassDef) -> bool:
-    has_slots = any(isinstance(node, ast.Assign) and _called(node.targets[0]) == "__slots__" for node in made.body)
-    decorated = any("dataclass" in ast.unparse(each) for each in made.decorator_list)
-    return has_slots or decorated or any(_called(base) in {"Struct", "NamedTuple", "TypedDict"} for base in made.bases)
-
-
-def _is_frozen(made: ast.ClassDef) -> bool:
-    said = [ast.unparse(each) for each in (*made.decorator_list, *made.keywords)]
-    return any("frozen=True" in each for each in said) or any(_called(base) == "NamedTuple" for base in made.bases)
-
-
-def script_problems(src: Path) -> Iterator[str]:
-    """Scripts nobody loads or several load, that do not lie beside their caller, and loads of scripts that do not exist."""
-    scripts = {file.stem: file for file in sorted(src.rglob("*.lua"))}
-    shared = {
-        line.removeprefix("--!")
-        for file in scripts.values()
-        for line in file.read_text().splitlines()
-        if line[:3] == "--!"
-    }
-    shared = {name for name in scripts if name in shared or name.partition("_")[0] in shared & {"gate"}}
-    callers: dict[str, list[tuple[Path, int]]] = {name: [] for name in scripts if name not in shared}
-    for file in sorted(src.rglob("*.py")):
-        for line, name in _scripts_loaded(file):
-            callers.setdefault(name, []).append((file, line))
-    for name, places in callers.items():
-        told = [f"{file.relative_to(src)}:{line}" for file, line in places]
-        if name not in scripts:
-            yield f"{name}.lua does not exist, but {told[0]} loads it"
-        elif len(places) != 1:
-            yield f"{name}.lua has {len(places)} callers: {', '.join(told) or 'none'}"
-        elif scripts[name].parent != places[0][0].parent / "lua":
-            yield f"{name}.lua does not lie beside {told[0]}, which loads it"
-
-
-def _scripts_loaded(file: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Call) and _called(node.func) in SCRIPT_LOADERS:
-            for argument in node.args:
-                for part in ast.walk(argument):
-                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                        yield node.lineno, part.value
-
-
-def _called(function: ast.expr) -> str:
-    match function:
-        case ast.Name(name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""
-
-
 # --- the checks of the checks -------------------------------------------------------------------------------------
 
 
-def _tree(root: Path, files: dict[str, str]) -> Path:
+def tree_of(root: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -410,7 +330,7 @@ def _tree(root: Path, files: dict[str, str]) -> Path:
 )
 def test_a_forbidden_import_is_found(file: str, text: str, complaint: str, tmp_path: Path) -> None:
     inner = {"engine/queue.py": "", "broker/link.py": "", "wire/keys.py": "", "work/consume/claims.py": ""}
-    src = _tree(tmp_path, {f"{PACKAGE}/{name}": body for name, body in (inner | {file: text}).items()})
+    src = tree_of(tmp_path, {f"{PACKAGE}/{name}": body for name, body in (inner | {file: text}).items()})
     assert list(forbidden_imports(src)) == [complaint]
 
 
@@ -427,43 +347,7 @@ def test_allowed_imports_pass(tmp_path: Path) -> None:
         "cli/main.py": "import relevo\nimport relevo.pipeline.lake",
         "errors.py": "",
     }
-    assert list(forbidden_imports(_tree(tmp_path, {f"{PACKAGE}/{name}": body for name, body in files.items()}))) == []
-
-
-def test_long_files_and_empty_names_are_found(tmp_path: Path) -> None:
-    files = {
-        "src/relevo/long.py": "x = 1\n" * 501,
-        "src/relevo/fits.lua": "-- a\n" * 500,
-        "src/relevo/utils.py": "",
-        "tests/helpers/test_common.py": "",
-        "src/relevo/static/vendor/long.js": "x\n" * 900,
-    }
-    root = _tree(tmp_path, files)
-    assert list(long_files(root)) == ["src/relevo/long.py has 501 lines"]
-    assert [line.split(": ")[1].split(" ")[0] for line in empty_names(root)] == [
-        "'utils'",
-        "'helpers'",
-        "'test_common'",
-    ]
-
-
-def test_scripts_without_their_one_caller_are_found(tmp_path: Path) -> None:
-    files = {
-        "lua/good.lua": "--!part",
-        "lua/part.lua": "",
-        "lua/twice.lua": "",
-        "lua/unused.lua": "",
-        "lua/away.lua": "",
-        "a.py": "GOOD = script('good', __name__)\nTWICE = script('twice', __name__)\nGONE = scripts.script('gone')",
-        "b.py": "TWICE = script('twice', __name__)",
-        "c/d.py": "AWAY = script('away', __name__)",
-    }
-    assert list(script_problems(_tree(tmp_path, files))) == [
-        "away.lua does not lie beside c/d.py:1, which loads it",
-        "twice.lua has 2 callers: a.py:2, b.py:1",
-        "unused.lua has 0 callers: none",
-        "gone.lua does not exist, but a.py:3 loads it",
-    ]
+    assert list(forbidden_imports(tree_of(tmp_path, {f"{PACKAGE}/{name}": body for name, body in files.items()}))) == []
 
 
 def test_imports_against_the_walk_and_cycles_are_found(tmp_path: Path) -> None:
@@ -474,25 +358,9 @@ def test_imports_against_the_walk_and_cycles_are_found(tmp_path: Path) -> None:
         "engine/tasks/task.py": "import relevo.engine.queue",
         "engine/queue.py": "",
     }
-    src = _tree(tmp_path, {f"{PACKAGE}/{name}": body for name, body in files.items()})
+    src = tree_of(tmp_path, {f"{PACKAGE}/{name}": body for name, body in files.items()})
     assert list(forbidden_inside(src)) == [
         "relevo.engine.attic.old is in part 'attic' of engine, which has no line in INNER",
         "relevo.engine.job.job:1 imports relevo.engine.producing.flows",
     ]
     assert import_cycles(src) == [["relevo.engine.job.job", "relevo.engine.producing.flows"]]
-
-
-def test_what_is_hung_on_a_part_is_found(tmp_path: Path) -> None:
-    files = {
-        "engine/runner.py": "class Runner:\n    def __init__(self):\n        self.limiter = None\n        self.paused = False",
-        "engine/worker.py": "class Worker:\n    def __init__(self):\n        self.runner = Runner()\n"
-        "        self.runner.limiter = 1\n        self.runner.paused, health = True, 2\n        delivery.lost = True",
-        "engine/delivery.py": "class Delivery(msgspec.Struct):\n    lost: bool\nclass Keeper:\n    lost = True",
-        "engine/health.py": "@dataclass(frozen=True)\nclass Health:\n    paused: bool",
-        "broker/tls.py": "context.check_hostname = False",
-    }
-    src = _tree(tmp_path, {f"{PACKAGE}/{name}": body for name, body in files.items()})
-    assert list(hung_attributes(src)) == [
-        "relevo.engine.worker:4 sets self.runner.limiter",
-        "relevo.engine.worker:5 sets self.runner.paused",
-    ]

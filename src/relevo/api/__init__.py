@@ -1,1 +1,1 @@
-"""Work queues over HTTP: one router a file; the few fast routes are answered before the framework, see fast_routes.py."""
+"""Work queues over HTTP: one router a file in routes/, and in front of the framework the few fast routes (fast_routes.py)."""

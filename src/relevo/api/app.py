@@ -11,13 +11,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from relevo.agents.agents import Agents
-from relevo.api import (
+from relevo.api import fast_operations
+from relevo.api.auth import header, request_id_of
+from relevo.api.fast_routes import Asgi, FastRoutes, Send
+from relevo.api.faults import parameter_fault
+from relevo.api.metrics import ApiMetrics
+from relevo.api.openapi import TAGS, openapi_of
+from relevo.api.problems import known, nowhere, problem, problem_of, problem_response
+from relevo.api.request_body import ClientGone, Receive
+from relevo.api.routes import (
     agents,
     chunks,
     dead_letters,
     erasures,
     event_stream,
-    fast_operations,
     front,
     grants,
     health,
@@ -34,13 +41,6 @@ from relevo.api import (
     trusts,
     webhooks,
 )
-from relevo.api.auth import header, request_id_of
-from relevo.api.fast_routes import Asgi, FastRoutes, Send
-from relevo.api.faults import parameter_fault
-from relevo.api.metrics import ApiMetrics
-from relevo.api.openapi import TAGS, openapi_of
-from relevo.api.problems import known, nowhere, problem, problem_of, problem_response
-from relevo.api.request_body import ClientGone, Receive
 from relevo.api.settings import ApiSettings
 from relevo.errors import InvalidInput, MethodNotAllowed, WorkError
 from relevo.work.work_queues import WorkQueues

@@ -16,8 +16,8 @@ from pyspark.sql.types import (
 )
 
 from relevo.broker.address import Address
-from relevo.pipeline.connector.columns import TABLES
 from relevo.pipeline.connector.connection import Argument, Directory, ReplyError
+from relevo.pipeline.source_columns import TABLES
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.envelope import Envelope
 from relevo.wire.events import EventFields

@@ -16,12 +16,12 @@ from pyspark.sql.types import LongType, MapType, StringType, StructField, Struct
 
 from relevo.errors import BadArgument, DataLost, FilesNotShared
 from relevo.pipeline.connector import landing
-from relevo.pipeline.connector.columns import LANDED
 from relevo.pipeline.connector.landing import events_schema
 from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.connector.source import RelevoSource
 from relevo.pipeline.lake.files import Written
 from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.source_columns import LANDED
 from relevo.wire.keys import QueueKeys
 from tests.servers.server import Server
 from tests.spark.connector.filled import add_events, send, spark_schema

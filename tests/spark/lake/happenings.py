@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from relevo.pipeline.connector.columns import EVENTS, ddl
+from relevo.pipeline.source_columns import EVENTS, ddl
 from relevo.wire.ids import IdMint
 
 DAY = 86_400_000

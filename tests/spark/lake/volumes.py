@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relevo.pipeline.connector.columns import EVENTS
 from relevo.pipeline.lake.instants import DAY_MS
+from relevo.pipeline.source_columns import EVENTS
 
 START_MS = 20_000 * DAY_MS  # 2024-10-04, midnight
 QUEUES = ("emails", "orders", "media", "exports")

@@ -21,11 +21,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from relevo.engine.batch_consumer import BatchConsumer
 from relevo.errors import BadArgument, RelevoError
-from relevo.pipeline.connector.columns import STREAM, Column, ddl
 from relevo.pipeline.connector.connection import Directory, Reply
 from relevo.pipeline.connector.job_rows import JobRows
 from relevo.pipeline.connector.options import ConnectionOptions, Given, connection_names, connection_of
 from relevo.pipeline.connector.spark_api import HAS_READ_LIMITS, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from relevo.pipeline.source_columns import STREAM, Column, ddl
 from relevo.wire.keys import QueueKeys
 
 log = logging.getLogger("relevo.spark")

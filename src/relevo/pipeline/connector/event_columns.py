@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relevo.pipeline.connector.columns import EVENTS
 from relevo.pipeline.connector.layout import Layout, Places
 from relevo.pipeline.connector.streams import queue_of
+from relevo.pipeline.source_columns import EVENTS
 
 TEXTS = ("e", "id", "n", "reason", "prev", "correlation_id", "seq")
 NUMBERS = tuple(column.name for column in EVENTS if column.type == "bigint")

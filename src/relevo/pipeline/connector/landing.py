@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from relevo.pipeline.connector.columns import EVENTS, LANDED
 from relevo.pipeline.connector.event_columns import MOMENT
 from relevo.pipeline.lake.files import stats_of
 from relevo.pipeline.lake.instants import part_key
 from relevo.pipeline.lake.storage import Storage
+from relevo.pipeline.source_columns import EVENTS, LANDED
 
 _DAY_US = 86_400_000_000
 _GROUP_ROWS = 100_000

@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias, cast
 
 from relevo.broker.address import Address
 from relevo.errors import BadArgument
-from relevo.pipeline.connector.columns import LANDED, TABLES, Column
 from relevo.pipeline.connector.offsets import EntryId, last_of
 from relevo.pipeline.lake.storage import Storage
+from relevo.pipeline.source_columns import LANDED, TABLES, Column
 from relevo.wire.keys import QueueKeys
 from relevo.wire.limits import QueueLimits
 

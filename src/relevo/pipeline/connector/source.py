@@ -15,13 +15,13 @@ from pyspark.sql.types import StructType
 
 from relevo.errors import BadArgument
 from relevo.pipeline.connector.batch_reader import BatchReader
-from relevo.pipeline.connector.columns import ddl
 from relevo.pipeline.connector.consume import ConsumeOptions, ConsumeReader
 from relevo.pipeline.connector.options import SinkOptions, SourceOptions
 from relevo.pipeline.connector.settle_sink import BatchSettle, SettleOptions, StreamSettle
 from relevo.pipeline.connector.sink import BatchSink, StreamSink, names_queues
 from relevo.pipeline.connector.spark_api import arrow_schema
 from relevo.pipeline.connector.stream_reader import StreamReader
+from relevo.pipeline.source_columns import ddl
 
 
 class RelevoSource(DataSource):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from relevo.pipeline.connector.columns import EVENTS, Column
+from relevo.pipeline.source_columns import EVENTS, Column
 
 _TYPES = {
     "string": pa.string(),

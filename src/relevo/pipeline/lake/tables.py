@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from relevo.pipeline.connector.columns import Column
 from relevo.pipeline.lake.columns import arrow_schema, columns_of
 from relevo.pipeline.lake.expectations import Expectation, Rule, Unique, not_negative, not_null, one_of
 from relevo.pipeline.lake.instants import Span
+from relevo.pipeline.source_columns import Column
 
 
 @dataclass(frozen=True)

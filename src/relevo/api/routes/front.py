@@ -23,7 +23,7 @@ HEADERS = {
     "cache-control": "no-cache",
 }
 
-_STYLE = Path(__file__).parent / "static" / "front.css"
+_STYLE = Path(__file__).parents[1] / "static" / "front.css"
 _CODE = re.compile(r"`([^`]+)`")
 _HTML = "text/html; charset=utf-8"
 
