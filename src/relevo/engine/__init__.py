@@ -1,7 +1,7 @@
 """The queue itself. The tree is a job's walk:
 
-- a plain job passes `Queue`, `JobEncoder`, `PendingAdd` and `StreamWriter`; then, in a worker, `Reader`, `EntryOpener`,
-  `RunQueue`, `Runner`, your handler, `Settler` and `SettleRequest`; all of it goes through the broker's `Transport`
+- a plain job passes `Queue`, `JobEncoder`, `PendingAdd` and `StreamWriter`; then, in a worker, `Reader`, `RunQueue`, `Runner`,
+  your handler, `Settler` and `SettleRequest`; all of it goes through the broker's `Transport`
 - what is more than that: `ScriptedAdds` writes jobs that are not plain, `QueueLimiter` lets jobs of a limited queue in,
   `OutcomePolicy` judges runs that failed
 - `queue.py` (what producers call) -> `producing/` -> Redis -> `consuming/` -> your handler -> `settling/` -> Redis -> `events/`

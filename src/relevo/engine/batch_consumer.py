@@ -16,7 +16,7 @@ from relevo.broker.capabilities import Capabilities
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, ReplyError, command
 from relevo.broker.scripts import Script
-from relevo.engine.consuming.entry_opener import EntryOpener
+from relevo.engine.consuming.entries import NO_JOB, open_entry, open_frame, stalled_too_often
 from relevo.engine.consuming.group_member import LEAVE
 from relevo.engine.consuming.lease_keeper import RENEW
 from relevo.engine.consuming.reader import RECLAIM
@@ -24,7 +24,7 @@ from relevo.engine.duties.promoter import BATCH as PROMOTED_AT_ONCE
 from relevo.engine.duties.promoter import PROMOTE
 from relevo.engine.events.event_log import EventLog
 from relevo.engine.service.leader_loop import HOLD_LOCK
-from relevo.engine.settling.delivery import Delivery, HeldDeliveries
+from relevo.engine.settling.delivery import DeadLettered, Delivery, HeldDeliveries
 from relevo.engine.settling.failure_log import FailureLog
 from relevo.engine.settling.outcome import OutcomeBatch
 from relevo.engine.settling.outcome_policy import OutcomePolicy
@@ -85,14 +85,14 @@ class BatchConsumer:
         self._limits = limits
         self._events = events
         self._packer = _Packer(_capabilities(ask, keys.tag))
-        log = EventLog(keys, enabled=events)
-        self._held = HeldDeliveries(idle_s=idle_s)
+        self._log = log = EventLog(keys, enabled=events)
+        self._max_stalled = max_stalled
         context = SettleContext(
             cast("Link", self._packer),  # a flush packs with it, and sends nothing by it
             keys,
             group,
             consumer,
-            self._held,
+            HeldDeliveries(idle_s=idle_s),
             log,
             result_ttl_s=_RESULT_S,
             dlq_cap=limits.dlq_max_stream_len,
@@ -106,14 +106,6 @@ class BatchConsumer:
             max_attempts=max_attempts,
             retry=RetryDefaults(),
             failure_log=_NoLog(queue),
-        )
-        self._opener = EntryOpener(
-            self._held,
-            self._settler,
-            log,
-            max_payload=limits.max_payload_bytes,
-            max_stalled=max_stalled,
-            takes_apart=True,  # jobs of one entry may end in different processes
         )
 
     # --- taking ----------------------------------------------------------------------------------------------------------
@@ -138,7 +130,7 @@ class BatchConsumer:
                 *("STREAMS", self.keys.stream, ">"),
             )
             entries += reply[0][1] if reply else []
-        ready = [each for each in self._opened(entries) if not each.before or self._opener.survived(each)]
+        ready = [each for each in self._opened(entries) if not each.before or self._survived(each)]
         if ready:
             self._note(ready)
             ready = self._without_cancelled(ready)
@@ -224,14 +216,40 @@ class BatchConsumer:
 
     def _opened(self, entries: Iterable[Reply]) -> list[Delivery]:
         ready: list[Delivery] = []
+        max_payload = self._limits.max_payload_bytes
         for entry in entries:
             entry_id, fields = entry[0], cast("list[bytes]", entry[1] or [])
             before = entry[3] if len(entry) > 3 else 0
             if len(fields) == 2 and fields[0] == b"d" and is_frame(fields[1]):
-                self._opener.unpack(entry_id, fields[1], before, _NEVER_TRUSTED)
-            elif (delivery := self._opener.delivery(entry_id, fields, before, _NEVER_TRUSTED)) is not None:
-                ready.append(delivery)
+                entry_of_all = Delivery(entry_id, NO_JOB, "", before, _NEVER_TRUSTED)
+                self._take_apart(open_frame(entry_of_all, fields[1], max_payload))
+                continue
+            opened = open_entry(entry_id, fields, before, _NEVER_TRUSTED, max_payload)
+            if isinstance(opened, Delivery):
+                ready.append(opened)
+            else:
+                self._bury(opened)
         return ready
+
+    def _take_apart(self, jobs: list[Delivery] | DeadLettered) -> None:
+        """Jobs of one entry may end in different processes: each gets an entry of its own."""
+        if isinstance(jobs, DeadLettered):
+            self._bury(jobs)
+            return
+        for job in jobs:
+            self._settler.put_back(job)
+
+    def _survived(self, delivery: Delivery) -> bool:
+        """Whether a job of a dead worker gets another chance."""
+        dead = stalled_too_often(delivery, self._max_stalled)
+        if dead is not None:
+            self._bury(dead)
+        elif self._log.enabled:
+            self._settler.event(self._log.stalled(delivery.envelope.id, delivery.name, delivery.before))
+        return dead is None
+
+    def _bury(self, dead: DeadLettered) -> None:
+        self._settler.dead_letter(dead.delivery, dead.letter, dead.attempt)
 
     def _note(self, deliveries: list[Delivery]) -> None:
         """Fetches what is noted of the jobs: their lanes, dedup keys and flows are let go when they are settled."""
@@ -294,7 +312,6 @@ class _BatchSettler(Settler):
             return SettleResult()
         request = SettleRequest(self._context, outcomes)
         request.read([_known(reply) for reply in self._ask(request.data, request.count)])
-        self._context.held.clear()
         if request.kept:  # the server is full: they stay ours, and the batch runs again
             raise ServerRefused(command="a settle", reason="the server has no memory left")
         if request.follow_ups:

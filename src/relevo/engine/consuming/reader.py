@@ -15,12 +15,12 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Reply, command
 from relevo.broker.scripts import script
 from relevo.broker.transport import Transport, sent
-from relevo.engine.consuming.entry_opener import EntryOpener
+from relevo.engine.consuming.entries import NO_JOB, open_entry, open_frame, stalled_too_often
 from relevo.engine.consuming.group_member import GroupMember
 from relevo.engine.consuming.run_queue import MOST_AT_ONCE, RunQueue
 from relevo.engine.events.event_log import EventLog
 from relevo.engine.service.signals import Signal
-from relevo.engine.settling.delivery import Delivery, HeldDeliveries
+from relevo.engine.settling.delivery import DeadLettered, Delivery, HeldDeliveries
 from relevo.engine.settling.settler import Settler
 from relevo.errors import ConnectionLost, RelevoError, ServerRefused
 from relevo.wire.frame import is_frame
@@ -89,9 +89,10 @@ class Reader:
         # A blocked read may hold its answer no longer than a lease can be trusted: its send time is when the lease began.
         self._block_ms = max(1, min(block_ms, idle_ms // 4))
         self._idle_ms = idle_ms
-        self._opener = EntryOpener(
-            held, settler, events, max_payload=max_payload, max_stalled=max_stalled, takes_apart=takes_apart
-        )
+        self._max_payload = max_payload
+        self._max_stalled = max_stalled
+        self._takes_apart = takes_apart
+        """Whether jobs that came in one entry are given entries of their own instead of being run: limits count entries."""
         self._ask_for_notes = command("HLEN", keys.notes)
         self._jobs_an_entry = 1.0
         self._stopping = False
@@ -294,7 +295,7 @@ class Reader:
 
     async def _take(self, entries: list[Reply], sent_at: float, noted: Reply = 1) -> None:
         ready: list[Delivery] = []
-        held, opener, reclaimed = self._held, self._opener, 0
+        held, max_payload, reclaimed = self._held, self._max_payload, 0
         for entry in entries:
             entry_id = entry[0]
             before = entry[3] if len(entry) > 3 else 0
@@ -307,12 +308,14 @@ class Reader:
                     continue
             fields: list[bytes] = entry[1] or []
             if len(fields) == 2 and fields[0] == b"d" and is_frame(fields[1]):
-                ready += opener.unpack(entry_id, fields[1], before, sent_at)
+                ready += self._open_frame(Delivery(entry_id, NO_JOB, "", before, sent_at), fields[1])
                 continue
-            delivery = opener.delivery(entry_id, fields, before, sent_at)
-            if delivery is not None:
-                held[entry_id] = delivery
-                ready.append(delivery)
+            opened = open_entry(entry_id, fields, before, sent_at, max_payload)
+            if isinstance(opened, Delivery):
+                held[entry_id] = opened
+                ready.append(opened)
+            else:
+                self._bury(opened)
         self.batches.emit(Batch(len(entries), reclaimed))
         self._jobs_an_entry = max(1.0, len(ready) / max(1, len(entries)))
         if not ready:
@@ -326,7 +329,7 @@ class Reader:
                     held.pop(delivery.entry_id, None)
                 raise
         if reclaimed:
-            ready = [delivery for delivery in ready if not delivery.before or opener.survived(delivery)]
+            ready = [delivery for delivery in ready if not delivery.before or self._survived(delivery)]
         if ready:
             self._queue.put(ready)
 
@@ -338,3 +341,31 @@ class Reader:
         stored: Reply = await self._link.call("HMGET", self._keys.notes, *ids)
         for delivery, notes in zip(deliveries, stored, strict=True):
             delivery.notes = None if notes is None else Notes.decode(notes)
+
+    def _open_frame(self, entry: Delivery, data: bytes) -> list[Delivery]:
+        """The jobs of a frame, as far as they are to run here. A frame that a dead worker left is taken apart: the job that
+        killed it is then counted, and in the end dead-lettered, alone."""
+        jobs = open_frame(entry, data, self._max_payload)
+        if isinstance(jobs, DeadLettered):
+            self._bury(jobs)
+            return []
+        self._held.hold(entry)
+        if not entry.before and not self._takes_apart:
+            return jobs
+        for job in jobs:
+            self._settler.put_back(job)
+        return []
+
+    def _survived(self, delivery: Delivery) -> bool:
+        """Whether a job of a dead worker gets another chance."""
+        dead = stalled_too_often(delivery, self._max_stalled)
+        if dead is not None:
+            self._bury(dead)
+        elif self._log.enabled:
+            self._settler.event(self._log.stalled(delivery.envelope.id, delivery.name, delivery.before))
+        return dead is None
+
+    def _bury(self, dead: DeadLettered) -> None:
+        """Held until Redis has its dead letter."""
+        self._held.hold(dead.delivery)
+        self._settler.dead_letter(dead.delivery, dead.letter, dead.attempt)
