@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -45,9 +44,9 @@ from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
 from relevo.engine.schedules.scheduler import SchedulerService
 from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
 from relevo.engine.service.already_done import AlreadyDone
-from relevo.engine.service.exit_signals import catch_exit_signals
 from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
+from relevo.engine.service.service import Service
 from relevo.engine.service.signals import Signal
 from relevo.engine.settling.bad_result import OnBadResult
 from relevo.engine.settling.delivery import HeldDeliveries
@@ -79,7 +78,7 @@ CONTROL_SCRIPTS = (
 )
 
 
-class Worker:
+class Worker(Service):
     """Runs `handler` for the jobs of one queue.
 
     The handler is an `async def` that takes a `Job`. What it returns is the job's result (kept when `store_results=True`),
@@ -138,15 +137,12 @@ class Worker:
         tracing: bool | None = None,
     ) -> None:
         given = locals()  # each option is passed on by its name: none can be forgotten
+        super().__init__(queue_name, task_name=f"relevo-worker-{queue_name}")
         self._keys = QueueKeys(checked_queue_name(queue_name))
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
         self._settings = settings = WorkerOptions(**{name: given[name] for name in WorkerOptions.names()})
         self._handler = as_handler(handler, settings.concurrency)
-        self._closing = threading.Event()
-        self._closing_signal: asyncio.Event | None = None
         self._stop_now = False
-        self._running: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self.started: Signal[None] = Signal()
         """Emitted once the group exists and the reader reads."""
         self.settled: Signal[SettleResult] = Signal()
@@ -312,21 +308,12 @@ class Worker:
     # --- what users see ------------------------------------------------------------------------------------------------
 
     @property
-    def name(self) -> str:
-        """The queue's name."""
-        return self._keys.queue
-
-    @property
     def consumer_id(self) -> str:
         return self._settings.consumer
 
     @property
-    def is_running(self) -> bool:
-        return self._running is not None and not self._running.done()
-
-    @property
     def is_closed(self) -> bool:
-        return self._closing.is_set()
+        return self._ending.is_set()
 
     def pause(self) -> None:
         """Stops this worker's reading: what runs is finished, what it had read ahead goes to the others. Returns at once
@@ -349,7 +336,7 @@ class Worker:
         reason = ""
         if not self.is_running:
             reason = "not running"
-        elif self._closing.is_set():
+        elif self.is_closed:
             reason = "shutting down"
         elif self.reader.trouble is not None:
             reason = f"cannot read: {self.reader.trouble}"
@@ -373,54 +360,20 @@ class Worker:
         and the group."""
         duty = make(self._control_link, self._keys, self._settings.group)
         self.duties.append(duty)
-        if self.is_running and not self._closing.is_set():
+        if self.is_running and not self.is_closed:
             duty.start()
-
-    async def run(self, *, handle_signals: bool = True) -> None:
-        """Works until closed. A second call waits for the first."""
-        if self._running is None:
-            self._running = asyncio.create_task(self._work(handle_signals), name=f"relevo-worker-{self.name}")
-        try:
-            await asyncio.shield(self._running)
-        except asyncio.CancelledError:
-            if self._running.done():
-                raise
-            self.close()  # our caller gave up on us: leave in order, then let it
-            self._stop_now = True
-            self.runner.cut_short()
-            await asyncio.wait([self._running])
-            raise
 
     def close(self) -> AlreadyDone:
         """Asks the worker to end; returns at once. Await `run()` to know that it has.
 
         May be called from any thread, and written `await worker.close()` as well, which ChasquiMQ asks for.
         """
-        self._closing.set()
-        self.reader.no_more()  # at once, not a turn of the loop later: nothing is begun after this call
-        self.runner.no_more()
-        loop, closing = self._loop, self._closing_signal
-        if loop is not None and closing is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(closing.set)
+        self._ask_to_end()
         return AlreadyDone()
-
-    async def __aenter__(self) -> Worker:
-        if self._running is None:
-            self._running = asyncio.create_task(self._work(handle_signals=False), name=f"relevo-worker-{self.name}")
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-        if self._running is not None:
-            await self._running
 
     # --- life ------------------------------------------------------------------------------------------------------------
 
-    async def _work(self, handle_signals: bool) -> None:
-        self._loop, self._closing_signal = asyncio.get_running_loop(), asyncio.Event()
-        if self._closing.is_set():
-            return
-        restore = catch_exit_signals(self._signalled) if handle_signals else lambda: None
+    async def _work(self, ending: asyncio.Event) -> None:
         try:
             async with lifespan_of(self._handler):
                 self._settle_link.open_soon()  # an idle worker that could not settle must not say that it can claim
@@ -433,22 +386,30 @@ class Worker:
                 for duty in self.duties:
                     duty.start()
                 self.idle_watch.begin()
-                await self._closing_signal.wait()
+                await ending.wait()
                 await self._leave()
         finally:
-            restore()
             await self.idle_watch.end()
             await asyncio.gather(*(link.close() for link in (self._read_link, self._settle_link, self._control_link)))
 
     def _signalled(self, name: str) -> None:
-        if not self._closing.is_set():
+        if not self.is_closed:
             running = len(self.runner.running)
             log.warning("%s: no more reading; %d running jobs may finish (again to stop now)", name, running)
             self.close()
         else:
             log.warning("%s again: stopping now", name)
-            self._stop_now = True
-            self.runner.cut_short()
+            self._hurry()
+
+    def _ask_to_end(self) -> None:
+        self.reader.no_more()  # at once, not a turn of the loop later: nothing is begun after this call
+        self.runner.no_more()
+        super()._ask_to_end()
+
+    def _hurry(self) -> None:
+        self._ask_to_end()
+        self._stop_now = True
+        self.runner.cut_short()
 
     async def _leave(self) -> None:
         """Stop reading, give back, finish, settle, leave the group: in this order nothing is lost and nothing waits."""

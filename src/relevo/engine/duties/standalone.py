@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import uuid
 from collections.abc import Sequence
-from typing import Self
 
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
@@ -19,9 +17,9 @@ from relevo.engine.duties.promoter import BATCH, PROMOTE, Promoter, PromoterTick
 from relevo.engine.job.validation import checked_queue_name, positive
 from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
 from relevo.engine.schedules.scheduler import SchedulerService, SchedulerTick
-from relevo.engine.service.exit_signals import catch_exit_signals
 from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
+from relevo.engine.service.service import Service
 from relevo.engine.service.signals import Signal
 from relevo.wire.keys import QueueKeys
 from relevo.wire.limits import QueueLimits
@@ -31,66 +29,22 @@ log = logging.getLogger("relevo.standalone")
 _LAST_WORDS_S = 5.0
 
 
-class Standalone:
-    """What the two share: run until told to end, then give the lock up so that the next leader need not wait for it."""
+class Standalone(Service):
+    """What the two share: they do one duty until told to end, then give the lock up so that the next leader need not wait for
+    it. They wait for a Redis that is not there yet, and for one that goes away; `run` raises `ServerRefused` when it turns us
+    away."""
 
     def __init__(self, link: Link, duty: Loop, queue: str) -> None:
+        super().__init__(queue, task_name=f"relevo-{duty.name}-process")
         self._link = link
         self._duty = duty
-        self._queue = queue
-        self._ending = threading.Event()
-        self._ended: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._running: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        """The queue's name."""
-        return self._queue
-
-    @property
-    def is_running(self) -> bool:
-        return self._running is not None and not self._running.done()
-
-    async def run(self, *, handle_signals: bool = True) -> None:
-        """Does its duty until `shutdown()`, SIGINT or SIGTERM. A second call waits for the first.
-
-        Waits for a Redis that is not there yet, and for one that goes away; raises `ServerRefused` when it turns us away.
-        """
-        if self._running is None:
-            self._running = asyncio.create_task(self._serve(handle_signals), name=f"relevo-{self._duty.name}-process")
-        try:
-            await asyncio.shield(self._running)
-        except asyncio.CancelledError:
-            if self._running.done():
-                raise
-            self.shutdown()
-            await asyncio.wait([self._running])
-            raise
 
     def shutdown(self) -> None:
         """Asks it to end, from any thread; returns at once. Await `run()` to know that it has."""
-        self._ending.set()
-        loop, ended = self._loop, self._ended
-        if loop is not None and ended is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(ended.set)
+        self._ask_to_end()
 
-    async def __aenter__(self) -> Self:
-        if self._running is None:
-            self._running = asyncio.create_task(self._serve(handle_signals=False), name=f"relevo-{self._duty.name}")
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.shutdown()
-        if self._running is not None:
-            await self._running
-
-    async def _serve(self, handle_signals: bool) -> None:
-        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        if self._ending.is_set():
-            return
-        restore = catch_exit_signals(self._signalled) if handle_signals else lambda: None
-        ended = asyncio.ensure_future(self._ended.wait())
+    async def _work(self, ending: asyncio.Event) -> None:
+        ended = asyncio.ensure_future(ending.wait())
         try:
             # A refusal ends us here, where the operator sees it; later on it may pass, so the duty keeps trying.
             signed_in = asyncio.ensure_future(self._link.ready())
@@ -103,7 +57,6 @@ class Standalone:
             await ended
             await self._stop_duty()
         finally:
-            restore()
             ended.cancel()
             await self._link.close()
 
@@ -115,11 +68,11 @@ class Standalone:
                 return
         except TimeoutError:
             pass
-        log.warning("queue %s: Redis does not answer; the %s's lock runs out by itself", self._queue, self._duty.name)
+        log.warning("queue %s: Redis does not answer; the %s's lock runs out by itself", self.name, self._duty.name)
         self._duty.cancel()
 
     def _signalled(self, name: str) -> None:
-        log.warning("%s: the %s of queue %s ends", name, self._duty.name, self._queue)
+        log.warning("%s: the %s of queue %s ends", name, self._duty.name, self.name)
         self.shutdown()
 
 
