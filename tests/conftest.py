@@ -45,10 +45,6 @@ _BROWSER_STARTS_MS, _PAGE_SHOWS_MS = 60_000, 10_000
 _NOT_HAD = " could not be had: "
 _SERVER_FIXTURES = ("server", "redis86", "redis7", "valkey", "cluster", "tls_redis", "sentinel")
 
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For `make test`: a query of some hundred rows is over before the code that Spark would write and compile for it pays. Tests
-that start a JVM of their own keep Spark's default, and in `make test-all` this session does too."""
-
 
 class Launch(Protocol):
     """Starts a server of the test's own: `launch(Redis86, appendonly=True)`."""
@@ -177,7 +173,7 @@ def browser() -> Generator["Browser"]:
 
 
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator["SparkSession"]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Generator["SparkSession"]:
     """One Spark session for the whole test process: it takes longer to start than all its tests to run. One process runs all
     tests that use it (`tests/harness/turns.py`)."""
     from relevo.pipeline.session import session
@@ -195,7 +191,6 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": str(folder / "events"),
-            **(_INTERPRETED if request.config.getoption("sample") else {}),
         },
     )
     yield spark

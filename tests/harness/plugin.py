@@ -26,6 +26,7 @@ from tests.harness.sample import BACKENDS, Sample
 from tests.harness.turns import Process, Turns
 from tests.harness.watch import COLD, FOLDER, GRACE, Noted, Watch
 from tests.pace import Pacemaker, limit
+from tests.servers.spark_classes import start_options
 
 _LED = pytest.StashKey[contextlib.ExitStack]()
 _RUN = pytest.StashKey[Path]()
@@ -54,8 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     backend: str | None = config.getoption("backend")
     if backend is not None or config.getoption("sample"):
         config.pluginmanager.register(Sample(backend), "sample")
-        # A session of a test is over before the JVM's second compiler has paid for itself: a third of its time goes there.
-        os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", start_options(short_lived=bool(config.getoption("sample"))))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Started in the background, where a shell makes its children deaf to Ctrl-C: ours are to hear it, as at a terminal.
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,6 +13,7 @@ from tests.servers.binary import WANTED, ServerUnavailable, find, provide, valke
 from tests.servers.cache import cache_folder
 from tests.servers.chromium import find_chromium, provide_chromium
 from tests.servers.programs import DATABASES, find_database, provide_database
+from tests.servers.spark_classes import provide_archive
 
 
 def main() -> None:
@@ -32,6 +33,8 @@ def main() -> None:
         databases = {database: provide_database(database) for database in DATABASES}
         had_chromium = find_chromium() is not None
         chromium = provide_chromium()
+        progress.add_task("reading Spark's classes once for all tests")
+        classes = provide_archive()
 
     table = Table(title=f"servers for tests ({time.monotonic() - began:.1f} s)", title_justify="left")
     for heading in ("server", "version", "from"):
@@ -52,6 +55,7 @@ def main() -> None:
         table.add_row("chromium", "[red]not available[/]", f"[red]{chromium}[/]")
     else:
         table.add_row("chromium", "", "here already" if had_chromium else "Debian's archive")
+    table.add_row("spark's classes", "", classes)
     console.print(table)
     ours = [each for each in databases.values() if not isinstance(each, ServerUnavailable) and not each.own]
     kept = {str(cache_folder()), *(str(each.root.parent) for each in ours)}
