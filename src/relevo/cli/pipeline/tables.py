@@ -81,11 +81,14 @@ def migrate(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
 
     with bar("bringing tables over", quiet=as_json) as shown:
         done = bring_over(Lake(lake), told=lambda name: shown.update(label=name))
+    moved = f"{count(done.rows)} rows in {count(done.files)} files of {done.tables} tables are in Delta's log now"
+    anew = f"{len(done.to_build)} tables are made anew by `relevo pipeline build`"
+    nothing = not done.tables and not done.to_build
     show(
         done,
         as_json,
-        f"{count(done.rows)} rows in {count(done.files)} files of {done.tables} tables are in Delta's log now",
-        f"{len(done.to_build)} tables are made anew by `relevo pipeline build`" if done.to_build else None,
+        "every table is a Delta table already" if nothing else moved,
+        anew if done.to_build else None,
     )
 
 

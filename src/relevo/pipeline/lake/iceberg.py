@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from relevo.errors import DependencyMissing
+from relevo.errors import BadArgument, DependencyMissing
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import ALL
 
@@ -27,6 +27,7 @@ def publish(lake: Lake, catalog: str | None = None, *, told: Callable[[str], Non
         raise DependencyMissing(what="publishing as Iceberg", package="pyiceberg", extra="relevo[iceberg]")
     from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
+    lake.must_exist()
     there = _catalog(lake, catalog)
     made: dict[str, int] = {}
     for spec in ALL:
@@ -54,14 +55,19 @@ def _catalog(lake: Lake, name: str | None) -> Any:
     if name is not None:
         from pyiceberg.catalog import load_catalog
 
-        return load_catalog(name)
+        try:
+            return load_catalog(name)
+        except ValueError as error:
+            said = str(error).rstrip(".")
+            remedy = "Configure it in .pyiceberg.yaml or by PYICEBERG_CATALOG__... variables."
+            raise BadArgument(argument="--catalog", value=name, reason=said, remedy=remedy) from error
     from pyiceberg.catalog.sql import SqlCatalog
 
     folder = lake.storage.below("_iceberg")
     if not lake.storage.is_local:
-        raise DependencyMissing(
-            what="publishing a lake that is not on this machine", package="a catalog", extra="--catalog"
-        )
+        remedy = "Name a catalog that pyiceberg is configured for with --catalog."
+        reason = "an SQLite catalog needs a lake on this machine"
+        raise BadArgument(argument="--lake", value=lake.storage.uri, reason=reason, remedy=remedy)
     folder.folder.mkdir(parents=True, exist_ok=True)
     return SqlCatalog("relevo", uri=f"sqlite:///{folder.folder}/catalog.db", warehouse=_address(folder.uri))
 

@@ -46,6 +46,9 @@ def migrate(lake: Lake, *, told: Callable[[str], None] = lambda _: None) -> Migr
     """Takes bronze over and throws silver and gold away. A lake that is Delta already stays what it is."""
     tables = files = rows = 0
     anew: list[str] = []
+    if not lake.storage.is_local:  # that form lay on this machine only
+        lake.must_exist()
+        return Migrated(0, 0, 0, ())
     for spec in ALL:
         folder = lake.folder(spec.name).folder
         if (folder / OLD).is_dir():
@@ -59,6 +62,8 @@ def migrate(lake: Lake, *, told: Callable[[str], None] = lambda _: None) -> Migr
             continue
         taken = _taken_over(lake, spec, folder)
         tables, files, rows = tables + 1, files + len(taken.paths), rows + taken.rows
+    if not tables and not anew:
+        lake.must_exist()
     return Migrated(tables, files, rows, tuple(anew))
 
 
