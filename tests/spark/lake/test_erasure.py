@@ -4,11 +4,13 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import Table, insert
 
+from relevo.pipeline.connector.landing import events_schema
 from relevo.pipeline.jobs.build import build
 from relevo.pipeline.jobs.erasure import Erasure
 from relevo.pipeline.lake.lake import Lake
@@ -49,6 +51,33 @@ async def erase(database: Database, message_id: str) -> None:
 def said(lake: Lake) -> str:
     """Everything that any file says, also those that no version of a table names any more."""
     return "".join(str(pq.read_table(file, partitioning=None).to_pylist()) for file in lake.root.rglob("*.parquet"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportArgumentType]
+
+
+async def test_what_silver_is_made_of_stays_in_the_events_of_an_erased_message(
+    database: Database, tmp_path: Path
+) -> None:
+    lake, mine = Lake(tmp_path / "lake"), IdMint()(START)
+    kept = {"worker": "w-1", "to": "billing/invoices", "subscription": "ledger", "decision": "approve"}
+    told = [
+        ("routed", {"to": kept["to"], "why": f"label {WORD}"}),
+        ("claimed", {"worker": kept["worker"], "subscription": kept["subscription"]}),
+        ("review_decided", {"decision": kept["decision"], "review": WORD}),
+    ]
+    rows = [dict.fromkeys(events_schema().names) | {"e": e, "id": mine, "rest": list(rest.items())} for e, rest in told]
+    for row in rows:
+        row["reason"] = f"said {WORD}"
+    table = pa.Table.from_pylist(rows, events_schema())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    lake.commit(lake.stage_arrow("bronze.events", {START // 86_400_000: table}), instead=False)
+    await erase(database, mine)
+    assert (await Erasure(lake, database).run()).events == 3
+    found: Any = lake.arrow("bronze.events").to_pylist()
+    assert [dict(row["rest"]) for row in sorted(found, key=lambda row: [e for e, _ in told].index(row["e"]))] == [
+        {"to": kept["to"]},
+        {"worker": kept["worker"], "subscription": kept["subscription"]},
+        {"decision": kept["decision"]},
+    ]
+    assert WORD not in said(lake)
+    assert (await Erasure(lake, database).run()).events == 0  # nothing is left to say
 
 
 @pytest.mark.timeout(240)

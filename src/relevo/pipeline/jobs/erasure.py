@@ -35,7 +35,9 @@ BLANK = "erased"
 LATE_MS = DAY_MS
 """So long after its end an erasure is looked at again: events may come to the lake late."""
 _DONE = "erasures"
-_WORKER = "worker"
+_KEPT = frozenset({"worker", "to", "subscription", "decision"})
+"""Fields of an event that silver is made of, and that are words of queues and not of people: where a message went, who was to
+get it, which of a review's answers was chosen. Without them a silver that is built again would tell another story."""
 
 Row = dict[str, Any]
 
@@ -129,7 +131,7 @@ def _quarantined(ids: set[str]) -> Mask:
 
 
 def _says(event: Row) -> bool:
-    return event["reason"] not in (None, BLANK) or any(name != _WORKER for name, _ in event.get("rest") or ())
+    return event["reason"] not in (None, BLANK) or any(name not in _KEPT for name, _ in event.get("rest") or ())
 
 
 def _is_told(row: Row) -> bool:
@@ -157,5 +159,5 @@ def _blank_review(row: Row) -> Row:
 
 def _blank_event(row: Row) -> Row:
     reason = {} if row["reason"] is None else {"reason": BLANK}
-    rest = {"rest": [field for field in row["rest"] or () if field[0] == _WORKER]} if "rest" in row else {}
+    rest = {"rest": [field for field in row["rest"] or () if field[0] in _KEPT]} if "rest" in row else {}
     return row | reason | rest
