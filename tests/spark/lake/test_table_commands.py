@@ -6,11 +6,13 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.lake.tables import ALL
 from tests.spark.lake.test_migration import old_table
 from tests.support.command_line import Said, call
 
@@ -18,7 +20,7 @@ OLD_DAY, NEW_DAY = 20_000, 80_000
 """In 2024, and so far ahead that it is never old."""
 
 
-def rows(day: int, *messages: int) -> pa.Table:
+def rows(day: int, *messages: int) -> Any:
     at = datetime.fromtimestamp(day * 86_400, UTC)
     count = len(messages)
     return pa.table(
@@ -77,6 +79,14 @@ def test_sql_that_finds_nothing_is_no_error(lake: Lake) -> None:
     asked = "SELECT queue FROM gold.usage WHERE messages > 100"
     assert on(lake, "sql", asked, "--json").data == []
     assert on(lake, "sql", asked).code == 0
+
+
+@pytest.mark.parametrize("table", [spec.name for spec in ALL if spec.name != "gold.usage"])
+def test_sql_of_a_table_that_nobody_has_written_yet_finds_no_rows(lake: Lake, table: str) -> None:
+    found = lake.sql(f"SELECT * FROM relevo_{table}")  # noqa: S608
+    spec = lake.spec(table)
+    assert found.column_names == [*(column.name for column in spec.columns), *spec.partition_columns]
+    assert found.num_rows == 0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from relevo.errors import BadArgument
@@ -47,13 +47,14 @@ class LakeSource(DataSource):
     def schema(self) -> StructType:
         return from_arrow_schema(_schema(self._log()))
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark gives back what it was told
+    def reader(self, schema: StructType) -> DataSourceReader:
         log = self._log()
         version = self.options.get("versionAsOf")
         found = log.newest() if version is None else log.at(int(version))
         spec = BY_NAME[found.table]
         parts = [FilePart(file.path, values_of(file.key, spec.span, file.day)) for file in found.files() if file.rows]
-        return LakeReader(log.storage, parts, _schema(log))
+        # What Spark was told when the table got its name: it may have got columns since.
+        return LakeReader(log.storage, parts, to_arrow_schema(schema, timezone="UTC"))
 
     def _log(self) -> DeltaLog:
         options = {**self.given, **self.options}
@@ -103,13 +104,12 @@ def _schema(log: DeltaLog) -> Any:
 
 
 def register(lake: Storage, spark: SparkSession) -> list[str]:
-    """Makes every table of the lake known to SQL as `relevo_<layer>.<name>`, in the session's catalog; returns the names."""
+    """Makes every table of the lake known to SQL as `relevo_<layer>.<name>`, in the session's catalog; returns the names.
+    One that nobody has written yet has its declared columns and no rows."""
     spark.dataSource.register(LakeSource)
     made: list[str] = []
     digest = hashlib.blake2b(lake.uri.encode(), digest_size=4).hexdigest()
     for spec in ALL:
-        if DeltaLog.of(lake, spec).opened() is None:
-            continue
         layer, _, name = spec.name.partition(".")
         spark.sql(f"CREATE DATABASE IF NOT EXISTS relevo_{layer}")
         spark.sql(f"DROP TABLE IF EXISTS relevo_{layer}.{name}")
