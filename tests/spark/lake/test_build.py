@@ -219,7 +219,8 @@ def test_a_build_with_nothing_new_touches_nothing(twice: Twice, spark: SparkSess
 def test_a_forecast_names_arrivals_and_workers_for_each_queue_and_the_next_day(twice: Twice) -> None:
     rows = rows_of(twice.lake, "gold.forecast")
     assert {row["queue"] for row in rows} == {job.queue for job in twice.jobs}
-    assert len(rows) == len({row["queue"] for row in rows}) * 24
+    assert len({row["source"] for row in rows}) == 2
+    assert len(rows) == len({(row["source"], row["queue"]) for row in rows}) * 24
     assert all(row["workers"] >= 1 for row in rows if row["arrivals"] > 1)
 
 

@@ -279,6 +279,15 @@ def test_a_table_of_a_newer_relevo_is_refused_and_not_touched(lake: Lake) -> Non
     assert DeltaTable(str(lake.root / "gold/usage")).to_pyarrow_table().num_rows == 1
 
 
+def test_a_table_whose_columns_had_another_meaning_is_made_again(lake: Lake) -> None:
+    lake.commit(Staged(lake.spec("gold.forecast"), {"all": []}), instead=True, built_from={"gold.throughput": 3})
+    assert lake.taken("gold.forecast", "gold.throughput") == 3
+    table = DeltaTable(str(lake.root / "gold/forecast"))
+    before = CommitProperties(app_transactions=[Transaction(SCHEMA_MARK, 1)])
+    table.create_write_transaction([], "append", table.schema(), [], commit_properties=before)
+    assert lake.taken("gold.forecast", "gold.throughput") == 0
+
+
 def test_a_lake_of_the_form_before_says_how_to_bring_it_over(lake: Lake) -> None:
     (lake.root / "gold/usage/_manifest").mkdir(parents=True)
     with pytest.raises(LakeIsOld, match="relevo pipeline migrate"):

@@ -75,22 +75,30 @@ def test_a_burn_is_the_share_of_misses_over_the_share_allowed_in_each_window(spa
 
 def test_only_a_minute_out_of_what_is_usual_at_its_hour_is_an_anomaly(spark: SparkSession) -> None:
     def minute(day: int, at: int, number: int) -> tuple[Any, ...]:
-        return (day * DAY + 9 * HOUR + at * MINUTE, "emails", number)
+        return (day * DAY + 9 * HOUR + at * MINUTE, "one", "emails", number)
 
     rows = [minute(day, at, 20 + at % 3) for day in range(4) for at in range(60)]
     rows += [minute(4, at, 400 if at == 30 else 21) for at in range(60)]
-    frame = spark.createDataFrame(rows, "ms bigint, queue string, n bigint").select(  # pyright: ignore[reportUnknownMemberType]
-        F.timestamp_millis("ms").alias("minute"), "queue", F.col("n").alias("arrived"), F.col("n").alias("done"),
+    # On another server, the queue of the same name is used to 400: one of them says nothing of the other.
+    rows += [(ms, "two", queue, 400) for ms, _, queue, _ in rows]
+    frame = spark.createDataFrame(rows, "ms bigint, source string, queue string, n bigint").select(  # pyright: ignore[reportUnknownMemberType]
+        F.timestamp_millis("ms").alias("minute"), "source", "queue", F.col("n").alias("arrived"), F.col("n").alias("done"),
         F.lit(0).alias("failed"), F.lit(0).alias("dead"),
     )  # fmt: skip
     found = anomalies(frame, [4]).where("metric = 'arrived'").collect()
-    assert [(row["value"], row["usual"], row["side"]) for row in found] == [(400.0, 21.0, "above")]
+    assert [(row["source"], row["value"], row["usual"], row["side"]) for row in found] == [
+        ("one", 400.0, 21.0, "above")
+    ]
+    # The day before, 40 of 60 minutes were off by one of 21 that are usual.
+    assert found[0]["backtest_error"] == pytest.approx(40 / (60 * 21))
     assert anomalies(frame, [2]).count() == 0  # two days are no history
 
 
 def test_a_forecast_repeats_the_day_and_counts_the_workers_its_busiest_hour_needs() -> None:
     arrived = [3600 if hour % 24 == 9 else 36 for hour in range(24 * 7)]
-    hours = [Hour("emails", hour, number, number, 2.0 * number, number, 0) for hour, number in enumerate(arrived)]
+    hours = [
+        Hour("one", "emails", hour, number, number, 2.0 * number, number, 0) for hour, number in enumerate(arrived)
+    ]
     ahead = forecast(hours, wait_target_s=0.5)
     busy = [row for row in ahead if row.hour % 24 == 9]
     assert [row.arrivals for row in busy] == [3600.0]
@@ -101,7 +109,7 @@ def test_a_forecast_repeats_the_day_and_counts_the_workers_its_busiest_hour_need
 
 def test_a_forecast_says_how_far_that_of_the_day_before_was_off() -> None:
     days = (100, 100, 150)  # each hour of three days
-    hours = [Hour("q", hour, days[hour // 24], 0, 0.0, 0, 0) for hour in range(72)]
+    hours = [Hour("one", "q", hour, days[hour // 24], 0, 0.0, 0, 0) for hour in range(72)]
     assert {row.backtest_error for row in forecast(hours)} == {50 / 150}
     assert {row.backtest_error for row in forecast(hours[24:60])} == {None}  # not two whole days
 
@@ -109,7 +117,7 @@ def test_a_forecast_says_how_far_that_of_the_day_before_was_off() -> None:
 def test_spark_forecasts_each_queue_as_plain_python_does(spark: SparkSession) -> None:
     minutes = [
         {
-            "source": "one",
+            "source": source,
             "queue": queue,
             "name": name,
             "minute": datetime.fromtimestamp(hour * 3600 + 60 * part, UTC),
@@ -121,13 +129,19 @@ def test_spark_forecasts_each_queue_as_plain_python_does(spark: SparkSession) ->
             "started": hour + 1,
             "backlog": part,
         }
-        for queue, name, first in (("a", "x", 480_000), ("a", "y", 480_000), ("b", "x", 480_040))
+        for source, queue, name, first in (
+            ("one", "a", "x", 480_000),
+            ("one", "a", "y", 480_000),
+            ("one", "b", "x", 480_040),
+            ("two", "a", "x", 480_000),
+        )
         for hour in range(first, 480_050)
         for part in (0, 30)
     ]
     made = outlook(spark.createDataFrame(pa.Table.from_pylist(minutes)), wait_target_s=5.0).collect()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     seen = [
         Hour(
+            source,
             queue,
             hour,
             names * (2 * hour + 30),
@@ -136,12 +150,16 @@ def test_spark_forecasts_each_queue_as_plain_python_does(spark: SparkSession) ->
             names * 2 * (hour + 1),
             names * 30,
         )
-        for queue, names, first in (("a", 2, 480_000), ("b", 1, 480_040))
+        for source, queue, names, first in (
+            ("one", "a", 2, 480_000),
+            ("one", "b", 1, 480_040),
+            ("two", "a", 1, 480_000),
+        )
         for hour in range(first, 480_050)
     ]
     plain = forecast(seen, wait_target_s=5.0)
-    found = [(row["queue"], int(row["hour"].timestamp() // 3600), *row[2:]) for row in sorted(made)]
-    assert len(found) == len(plain) == 48
+    found = [(*row[:2], int(row["hour"].timestamp() // 3600), *row[3:]) for row in sorted(made)]
+    assert len(found) == len(plain) == 72
     for ours, theirs in zip(found, sorted(plain), strict=True):
         assert ours == pytest.approx(tuple(theirs))
 

@@ -137,8 +137,8 @@ def gold_anomalies(work: Renewal) -> None:
     if len(there) <= odd.LEAST_DAYS:  # nothing can be unusual yet
         work.unchanged("gold.anomalies")
         return
-    days = {day for day in there | changed if any(day - odd.BACK_DAYS <= one <= day for one in changed)}
-    needed = {day - ago for day in days for ago in range(odd.BACK_DAYS + 1)} & there
+    days = {day for day in there | changed if any(day - odd.REACH_DAYS <= one <= day for one in changed)}
+    needed = {day - ago for day in days for ago in range(odd.REACH_DAYS + 1)} & there
     rows = lake.read(work.spark, "gold.throughput", _keys(needed))
     made = None if rows is None else odd.anomalies(rows, sorted(days))
     _renew_days(work, "gold.anomalies", days, made, F.unix_millis("minute"), {"gold.throughput": source.version})

@@ -331,6 +331,7 @@ _DECLARED = {
     """,
     "gold.forecast": """
         hour             timestamp  the hour to come, by its first instant
+        source           string     the name of the server it was read from
         queue            string     the queue's name
         arrivals         double     jobs expected
         arrivals_high    double     jobs that are rarely exceeded
@@ -342,6 +343,7 @@ _DECLARED = {
     """,
     "gold.anomalies": """
         minute           timestamp  the minute, by its first instant
+        source           string     the name of the server it was read from
         queue            string     the queue's name
         metric           string     arrived, done, failed or dead
         value            double     what it was
@@ -349,6 +351,7 @@ _DECLARED = {
         low              double     the lower edge of what is usual
         high             double     the upper edge of what is usual
         side             string     above or below
+        backtest_error   double     how far off what is usual was on the day before, as a share
     """,
 }
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from relevo.errors import FileDamaged, FilesNotShared, LakeChanged, NoLake, TableBroken
 from relevo.pipeline.lake import files as parquet
-from relevo.pipeline.lake.delta import NOTES_MARK, Commit, DeltaLog, moved, source_mark
+from relevo.pipeline.lake.delta import NOTES_MARK, SCHEMA_MARK, Commit, DeltaLog, moved, source_mark
 from relevo.pipeline.lake.files import DAY, PART, WRITTEN, PartFiles, Written, fitted
 from relevo.pipeline.lake.instants import part_key, part_number
 from relevo.pipeline.lake.storage import Storage
@@ -103,8 +103,10 @@ class Lake:
                 self.arrow_file(name, file.path, [])
 
     def taken(self, table: str, source: str) -> int:
-        """The version of `source` that `table` was built from; 0 when none was."""
-        return self.table(table).marks.get(source_mark(source), 0)
+        """The version of `source` that `table` was built from; 0 when none was, or when its columns had another meaning."""
+        now = self.table(table)
+        of_today = now.marks.get(SCHEMA_MARK, 0) >= BY_NAME[table].schema_version
+        return now.marks.get(source_mark(source), 0) if of_today else 0
 
     def changes(self, table: str, since: int, now: TableVersion | None = None) -> Changes:
         """What happened to a table after a version."""
@@ -143,9 +145,11 @@ class Lake:
         return named.mapInArrow(parquet.reading(folder, schema), kinds)
 
     def register(self, spark: SparkSession) -> list[str]:
-        """Makes the tables known to Spark SQL: `SELECT * FROM relevo_gold.latency`. Returns their names."""
+        """Makes the tables known to Spark SQL, also those without rows: `SELECT * FROM relevo_gold.latency`. Returns their
+        names."""
         from relevo.pipeline.lake.spark_tables import register
 
+        self.must_exist()
         return register(self.storage, spark)
 
     def sql(self, query: str) -> Any:

@@ -19,6 +19,7 @@ class TableSpec:
     span: Span
     rules: tuple[Rule, ...] = ()
     schema_version: int = 1
+    """Raised when the columns change their meaning: what was made of a table's sources before is then made again."""
     inner: bool = False
     holds: str = field(default="", compare=False)
     by_day: bool = False
@@ -177,13 +178,24 @@ USAGE = TableSpec(
 FORECAST = TableSpec(
     "gold.forecast",
     "all",
-    (*not_null("hour", "queue"), *not_negative("arrivals", "backlog", "workers"), Unique(("hour", "queue"))),
+    (
+        *not_null("hour", "source", "queue"),
+        *not_negative("arrivals", "backlog", "workers"),
+        Unique(("hour", "source", "queue")),
+    ),
+    schema_version=2,
     holds="arrivals and backlog of the next hours, workers needed",
 )
 ANOMALIES = TableSpec(
     "gold.anomalies",
     "day",
-    (*not_null("minute", "queue", "metric"), one_of("side", ("above", "below")), Unique(("minute", "queue", "metric"))),
+    (
+        *not_null("minute", "source", "queue", "metric"),
+        one_of("side", ("above", "below")),
+        *not_negative("backtest_error"),
+        Unique(("minute", "source", "queue", "metric")),
+    ),
+    schema_version=2,
     holds="minutes out of their seasonal band",
 )
 

@@ -16,8 +16,6 @@ from relevo.pipeline.lake.instants import part_number
 from relevo.pipeline.lake.lake import Lake
 
 Row = dict[str, Any]
-SOURCED = ("gold.throughput", "gold.latency", "gold.failures", "gold.slo", "gold.usage")
-"""Tables that tell the queues of one server from those of another."""
 _MS = pa.timestamp("ms", tz="UTC")
 
 
@@ -41,13 +39,13 @@ class GoldDays:
         for key in sorted(self._lake.table(table).partitions):
             if key != "all" and part_number(key, "day") < self._first:
                 continue
-            asked = columns if columns is None or table not in SOURCED else sorted({*columns, "source"})
+            asked = columns if columns is None else sorted({*columns, "source"})
             found = self._lake.arrow(table, [key], asked)
             if found is None:
                 continue
             if len(self._wanted):
                 found = found.filter(pc.is_in(found["queue"], self._wanted))
-            if self._several and table in SOURCED:
+            if self._several and "source" in found.column_names:  # one of an earlier version may not have it
                 found = _with_full_names(found)
             if at is not None:
                 found = found.append_column("ms", pc.cast(pc.cast(found[at], _MS, safe=False), pa.int64()))
@@ -107,6 +105,7 @@ class GoldDays:
 def _with_full_names(table: Any) -> Any:
     """Queues of one name on several servers are several queues."""
     queue, source = (pc.cast(table[name], pa.string()) for name in ("queue", "source"))
+    source = pc.fill_null(source, "")
     full = pc.if_else(pc.equal(source, ""), queue, pc.binary_join_element_wise(queue, source, " on "))
     return table.set_column(table.column_names.index("queue"), "queue", full)
 

@@ -22,11 +22,13 @@ HOURS_AHEAD = 24
 BACK_HOURS = 7 * 24
 _MOST_WORKERS = 100_000
 _TREND = (0.5, 2.0)
+_PLACE = ("source", "queue")
 
 
 class Hour(NamedTuple):
     """What one hour of a queue saw. `hour` counts from 1970."""
 
+    source: str
     queue: str
     hour: int
     arrived: int
@@ -39,6 +41,7 @@ class Hour(NamedTuple):
 class Outlook(NamedTuple):
     """One hour to come."""
 
+    source: str
     queue: str
     hour: int
     arrivals: float
@@ -55,14 +58,14 @@ def outlook(throughput: DataFrame, *, wait_target_s: float = 10.0, ahead: int = 
     """The outlook of every queue in these days of gold.throughput, in Spark: no queue's hours pass through the driver."""
     hour = F.floor(F.unix_millis("minute") / HOUR_MS).alias("hour")
     ended = F.col("done") + F.col("dead") + F.col("cancelled")
-    by_name = throughput.groupBy("queue", hour, "source", "name").agg(
+    by_name = throughput.groupBy("source", "queue", hour, "name").agg(
         F.sum("arrived").alias("arrived"),
         F.sum(ended).alias("ended"),
         (F.sum("busy_ms") / 1000).cast("double").alias("busy_s"),
         F.sum("started").alias("runs"),
         F.max_by("backlog", "minute").alias("backlog"),
     )
-    hours = by_name.groupBy("queue", "hour").agg(*(F.sum(name).alias(name) for name in Hour._fields[2:]))
+    hours = by_name.groupBy(*_PLACE, "hour").agg(*(F.sum(name).alias(name) for name in Hour._fields[3:]))
     newest = hours.agg(F.max("hour").alias("now"))
 
     def of_one(rows: Any) -> Any:
@@ -70,13 +73,13 @@ def outlook(throughput: DataFrame, *, wait_target_s: float = 10.0, ahead: int = 
         found = forecast(seen, wait_target_s=wait_target_s, ahead=ahead, now=int(rows["now"].iloc[0]))
         return type(rows)(found, columns=list(Outlook._fields))
 
-    told = hours.crossJoin(F.broadcast(newest)).groupBy("queue").applyInPandas(of_one, _OUTLOOK)  # pyright: ignore[reportUnknownMemberType]
+    told = hours.crossJoin(F.broadcast(newest)).groupBy(*_PLACE).applyInPandas(of_one, _OUTLOOK)  # pyright: ignore[reportUnknownMemberType]
     return told.withColumn("hour", moment(F.col("hour") * HOUR_MS))
 
 
 _OUTLOOK = (
-    "queue string, hour bigint, arrivals double, arrivals_high double, backlog double, mean_run_s double, workers bigint, "
-    "wait_target_s double, backtest_error double"
+    "source string, queue string, hour bigint, arrivals double, arrivals_high double, backlog double, mean_run_s double, "
+    "workers bigint, wait_target_s double, backtest_error double"
 )
 
 
@@ -84,19 +87,21 @@ def forecast(
     hours: Sequence[Hour], *, wait_target_s: float = 10.0, ahead: int = HOURS_AHEAD, now: int | None = None
 ) -> list[Outlook]:
     """The outlook of every queue that was seen in the last week before `now`, by default the newest hour."""
-    by_queue: dict[str, dict[int, Hour]] = defaultdict(dict)
+    by_queue: dict[tuple[str, str], dict[int, Hour]] = defaultdict(dict)
     for hour in hours:
-        by_queue[hour.queue][hour.hour] = hour
+        by_queue[hour.source, hour.queue][hour.hour] = hour
     now = max((hour.hour for hour in hours), default=0) if now is None else now
     outlooks: list[Outlook] = []
-    for queue in sorted(by_queue):
-        seen = {at: hour for at, hour in by_queue[queue].items() if now - BACK_HOURS < at <= now}
+    for place in sorted(by_queue):
+        seen = {at: hour for at, hour in by_queue[place].items() if now - BACK_HOURS < at <= now}
         if seen:
-            outlooks += _outlook(queue, seen, now, wait_target_s, ahead)
+            outlooks += _outlook(place, seen, now, wait_target_s, ahead)
     return outlooks
 
 
-def _outlook(queue: str, seen: dict[int, Hour], now: int, wait_target_s: float, ahead: int) -> list[Outlook]:
+def _outlook(
+    place: tuple[str, str], seen: dict[int, Hour], now: int, wait_target_s: float, ahead: int
+) -> list[Outlook]:
     runs = sum(hour.runs for hour in seen.values())
     arrived = sum(hour.arrived for hour in seen.values())
     busy_s = sum(hour.busy_s for hour in seen.values())
@@ -112,7 +117,7 @@ def _outlook(queue: str, seen: dict[int, Hour], now: int, wait_target_s: float, 
         high = arrivals + 2 * max(spread, math.sqrt(arrivals))
         backlog = max(0.0, backlog + arrivals - capacity)
         need = workers_needed(high / 3600 * runs_a_job, mean_run_s, wait_target_s)
-        rows.append(Outlook(queue, at, arrivals, high, backlog, mean_run_s, need, wait_target_s, error))
+        rows.append(Outlook(*place, at, arrivals, high, backlog, mean_run_s, need, wait_target_s, error))
     return rows
 
 
