@@ -27,6 +27,9 @@ def built_lines(built: Built) -> Iterator[RenderableType]:
         parts = count(step.partitions) if step.partitions else ""
         made.add_row(step.table, Text(step.state, style), count(step.rows), parts, seconds)
     yield made
+    for step in built.steps:
+        for warning in step.warnings:
+            yield Text(f"{step.table}: {warning}", "yellow")
     for step in built.broken:
         yield Text(f"{step.table}: {' '.join(step.reason.split())}", "red")
     yield f"built in {built.seconds:.1f} s"

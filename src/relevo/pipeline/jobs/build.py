@@ -15,12 +15,17 @@ from relevo.pipeline.jobs import build_gold as gold
 from relevo.pipeline.jobs import build_silver as silver
 from relevo.pipeline.jobs.progress import Step, Tell, nobody
 from relevo.pipeline.jobs.renewal import Renewal
+from relevo.pipeline.lake import results
 from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import ALL
 from relevo.pipeline.lake.upkeep import compact, vacuum
 
-BUILT = tuple(spec.name for spec in ALL if spec.layer != "bronze" or spec.name == "bronze.quarantine")
+BUILT = tuple(
+    spec.name
+    for spec in ALL
+    if (spec.layer != "bronze" or spec.name == "bronze.quarantine") and spec.name != results.TABLE
+)
 """The tables a build renews, in order."""
 
 
@@ -56,6 +61,8 @@ def build(
     except (PySparkException, Py4JError):
         lake.must_be_readable()  # a file that was damaged is told by its name
         raise
+    finally:
+        results.record(lake, work.checked)
     built = Built(tuple(sorted(work.steps, key=lambda step: BUILT.index(step.table))), time.monotonic() - began)
     if upkeep:
         keep_up(lake, {step.table for step in built.broken})
@@ -94,7 +101,7 @@ def keep_up(lake: Lake, broken: Collection[str] = ()) -> KeptUp:
     """Merges small files, and deletes what nobody needs any more; may run beside an ingest and beside other builds."""
     yet = lake.changes("bronze.events", lake.taken("silver.events", "bronze.events")).added
     merged = compact(lake, "bronze.events", sparing=[file.path for file in yet]).before
-    merged += compact(lake, "silver.events").before
+    merged += sum(compact(lake, table).before for table in ("silver.events", results.TABLE))
     # What a broken table still shows was made before an erasure: it goes with the version that replaces it.
     deleted = sum(vacuum(lake, spec.name) for spec in ALL if spec.name not in broken)
     return KeptUp(merged, deleted)

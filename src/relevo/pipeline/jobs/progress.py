@@ -19,6 +19,8 @@ class Step:
     partitions: int = 0
     seconds: float = 0.0
     reason: str = ""
+    warnings: tuple[str, ...] = ()
+    """Expectations that do not hold and did not stop the table."""
 
 
 Tell = Callable[[Step], None]

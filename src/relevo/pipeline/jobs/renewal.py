@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -12,11 +13,13 @@ from pyspark.sql import SparkSession
 
 from relevo.errors import TableBroken
 from relevo.pipeline.jobs.progress import Step, Tell, nobody
-from relevo.pipeline.lake.expectations import breaches
+from relevo.pipeline.lake.expectations import Finding, examined, without_dropped
 from relevo.pipeline.lake.lake import Lake, Staged
+from relevo.pipeline.lake.results import Checked, now_ms
 from relevo.pipeline.lake.tables import ALL
 
 _AT_ONCE = 3
+_log = logging.getLogger("relevo.pipeline")
 
 
 class Renewal:
@@ -26,6 +29,8 @@ class Renewal:
         self.lake = lake
         self.spark = spark
         self.steps: list[Step] = []
+        self.checked: list[Checked] = []
+        """What was found of the expectations of the tables so far."""
         self._tell = tell
         self._broken: set[str] = set()
         self._bases = {spec.name: lake.table(spec.name) for spec in ALL}
@@ -65,23 +70,46 @@ class Renewal:
         began = time.monotonic()
         self._say(Step(table, "began"))
         staged = stage()
-        reasons: list[str] = []
-        if staged.rows and staged.spec.rules:
-            rows = self.lake.frame(self.spark, table, staged.paths)
-            reasons = [str(breach) for breach in breaches(rows, staged.spec.rules, staged.rows)]
+        findings = self._examined(staged)
+        failed = [finding for finding in findings if finding.outcome == "failed"]
+        reasons = [str(finding) for finding in failed]
+        if not failed and any(finding.outcome == "dropped" for finding in findings):
+            rules = staged.spec.rules
+            staged = self.lake.stage_again(staged, self.spark, lambda rows: without_dropped(rows, rules))
         if also is not None and not reasons:
             reasons += also(staged)
-        taken = time.monotonic()
+            findings += (Finding(reason, "fail", staged.rows, staged.rows) for reason in reasons)
         if reasons:
+            taken = time.monotonic() - began
             error: TableBroken = self.lake.refuse(staged, reasons)
             self._broken.add(table)
-            self._say(Step(table, "broken", staged.rows, len(staged.files), taken - began, str(error)))
+            self._note(table, self._bases[table].version, findings)
+            self._say(Step(table, "broken", staged.rows, len(staged.files), taken, str(error)))
             return False
         self._bases[table] = self.lake.commit(
             staged, instead=instead, built_from=built_from, notes=notes, base=self._bases[table]
         )
-        self._say(Step(table, "built", staged.rows, len(staged.files), time.monotonic() - began))
+        warnings = self._note(table, self._bases[table].version, findings)
+        seconds = time.monotonic() - began
+        self._say(Step(table, "built", staged.rows, len(staged.files), seconds, warnings=warnings))
         return True
+
+    def _examined(self, staged: Staged) -> list[Finding]:
+        if not staged.rows or not staged.spec.rules:
+            return []
+        rows = self.lake.frame(self.spark, staged.spec.name, staged.paths)
+        return examined(rows, staged.spec.rules, staged.rows)
+
+    def _note(self, table: str, version: int, findings: list[Finding]) -> tuple[str, ...]:
+        """Keeps findings for gold.expectations; returns and logs those that did not stop the table."""
+        said = tuple(
+            f"{finding} ({finding.outcome})" for finding in findings if finding.outcome in ("warned", "dropped")
+        )
+        for text in said:
+            _log.warning("%s: %s", table, text)
+        with self._one_speaks:
+            self.checked.append(Checked(table, version, tuple(findings), now_ms()))
+        return said
 
     def _say(self, step: Step) -> None:
         with self._one_speaks:

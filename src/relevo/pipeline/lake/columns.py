@@ -353,6 +353,17 @@ _DECLARED = {
         side             string     above or below
         backtest_error   double     how far off what is usual was on the day before, as a share
     """,
+    "gold.expectations": """
+        checked_at       timestamp  when a new version of the table was looked at
+        table_name       string     the table, such as silver.jobs
+        version          bigint     the version it has been since: the new one, or the last good one that stayed
+        expectation      string     what must be true of its rows
+        severity         string     what happens where it is not: warn, drop (those rows) or fail (the new version)
+        outcome          string     held, warned, dropped or failed
+        checked_rows     bigint     how many rows were looked at
+        broken_rows      bigint     how many broke it
+        samples          string     up to five of those, as JSON, without texts that people wrote
+    """,
 }
 
 PARTITIONS = {

@@ -1,12 +1,26 @@
-"""Expectations: what must be true of a table before a new version of it becomes visible."""
+"""Expectations: what must be true of a table before a new version of it becomes visible, and what happens where it is not.
+
+An expectation has a severity. `fail`: the new version is thrown away and the last good one stays. `drop`: the rows that break
+it are left out. `warn`: they stay. Whatever happens is told, and written to gold.expectations with some of those rows.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+Severity = Literal["warn", "drop", "fail"]
+SAMPLES = 5
+"""So many of the rows that break an expectation are kept."""
+TEXTS = frozenset({"reason", "dead_reason", "last_dead_reason", "example", "row", "body", "document", "labels"})
+"""Columns that may hold what people wrote. No sample has them: an erasure does not look for them there."""
 
 
 @dataclass(frozen=True)
@@ -15,6 +29,7 @@ class Expectation:
 
     name: str
     holds: str
+    severity: Severity = "fail"
 
 
 @dataclass(frozen=True)
@@ -22,43 +37,56 @@ class Unique:
     """No two rows have the same values in these columns."""
 
     columns: tuple[str, ...]
+    severity: Severity = "fail"
 
     @property
     def name(self) -> str:
         return f"no two rows have the same {', '.join(self.columns)}"
 
 
-@dataclass(frozen=True)
-class Breach:
-    """An expectation that does not hold, for how many rows."""
-
-    expectation: str
-    rows: int
-
-    def __str__(self) -> str:
-        return f"{self.expectation}: not so for {self.rows} {'row' if self.rows == 1 else 'rows'}"
-
-
 Rule = Expectation | Unique
 
 
-def not_null(*columns: str) -> list[Rule]:
-    return [Expectation(f"{column} is there", f"{column} IS NOT NULL") for column in columns]
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one expectation: of how many rows, for how many it does not hold, and some of those as JSON."""
+
+    expectation: str
+    severity: Severity
+    rows: int
+    broken: int
+    samples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.expectation}: not so for {self.broken} {'row' if self.broken == 1 else 'rows'}"
+
+    @property
+    def outcome(self) -> str:
+        """
+        >>> Finding("n is there", "drop", 10, 1).outcome, Finding("n is there", "drop", 10, 0).outcome
+        ('dropped', 'held')
+        """
+        return {"warn": "warned", "drop": "dropped", "fail": "failed"}[self.severity] if self.broken else "held"
 
 
-def one_of(column: str, values: Sequence[str]) -> Rule:
+def not_null(*columns: str, severity: Severity = "fail") -> list[Rule]:
+    return [Expectation(f"{column} is there", f"{column} IS NOT NULL", severity) for column in columns]
+
+
+def one_of(column: str, values: Sequence[str], severity: Severity = "fail") -> Rule:
     listed = ", ".join(f"'{value}'" for value in values)
-    return Expectation(f"{column} is one of {', '.join(values)}", f"{column} IN ({listed})")
+    return Expectation(f"{column} is one of {', '.join(values)}", f"{column} IN ({listed})", severity)
 
 
-def not_negative(*columns: str) -> list[Rule]:
-    return [Expectation(f"{column} is not negative", f"{column} IS NULL OR {column} >= 0") for column in columns]
+def not_negative(*columns: str, severity: Severity = "fail") -> list[Rule]:
+    return [
+        Expectation(f"{column} is not negative", f"{column} IS NULL OR {column} >= 0", severity) for column in columns
+    ]
 
 
-def breaches(rows: DataFrame, rules: Sequence[Rule], expected_rows: int | None = None) -> list[Breach]:
-    """What is broken in `rows`: all rules in one pass."""
+def examined(rows: DataFrame, rules: Sequence[Rule], expected_rows: int | None = None) -> list[Finding]:
+    """What is true of `rows`: all rules in one pass, and one more for each that is broken."""
     simple = [rule for rule in rules if isinstance(rule, Expectation)]
-    broken: list[Breach] = []
     unique = [rule for rule in rules if isinstance(rule, Unique)]
     counted = rows.agg(
         F.count(F.lit(1)).alias("rows"),
@@ -67,18 +95,47 @@ def breaches(rows: DataFrame, rules: Sequence[Rule], expected_rows: int | None =
         *(F.count_distinct(_key(rule)).alias(f"u{place}") for place, rule in enumerate(unique)),
     ).first()
     assert counted is not None
-    broken += (
-        Breach(rule.name, int(counted[f"r{place}"])) for place, rule in enumerate(simple) if counted[f"r{place}"]
-    )
-    broken += (
-        Breach(rule.name, int(counted["rows"] - counted[f"u{place}"]))
-        for place, rule in enumerate(unique)
-        if counted[f"u{place}"] != counted["rows"]
-    )
-    if expected_rows is not None and counted["rows"] != expected_rows:
-        off = abs(counted["rows"] - expected_rows)
-        broken.append(Breach(f"there are as many rows as were written ({expected_rows})", off))
-    return broken
+    total = int(counted["rows"])
+    found = [
+        *((rule, int(counted[f"r{place}"] or 0)) for place, rule in enumerate(simple)),
+        *((rule, total - int(counted[f"u{place}"])) for place, rule in enumerate(unique)),
+    ]
+    told = [Finding(rule.name, rule.severity, total, broken) for rule, broken in found]
+    told = [
+        replace(finding, samples=_samples(rows, rule, rules)) if finding.broken else finding
+        for finding, (rule, _) in zip(told, found, strict=True)
+    ]
+    if expected_rows is not None and total != expected_rows:
+        name = f"there are as many rows as were written ({expected_rows})"
+        told.append(Finding(name, "fail", total, abs(total - expected_rows)))
+    return told
+
+
+def without_dropped(rows: DataFrame, rules: Sequence[Rule]) -> DataFrame:
+    """The rows that no expectation of severity `drop` is broken for; of several with one key one stays."""
+    dropping = [rule for rule in rules if rule.severity == "drop"]
+    good = [_violated(rule) == 0 for rule in dropping if isinstance(rule, Expectation)]
+    kept = rows.where(reduce(lambda one, other: one & other, good)) if good else rows
+    for rule in dropping:
+        if isinstance(rule, Unique):
+            kept = kept.dropDuplicates([*rule.columns])
+    return kept
+
+
+def _samples(rows: DataFrame, rule: Rule, rules: Sequence[Rule]) -> tuple[str, ...]:
+    """Some rows that break a rule, as JSON: what they are told apart by, and what the rule is about."""
+    keys = [column for one in rules if isinstance(one, Unique) for column in one.columns]
+    if isinstance(rule, Unique):
+        several = rows.groupBy(*(F.col(f"`{column}`") for column in rule.columns)).agg(F.count(F.lit(1)).alias("times"))
+        bad, names = several.where("times > 1"), [*rule.columns, "times"]
+    else:
+        about = [column for column in rows.columns if re.search(rf"\b{re.escape(column)}\b", rule.holds)]
+        bad, names = rows.where(_violated(rule) == 1), [*dict.fromkeys((*keys, *about))]
+    shown = [name for name in names if name not in TEXTS]
+    if not shown:
+        return ()
+    told = bad.select(F.to_json(F.struct(*(F.col(f"`{name}`") for name in shown))).alias("row"))
+    return tuple(json.dumps(json.loads(row["row"]), ensure_ascii=False) for row in told.limit(SAMPLES).collect())
 
 
 def _key(rule: Unique) -> Column:

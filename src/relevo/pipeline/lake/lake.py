@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,8 +191,31 @@ class Lake:
         schema = self._wanted(spec, to_arrow_schema(rows.schema, timezone="UTC"))
         placed = rows.withColumn(PART, part.cast("bigint"))
         placed = placed.withColumn(DAY, (F.lit(None) if day is None else day).cast("bigint"))
-        write = parquet.writing(self.folder(table), spec.span, schema)
-        return self._staged(spec, (Written(*row) for row in placed.mapInArrow(write, WRITTEN).collect()), keys)
+        return self._placed(spec, placed, schema, keys)
+
+    def stage_again(self, staged: Staged, spark: SparkSession, change: Callable[[DataFrame], DataFrame]) -> Staged:
+        """What is staged, with its rows changed; each stays in its partition. The files from before are thrown away."""
+        from pyspark.sql import functions as F
+
+        spec, places = staged.spec, dict[tuple[str, int | None], list[str]]()
+        for files in staged.files.values():
+            for file in files:
+                places.setdefault((file.key, file.day), []).append(file.path)
+        frames = [
+            self.frame(spark, spec.name, paths)
+            .withColumn(PART, F.lit(part_number(key, spec.span)).cast("bigint"))
+            .withColumn(DAY, F.lit(day).cast("bigint"))
+            for (key, day), paths in places.items()
+        ]
+        rows = change(reduce(lambda one, other: one.unionByName(other), frames))
+        again = self._placed(spec, rows, self.log(spec.name).schema(), staged.files)
+        self.throw_away(staged)
+        return again
+
+    def _placed(self, spec: TableSpec, rows: DataFrame, schema: Any, keys: Iterable[str]) -> Staged:
+        """Writes rows that know their partition."""
+        write = parquet.writing(self.folder(spec.name), spec.span, schema)
+        return self._staged(spec, (Written(*row) for row in rows.mapInArrow(write, WRITTEN).collect()), keys)
 
     def stage_arrow(self, table: str, parts: dict[int, Any], keys: Iterable[str] = ()) -> Staged:
         """As `stage`, for rows that are already here."""

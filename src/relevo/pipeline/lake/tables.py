@@ -115,7 +115,7 @@ REVIEWS = TableSpec(
     "day",
     (
         *not_null("review_id", "decided_at", "decided_by"),
-        *not_negative("waiting_ms", "held_ms"),
+        *not_negative("waiting_ms", "held_ms", severity="warn"),  # clocks of several machines
         Unique(("review_id", "vote")),
     ),
     holds="one row a human decision",
@@ -180,7 +180,7 @@ FORECAST = TableSpec(
     "all",
     (
         *not_null("hour", "source", "queue"),
-        *not_negative("arrivals", "backlog", "workers"),
+        *not_negative("arrivals", "backlog", "workers", severity="drop"),
         Unique(("hour", "source", "queue")),
     ),
     schema_version=2,
@@ -192,16 +192,21 @@ ANOMALIES = TableSpec(
     (
         *not_null("minute", "source", "queue", "metric"),
         one_of("side", ("above", "below")),
-        *not_negative("backtest_error"),
+        *not_negative("backtest_error", severity="warn"),
         Unique(("minute", "source", "queue", "metric")),
     ),
     schema_version=2,
     holds="minutes out of their seasonal band",
 )
+EXPECTATIONS = TableSpec(
+    "gold.expectations",
+    "day",
+    holds="what was found of every expectation when a table was renewed, with rows that broke it",
+)
 
 ALL = (
     *(BRONZE_EVENTS, QUARANTINE, BRONZE_MESSAGES, BRONZE_AUDIT, BRONZE_REVIEWS),
     *(SILVER_EVENTS, ATTEMPTS, JOBS, REVIEWS, COUNTS, SKETCHES, REASONS, CLOSINGS),
-    *(THROUGHPUT, LATENCY, FAILURES, SLO, USAGE, FORECAST, ANOMALIES),
+    *(THROUGHPUT, LATENCY, FAILURES, SLO, USAGE, FORECAST, ANOMALIES, EXPECTATIONS),
 )
 BY_NAME = {spec.name: spec for spec in ALL}
