@@ -105,9 +105,12 @@ class Growth:
     def _start(self, task: str, size: int) -> subprocess.Popen[str]:
         program = subprocess.Popen(
             [sys.executable, str(DRIVER)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env=os.environ | {"PYTHONWARNINGS": "ignore"},
-        )  # fmt: skip
+        )
         assert program.stdin is not None
         options = {"slice": self._jobs(50_000), "seconds": max(1.0, 4.0 * min(1.0, self._scale * 10))}
         program.stdin.write(json.dumps({"task": task, "url": self._server.url, "jobs": size, "options": options}))

@@ -28,15 +28,26 @@ CONTESTANTS = (
         one_core=True,
     ),
     Contestant(
-        "relevo, frames of 50", "chasqui.py", ("add_bulk_500", "add_bulk_500_two", "drain"), arguments=("relevo",),
+        "relevo, frames of 50",
+        "chasqui.py",
+        ("add_bulk_500", "add_bulk_500_two", "drain"),
+        arguments=("relevo",),
         options={"frame": 50},
     ),
     Contestant("relevo on Redis 7", "chasqui.py", ("drain",), arguments=("relevo",), server="redis7"),
     Contestant("relevo on Valkey", "chasqui.py", ("drain",), arguments=("relevo",), server="valkey"),
-    Contestant("bullmq (Node)", "bullmq_node.mjs", (*ADDS, *BULKS, "drain_events", "drain_results", "drain_5ms", *REST),
-               home="bullmq-node"),
-    Contestant("bullmq (Python)", "bullmq_driver.py", (*ADDS, *BULKS, "drain_events", "drain_results", "drain_5ms", *REST),
-               home="bullmq"),
+    Contestant(
+        "bullmq (Node)",
+        "bullmq_node.mjs",
+        (*ADDS, *BULKS, "drain_events", "drain_results", "drain_5ms", *REST),
+        home="bullmq-node",
+    ),
+    Contestant(
+        "bullmq (Python)",
+        "bullmq_driver.py",
+        (*ADDS, *BULKS, "drain_events", "drain_results", "drain_5ms", *REST),
+        home="bullmq",
+    ),
     Contestant("docket", "docket_driver.py", (*ADDS, *BULKS, *DRAINS, *REST), home="pydocket"),
     Contestant("streaq", "streaq_driver.py", (*ADDS, *BULKS, *DRAINS, *REST), home="streaq"),
     Contestant("taskiq", "taskiq_driver.py", (*ADDS, *DRAINS, "retry_storm", "latency"), home="taskiq"),
@@ -46,7 +57,7 @@ CONTESTANTS = (
     Contestant("huey", "huey_driver.py", ("add_single", *DRAINS, *REST), home="huey"),
     Contestant("celery", "celery_driver.py", ("add_single", *DRAINS, *REST), home="celery"),
     Contestant("rq", "rq_driver.py", ("add_single", *BULKS, *DRAINS, "retry_storm", "latency"), home="rq"),
-)  # fmt: skip
+)
 
 
 def chosen(parts: list[str]) -> list[Contestant]:

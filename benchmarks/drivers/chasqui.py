@@ -59,9 +59,14 @@ class Chasqui(AsyncioRival):
             return await self.handle(job.data, first_try=job.attempt == 0)
 
         worker = self.library.Worker(
-            QUEUE, handler, redis_url=self.url, concurrency=100, events_enabled=self.events, store_results=self.results,
+            QUEUE,
+            handler,
+            redis_url=self.url,
+            concurrency=100,
+            events_enabled=self.events,
+            store_results=self.results,
             **self.options.get("worker", {}),
-        )  # fmt: skip
+        )
         await background(worker.run())
 
     async def emptied(self) -> None:

@@ -100,8 +100,11 @@ class Load:
             for _ in range(self.asked["connections"])
         ]
         cases: dict[str, Callable[[list[Connection]], Awaitable[dict[str, float]]]] = {
-            "single": self.single, "batch": self.batch, "drain": self.drain, "wake": self.wake
-        }  # fmt: skip
+            "single": self.single,
+            "batch": self.batch,
+            "drain": self.drain,
+            "wake": self.wake,
+        }
         return await cases[self.asked["case"]](connections)
 
     async def single(self, connections: list[Connection]) -> dict[str, float]:

@@ -63,9 +63,13 @@ class Rival:
     def _ask(self, dsn: str, case: str, count: int, size: int = 1, tasks: int = 4) -> float:
         asked = {"dsn": dsn, "case": case, "count": count, "size": size, "tasks": tasks}
         done = subprocess.run(
-            [str(self._python), str(_DRIVER), self.name], input=json.dumps(asked), capture_output=True, text=True,
-            timeout=300, check=False,
-        )  # fmt: skip
+            [str(self._python), str(_DRIVER), self.name],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
         if done.returncode != 0:
             raise RuntimeError(f"{case}: {done.stderr[-400:]}")
         return json.loads(done.stdout.strip().splitlines()[-1])["rate"]

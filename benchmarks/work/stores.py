@@ -109,13 +109,24 @@ class Served:
     def load(self, case: str, queue: str, *, connections: int, count: int, size: int = 1) -> dict[str, float]:
         """Puts a load on it; with what the server and the load cost in CPU microseconds a message."""
         asked = {
-            "host": "127.0.0.1", "port": self.port, "key": self.key, "case": case, "queue": queue,
-            "connections": connections, "count": count, "size": size,
-        }  # fmt: skip
+            "host": "127.0.0.1",
+            "port": self.port,
+            "key": self.key,
+            "case": case,
+            "queue": queue,
+            "connections": connections,
+            "count": count,
+            "size": size,
+        }
         cpu = self.cpu_s()
         done = subprocess.run(
-            [sys.executable, str(LOAD)], input=json.dumps(asked), capture_output=True, text=True, timeout=900, check=False
-        )  # fmt: skip
+            [sys.executable, str(LOAD)],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
         if done.returncode != 0:
             raise RuntimeError(f"{case}: {done.stderr.strip().splitlines()[-1][-400:]}")
         measured: dict[str, float] = json.loads(done.stdout)

@@ -74,8 +74,12 @@ class Up:
     def __init__(self, machine: Machine) -> None:
         self.process = subprocess.Popen(
             ["relevo", "up"],
-            cwd=machine.folder, env=machine.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            cwd=machine.folder,
+            env=machine.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         assert self.process.stdout is not None
         self.said = ""
         for line in self.process.stdout:
@@ -113,9 +117,14 @@ class Session:
         self._before, self._after = around
         self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - `close` does; a pipe that nobody reads fills up
         self._process = subprocess.Popen(
-            command, cwd=machine.folder, env=machine.environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True,
-        )  # fmt: skip
+            command,
+            cwd=machine.folder,
+            env=machine.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
+        )
 
     def run(self, text: str) -> str:
         self._write(f"{self._before}{text}{self._after}")

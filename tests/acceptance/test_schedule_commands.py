@@ -1,6 +1,6 @@
 """`relevo schedule`: schedules by hand, on every kind of server; and names of queues for the shell."""
 
-from itertools import count
+from itertools import chain, count
 
 import pytest
 
@@ -14,11 +14,18 @@ from tests.support.command_line import Cli
 @pytest.fixture
 def nightly(cli: Cli, queue_name: str) -> str:
     """A schedule with everything set."""
-    cli(
-        "schedule", "add", queue_name, "report", '{"kind": "daily"}', "--cron", "0 3 * * *", "--tz", "Europe/Madrid",
-        "--key", "nightly", "--limit", "30", "--start", "2030-01-01", "--end", "2031-01-01T00:00:00Z",
-        "--missed-fires", "fire-all:7", "--attempts", "3", "--backoff-ms", "100",
-    )  # fmt: skip
+    options = {
+        "--cron": "0 3 * * *",
+        "--tz": "Europe/Madrid",
+        "--key": "nightly",
+        "--limit": "30",
+        "--start": "2030-01-01",
+        "--end": "2031-01-01T00:00:00Z",
+        "--missed-fires": "fire-all:7",
+        "--attempts": "3",
+        "--backoff-ms": "100",
+    }
+    cli("schedule", "add", queue_name, "report", '{"kind": "daily"}', *chain.from_iterable(options.items()))
     return "nightly"
 
 

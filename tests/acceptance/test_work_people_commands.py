@@ -67,10 +67,8 @@ def test_a_review_is_decided_with_fields_and_a_corrected_body(desk: WorkDesk) ->
     scope, message_id = desk.scope, desk.dead()
     spec = {"title": "And now?", "may_correct": True, "input": [{"field": "refund", "kind": "number"}]}
     sent = desk.done("reviews", "send", scope, message_id, "--review", json.dumps(spec), "--json").data
-    said = desk.done(
-        "reviews", "decide", scope, sent["id"], "approve", "--field", "refund=5", "--body", '{"order": 18}',
-        "--comment", "a slip", "--json",
-    )  # fmt: skip
+    decision = ("--field", "refund=5", "--body", '{"order": 18}', "--comment", "a slip")
+    said = desk.done("reviews", "decide", scope, sent["id"], "approve", *decision, "--json")
     assert said.data["outcome"] == {"decision": "approve", "refund": 5, "comment": "a slip"}
     assert desk.shown(message_id)["body"] == {"order": 18}
     assert "outcome" in desk.done("reviews", "show", scope, sent["id"]).out
@@ -110,9 +108,8 @@ def test_a_webhook_is_made_listed_switched_and_deleted(desk: WorkDesk) -> None:
 def test_grants_are_given_listed_and_taken(desk: WorkDesk) -> None:
     scope = desk.scope
     key = desk.done("keys", "create", "one", "--may", "view", "--json").data["key"]["id"]
-    granted = desk.done(
-        "grants", "give", scope, key, "--may", "publish", "--queue", "invoices", "--json"
-    ).data  # fmt: skip
+    given = desk.done("grants", "give", scope, key, "--may", "publish", "--queue", "invoices", "--json")
+    granted = given.data
     assert (granted["queue"], granted["permissions"]) == ("invoices", ["publish"])
     assert key in desk.done("grants", "list", scope).out
     desk.done("grants", "take", scope, granted["id"])

@@ -10,8 +10,14 @@ from relevo.work.store.tables import audit, audit_chains
 from tests.audit.conftest import Record
 
 OTHER: dict[str, Any] = {
-    "tenant_id": 99, "scope_id": 99, "queue_id": 99, "at": 1, "chain_no": 99, "chain": "0" * 26, "hash": "0" * 64,
-}  # fmt: skip
+    "tenant_id": 99,
+    "scope_id": 99,
+    "queue_id": 99,
+    "at": 1,
+    "chain_no": 99,
+    "chain": "0" * 26,
+    "hash": "0" * 64,
+}
 
 
 async def test_an_audit_that_nobody_touched_is_sound(record: Record) -> None:

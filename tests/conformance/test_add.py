@@ -20,10 +20,10 @@ from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import Client, Server
 
-PAYLOADS: list[Any] = [
-    None, True, 0, -1, 2**63, 2**64 - 1, -(2**63), 1.5, "", "ñandú \U0001f98a", b"", b"\x00\xff", [], {},
-    [1, [2, [3]]], {"a": {"b": [None, b"x"]}}, {1: "int key"}, "x" * 100_000,
-]  # fmt: skip
+NUMBERS: list[Any] = [0, -1, 2**63, 2**64 - 1, -(2**63), 1.5]
+TEXTS: list[Any] = ["", "ñandú \U0001f98a", "x" * 100_000, b"", b"\x00\xff"]
+NESTED: list[Any] = [[], {}, [1, [2, [3]]], {"a": {"b": [None, b"x"]}}, {1: "int key"}]
+PAYLOADS: list[Any] = [None, True, *NUMBERS, *TEXTS, *NESTED]
 
 
 async def test_an_added_job_runs_once_with_its_id_name_and_data(queue: Queue, worker_of: WorkerOf) -> None:

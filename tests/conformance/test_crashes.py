@@ -101,9 +101,17 @@ async def detector_of(server: Server, keys: QueueKeys, *, forget_after_s: float)
     log = EventLog(keys, enabled=False)
     desk = SettleContext(link, keys, GROUP, "c-none", HeldDeliveries(idle_s=1), log, result_ttl_s=1, dlq_cap=10)
     detector = StalledDetector(
-        link, keys, GROUP, "sd-test", Settler(desk), log,
-        idle_s=0.05, max_stalled=100, dlq_cap=10, forget_after_s=forget_after_s,
-    )  # fmt: skip
+        link,
+        keys,
+        GROUP,
+        "sd-test",
+        Settler(desk),
+        log,
+        idle_s=0.05,
+        max_stalled=100,
+        dlq_cap=10,
+        forget_after_s=forget_after_s,
+    )
     detector.start()
     try:
         yield detector

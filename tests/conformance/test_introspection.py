@@ -44,10 +44,26 @@ async def test_an_unused_queue_counts_nothing(queue: Queue) -> None:
     counts = {"waiting": 0, "active": 0, "delayed": 0, "completed": 0, "failed": 0, "paused": 0}
     assert await queue.get_job_counts() == counts
     assert (await queue.stats()).as_dict() | {"queue": ""} == {
-        "queue": "", "group": "default", "group_exists": False, "stream": 0, "pending": 0, "handed_back": 0, "consumers": 0,
-        "dead": 0, "delayed": 0, "overdue_ms": None, "next_due_ms": None, "repeatable": 0, "oldest_waiting_ms": None,
-        "due": 0, "paused": False, "laned": 0, "active": 0, "waiting": 0, "backlog": 0,
-    }  # fmt: skip
+        "queue": "",
+        "group": "default",
+        "group_exists": False,
+        "stream": 0,
+        "pending": 0,
+        "handed_back": 0,
+        "consumers": 0,
+        "dead": 0,
+        "delayed": 0,
+        "overdue_ms": None,
+        "next_due_ms": None,
+        "repeatable": 0,
+        "oldest_waiting_ms": None,
+        "due": 0,
+        "paused": False,
+        "laned": 0,
+        "active": 0,
+        "waiting": 0,
+        "backlog": 0,
+    }
 
 
 async def test_each_job_is_counted_in_its_state(queue: Queue, worker_of: WorkerOf) -> None:
@@ -64,9 +80,13 @@ async def test_each_job_is_counted_in_its_state(queue: Queue, worker_of: WorkerO
         await worker.pausing.changed.wait_for(timeout=limit(20))
         counts = await queue.get_job_counts()
         single = [
-            await queue.get_waiting_count(), await queue.get_active_count(), await queue.get_delayed_count(),
-            await queue.get_completed_count(), await queue.get_failed_count(), await queue.count(),
-        ]  # fmt: skip
+            await queue.get_waiting_count(),
+            await queue.get_active_count(),
+            await queue.get_delayed_count(),
+            await queue.get_completed_count(),
+            await queue.get_failed_count(),
+            await queue.count(),
+        ]
         runs.let_go()
     assert counts == {"waiting": 5, "active": 2, "delayed": 4, "completed": 3, "failed": 2, "paused": 1}
     assert single == [5, 2, 4, 3, 2, 11]

@@ -97,9 +97,13 @@ async def test_fire_all_stops_at_the_limit_and_ends_the_schedule(
 
 async def test_fire_all_stops_at_the_end(queue: Queue, scheduler: SchedulerService, fires: Fires) -> None:
     await queue.upsert_repeatable_job(
-        "ping", None, repeat=RepeatPattern.every(EVERY), key="ping", missed_fires=MissedFiresPolicy.fire_all(100),
+        "ping",
+        None,
+        repeat=RepeatPattern.every(EVERY),
+        key="ping",
+        missed_fires=MissedFiresPolicy.fire_all(100),
         end_before_ms=fires.now() + EVERY + 5000,
-    )  # fmt: skip
+    )
     repeatables = queue.repeatables
     spec = await repeatables.recipe("ping")
     first = await fires.turn_back("ping", LATE)

@@ -23,7 +23,7 @@ INVOICE = {
     ],
     "may_correct": True,
     "timeout_s": 1800,
-}  # fmt: skip
+}
 
 
 class Visitors:

@@ -20,9 +20,12 @@ def pages_of(desk: ConsoleDesk, page: Page) -> list[str]:
     page.get_by_role("button", name="Take it").click()
     here = f"{desk.serve.url}/console"
     return [
-        f"{here}/reviews?scope={desk.scope}", desk.place(review_id), f"{here}/scopes/{desk.scope}/dead-letters",
-        f"{here}/login", f"{here}/nowhere",
-    ]  # fmt: skip
+        f"{here}/reviews?scope={desk.scope}",
+        desk.place(review_id),
+        f"{here}/scopes/{desk.scope}/dead-letters",
+        f"{here}/login",
+        f"{here}/nowhere",
+    ]
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])

@@ -34,9 +34,13 @@ def test_a_review_is_found_taken_corrected_and_approved(desk: ConsoleDesk) -> No
     message = desk.message_of(review_id)
     assert message["state"] == "completed"
     assert message["result"] == {
-        "decision": "approve", "amount": 900.0, "urgent": True, "account": "travel", "comment": "a zero too many",
+        "decision": "approve",
+        "amount": 900.0,
+        "urgent": True,
+        "account": "travel",
+        "comment": "a zero too many",
         "corrected_body": {"number": 17, "amount": 900},
-    }  # fmt: skip
+    }
 
 
 def test_what_is_wrong_is_said_at_its_field_and_nothing_typed_is_lost(desk: ConsoleDesk) -> None:

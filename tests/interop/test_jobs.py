@@ -85,8 +85,12 @@ async def test_a_bulk_with_options_arrives_whole(giver: Side, taker: Side) -> No
     async with taker.worker(runs):
         jobs = await runs.until(5)
     assert sorted((job.name, job.data) for job in jobs) == [
-        ("by id", 3), ("later", 2), ("later by id", 4), ("now", 1), ("override", 5),
-    ]  # fmt: skip
+        ("by id", 3),
+        ("later", 2),
+        ("later by id", 4),
+        ("now", 1),
+        ("override", 5),
+    ]
     assert {job.id for job in jobs if job.name.endswith("by id")} == {"chosen", "chosen later"}
 
 

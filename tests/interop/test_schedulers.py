@@ -48,10 +48,13 @@ async def upsert_slots(side: Side, count: int) -> None:
     """A schedule with exactly `count` slots, none of which may be left out by whoever fires them."""
     start = time.time_ns() // 1_000_000 + 300
     await side.queue().upsert_repeatable_job(
-        "ping", None, repeat=side.module.RepeatPattern.every(250),
+        "ping",
+        None,
+        repeat=side.module.RepeatPattern.every(250),
         missed_fires=side.module.MissedFiresPolicy.fire_all(1000),
-        start_after_ms=start, end_before_ms=start + count * 250 + 100,
-    )  # fmt: skip
+        start_after_ms=start,
+        end_before_ms=start + count * 250 + 100,
+    )
 
 
 # --- what one has made fires on the other -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from relevo.contract.keys import KeyLimits, Permission
 from relevo.errors import InvalidInput, NotFound, PermissionDenied, TooManyRequests, Unauthenticated
@@ -20,9 +21,13 @@ from tests.support.desk import SCOPE, Desk
 
 def key(*permissions: Permission, scopes: Sequence[str] | None = None, queues: Sequence[str] | None = None) -> Caller:
     return Caller(
-        tenant_id=1, actor="key:k", permissions=frozenset(permissions), request_id="r",
-        scopes=None if scopes is None else frozenset(scopes), queues=None if queues is None else frozenset(queues),
-    )  # fmt: skip
+        tenant_id=1,
+        actor="key:k",
+        permissions=frozenset(permissions),
+        request_id="r",
+        scopes=None if scopes is None else frozenset(scopes),
+        queues=None if queues is None else frozenset(queues),
+    )
 
 
 def gift(*permissions: Permission, scope: str = "s", queue: str | None = None) -> ScopedGrant:
@@ -117,10 +122,7 @@ async def test_nobody_grants_what_they_have_not(desk: Desk) -> None:
     )
     with pytest.raises(PermissionDenied):
         await desk.work_queues.access.grant(manager, SCOPE, key_id, ["publish"])
-    of_one_queue = Caller(
-        tenant_id=desk.caller.tenant_id, actor="key:m", permissions=desk.caller.permissions, request_id="r",
-        queues=frozenset({"jobs"}),
-    )  # fmt: skip
+    of_one_queue = replace(desk.caller, actor="key:m", queues=frozenset({"jobs"}))
     with pytest.raises(PermissionDenied):
         await desk.work_queues.access.grant(of_one_queue, SCOPE, key_id, ["view"])
     await desk.work_queues.access.grant(of_one_queue, SCOPE, key_id, ["view"], queue="jobs")

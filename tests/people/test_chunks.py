@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import select
 
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.contract.chunks import Chunk, Chunks
 from relevo.contract.claims import Claimed
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, InvalidInput, NotFound, WrongConsumerMode
-from relevo.work.caller import Caller
 from relevo.work.store.tables import chunks
 from tests.pace import limit
 from tests.servers.stores import STORES
@@ -174,10 +174,7 @@ async def test_parts_of_broadcast_messages_are_refused(desk: Desk) -> None:
 
 async def test_what_a_key_does_not_see_is_not_found(desk: Desk) -> None:
     claimed = await one(desk)
-    blind = Caller(
-        tenant_id=desk.caller.tenant_id, actor="key:x", permissions=desk.caller.permissions, request_id="r",
-        queues=frozenset({"other"}),
-    )  # fmt: skip
+    blind = replace(desk.caller, actor="key:x", queues=frozenset({"other"}))
     with pytest.raises(NotFound):
         await desk.work_queues.chunk_streams.read(blind, SCOPE, claimed.id)
     with pytest.raises(NotFound):

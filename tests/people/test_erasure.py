@@ -19,7 +19,6 @@ from relevo.work.faults import arm
 from relevo.work.message.failure import Failure
 from relevo.work.retention import erasure
 from relevo.work.retention.erasure import digest_of
-from relevo.work.review.outcomes import Origin
 from relevo.work.review.reviews import Reviews
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.counters import Depth, depths_of
@@ -124,12 +123,8 @@ async def test_other_subjects_and_other_scopes_are_left_alone(desk: Desk) -> Non
 async def test_reviews_of_the_message_say_nothing_any_more(desk: Desk) -> None:
     message_id = await publish(desk)
     spec = ReviewSpec(title=f"About {WORD}", context=[Section("body", WORD)])
-    queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "jobs")
     desk_reviews: Reviews = desk.work_queues.reviews
-    row = desk_reviews.row(
-        spec, tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id, message_id=message_id,
-        source="message", origin=Origin(), correlation_id="c", now=desk.clock(),
-    )  # fmt: skip
+    row = await desk.review_row(spec, message_id)
     review_id = await desk.work_queues.transactions.run(lambda each: desk_reviews.open(each, row))
     await erase(desk)
     assert WORD not in await said(desk)

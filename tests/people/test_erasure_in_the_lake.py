@@ -11,7 +11,6 @@ from relevo.agents.message_archiver import MessageArchiver
 from relevo.contract.messages import NewMessage, Published
 from relevo.pipeline.jobs.archive import Archive, Archived
 from relevo.pipeline.lake.lake import Lake
-from relevo.work.review.outcomes import Origin
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.tables import reviews
 from tests.people.conftest import relay
@@ -91,12 +90,8 @@ async def test_other_subjects_and_what_came_after_the_erasure_stay(desk: Desk, l
 
 async def test_a_review_that_was_copied_before_says_nothing_any_more(desk: Desk, lake: Lake) -> None:
     message_id = await done_message(desk)
-    queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "jobs")
     spec = ReviewSpec(title=f"About {WORD}", context=[Section("body", WORD)])
-    row = desk.work_queues.reviews.row(
-        spec, tenant_id=queue.tenant_id, scope_id=queue.scope_id, queue_id=queue.id, message_id=message_id,
-        source="message", origin=Origin(), correlation_id="c", now=desk.clock(),
-    )  # fmt: skip
+    row = await desk.review_row(spec, message_id)
     async with desk.work_queues.database.begin() as connection:
         await connection.execute(reviews.insert().values(row | {"finished_at": desk.clock(), "state": "approved"}))
     await archived(desk, lake)

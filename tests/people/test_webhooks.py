@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import select
 
 from relevo.agents.webhook_sender import WebhookSender
 from relevo.contract.webhooks import Delivery, NewSecret
 from relevo.errors import BadWebhookUrl, InvalidInput, NotFound, WrongState
 from relevo.work.audit.entries import AuditFilter
-from relevo.work.caller import Caller
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import webhook_deliveries, webhooks
 from relevo.work.webhooks.deliveries import RETRIES_MS, Due
@@ -269,10 +269,7 @@ async def test_an_event_that_does_not_exist_is_refused(desk: Desk, receiver: Rec
 
 
 async def test_a_key_of_some_queues_cannot_have_events_sent(desk: Desk, receiver: Receiver) -> None:
-    limited = Caller(
-        tenant_id=desk.caller.tenant_id, actor="key:x", permissions=desk.caller.permissions, request_id="r",
-        queues=frozenset({"jobs"}),
-    )  # fmt: skip
+    limited = replace(desk.caller, actor="key:x", queues=frozenset({"jobs"}))
     with pytest.raises(NotFound):
         await desk.work_queues.webhooks.create(limited, SCOPE, receiver.url())
 

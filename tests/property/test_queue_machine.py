@@ -137,9 +137,17 @@ class QueueMachine(RuleBasedStateMachine):
 
     async def _start(self) -> Worker:
         worker = Worker(
-            self.keys.queue, self._handle, redis_url=self.server.url, concurrency=3, read_count=4, run_scheduler=False,
-            claim_min_idle_ms=IDLE_MS, read_block_ms=50, promote_every_ms=10, shutdown_deadline_s=0,
-        )  # fmt: skip
+            self.keys.queue,
+            self._handle,
+            redis_url=self.server.url,
+            concurrency=3,
+            read_count=4,
+            run_scheduler=False,
+            claim_min_idle_ms=IDLE_MS,
+            read_block_ms=50,
+            promote_every_ms=10,
+            shutdown_deadline_s=0,
+        )
         running = asyncio.ensure_future(worker.started.wait_for(timeout=limit(30)))
         await worker.__aenter__()
         await running
@@ -209,9 +217,7 @@ class QueueMachine(RuleBasedStateMachine):
     def _died(self, entry_id: bytes, fields: list[bytes], consumer: str | bytes) -> None:
         kept = self.by_id[Envelope.decode(fields[1]).id]
         kept.deaths += 1
-        self.server.call(
-            "XCLAIM", self.keys.stream, "default", consumer, 0, entry_id, "IDLE", SILENT_MS, "JUSTID"
-        )  # fmt: skip
+        self.server.call("XCLAIM", self.keys.stream, "default", consumer, 0, entry_id, "IDLE", SILENT_MS, "JUSTID")
 
     def _pending_for(self, prefix: str) -> list[Any]:
         if self.server.call("EXISTS", self.keys.stream) == 0:

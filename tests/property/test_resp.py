@@ -61,24 +61,31 @@ VALUES = st.one_of(st.binary(max_size=30), st.integers(-5, 5).map(lambda number:
 NESTED = "return {1, 'two', {3, {'four', {ok = 'FIVE'}}}, {err = 'MY own trouble'}, false, {}}"
 
 Line = tuple[Argument, ...]
-ONE_COMMAND: st.SearchStrategy[Line] = st.one_of(
-    st.tuples(st.just("ECHO"), st.binary(max_size=200)),
-    st.tuples(st.just("SET"), KEYS, VALUES, st.just("EX"), st.just(100)),
-    st.tuples(st.just("GET"), KEYS),
-    st.tuples(st.just("INCR"), KEYS),
-    st.tuples(st.just("LPUSH"), KEYS, VALUES),
-    st.tuples(st.just("LRANGE"), KEYS, st.just(0), st.just(-1)),
-    st.tuples(st.just("XADD"), KEYS, st.just("5-*"), st.just("d"), VALUES),
-    st.tuples(st.just("XRANGE"), KEYS, st.just("-"), st.just("+")),
-    st.tuples(st.just("XREADGROUP"), st.just("GROUP"), st.just("g"), st.just("c"), st.just("STREAMS"), KEYS, st.just(">")),
-    st.just(("NOSUCHCOMMAND", "x")),
-    st.just(("GET",)),
-    st.just(("EVAL", NESTED, 0)),
-    st.just(("EVAL", "return redis.error_reply('ODD very odd')", 0)),
-    st.just(("EVALSHA", "0" * 40, 0)),
-    st.just(("PING",)),
-    st.just(("AUTH", "nobody", "wrong")),
-)  # fmt: skip
+
+
+def line(*words: Argument | st.SearchStrategy[Argument]) -> st.SearchStrategy[Line]:
+    """One command, of words as they are and words to choose."""
+    return st.tuples(*(word if isinstance(word, st.SearchStrategy) else st.just(word) for word in words))
+
+
+ONE_COMMAND = st.one_of(
+    line("ECHO", st.binary(max_size=200)),
+    line("SET", KEYS, VALUES, "EX", 100),
+    line("GET", KEYS),
+    line("INCR", KEYS),
+    line("LPUSH", KEYS, VALUES),
+    line("LRANGE", KEYS, 0, -1),
+    line("XADD", KEYS, "5-*", "d", VALUES),
+    line("XRANGE", KEYS, "-", "+"),
+    line("XREADGROUP", "GROUP", "g", "c", "STREAMS", KEYS, ">"),
+    line("NOSUCHCOMMAND", "x"),
+    line("GET"),
+    line("EVAL", NESTED, 0),
+    line("EVAL", "return redis.error_reply('ODD very odd')", 0),
+    line("EVALSHA", "0" * 40, 0),
+    line("PING"),
+    line("AUTH", "nobody", "wrong"),
+)
 
 
 def _in_transaction(lines: list[Line]) -> list[Line]:

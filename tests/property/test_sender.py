@@ -167,11 +167,9 @@ class Special:
     delay_ms: int | None
 
 
-SPECIALS = st.lists(
-    st.builds(Special, job_id=st.none() | st.sampled_from(["a", "b", "c"]), delay_ms=st.sampled_from([None, 50, 60_000])),
-    min_size=1,
-    max_size=6,
-)  # fmt: skip
+JOB_IDS = st.sampled_from([None, "a", "b", "c"])
+DELAYS = st.sampled_from([None, 50, 60_000])
+SPECIALS = st.lists(st.builds(Special, job_id=JOB_IDS, delay_ms=DELAYS), min_size=1, max_size=6)
 
 
 @BROKEN

@@ -161,9 +161,12 @@ async def test_a_rule_of_another_scope_needs_its_trust(desk: Desk) -> None:
 async def test_a_dry_run_on_a_sample_tells_what_would_be_done(desk: Desk) -> None:
     await desk.queue("big")
     rule = Rule(
-        name="r", trigger="message_published", condition="body.n > 1", enabled=False,
+        name="r",
+        trigger="message_published",
+        condition="body.n > 1",
+        enabled=False,
         actions=[Transform(body="{'n': body.n * 2}"), Route(queue="big")],
-    )  # fmt: skip
+    )
     (told,) = await desk.work_queues.dry_runs.sample(desk.caller, SCOPE, rule, queue="jobs", body=b'{"n":5}')
     assert (told.matches, told.ending, told.to, told.error) == (True, "moves", "big", None)
     assert bytes(told.body or b"") == b'{"n":10}'

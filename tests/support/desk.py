@@ -19,6 +19,8 @@ from relevo.work.message.history import steps
 from relevo.work.message.verdict import SettleItem, Verdict
 from relevo.work.queue_record import QueueSettings
 from relevo.work.reading.search import MessageFilter
+from relevo.work.review.outcomes import Origin
+from relevo.work.review.spec import ReviewSpec
 from relevo.work.routing.rule import Action, Rule
 from relevo.work.routing.rules import StoredRule
 from relevo.work.store.counters import TALLIES, Depth, depths_of
@@ -71,6 +73,21 @@ class Desk:
                 if found is not None:
                     return dict(found)
         raise AssertionError(f"there is no message {message_id}")
+
+    async def review_row(self, spec: ReviewSpec, message_id: str, queue: str = "jobs") -> dict[str, Any]:
+        """The row of a review of the message."""
+        record = await self.work_queues.queues.lookup(self.caller, SCOPE, queue)
+        return self.work_queues.reviews.row(
+            spec,
+            tenant_id=record.tenant_id,
+            scope_id=record.scope_id,
+            queue_id=record.id,
+            message_id=message_id,
+            source="message",
+            origin=Origin(),
+            correlation_id="c",
+            now=self.clock(),
+        )
 
     async def history(self, message_id: str) -> list[str]:
         return [step.event for step in steps((await self.row(message_id))["trail"])]

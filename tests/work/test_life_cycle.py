@@ -34,9 +34,15 @@ async def test_what_a_publisher_says_of_a_message_comes_with_it(desk: Desk) -> N
     await desk.queue()
     (first,) = await desk.ids(new())
     fields = {
-        "message_type": "invoice", "priority_tier": "high", "priority_score": 5, "labels": {"a": "1", "ü": ""},
-        "correlation_id": "c-1", "causation_id": "c-0", "parent_id": first, "content_type": "application/x+json",
-    }  # fmt: skip
+        "message_type": "invoice",
+        "priority_tier": "high",
+        "priority_score": 5,
+        "labels": {"a": "1", "ü": ""},
+        "correlation_id": "c-1",
+        "causation_id": "c-0",
+        "parent_id": first,
+        "content_type": "application/x+json",
+    }
     await desk.ids(new(1, **fields))
     _, claimed = await desk.claim(2)
     assert {name: getattr(claimed, name) for name in fields if name != "labels"} == {
@@ -108,11 +114,17 @@ async def test_a_time_that_has_passed_is_no_delay(desk: Desk, clock: Clock) -> N
 async def test_a_message_that_cannot_be_is_refused_and_its_neighbours_are_not(desk: Desk) -> None:
     await desk.queue()
     wrong = [
-        new(1, priority_score=1000), new(2, labels={"": "x"}), new(3, message_type="a\0b"), new(4, ttl_s=0),
-        new(5, delay_s=-1), new(6, parent_id="nobody"), new(7, correlation_id="x" * 201),
+        new(1, priority_score=1000),
+        new(2, labels={"": "x"}),
+        new(3, message_type="a\0b"),
+        new(4, ttl_s=0),
+        new(5, delay_s=-1),
+        new(6, parent_id="nobody"),
+        new(7, correlation_id="x" * 201),
         msgspec.structs.replace(new(8), body=msgspec.Raw(b'"' + b"x" * 1_048_576 + b'"')),
-        new(9, delay_s=1, visible_at=2**41), new(10, deadline=-5),
-    ]  # fmt: skip
+        new(9, delay_s=1, visible_at=2**41),
+        new(10, deadline=-5),
+    ]
     outcomes = await desk.publish(new(0), *wrong, new(11))
     assert [each.code for each in outcomes if isinstance(each, Refusal)] == ["INVALID_INPUT"] * len(wrong)
     assert [number(each) for each in await desk.claim(20)] == [0, 11]

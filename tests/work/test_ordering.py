@@ -40,9 +40,14 @@ async def test_fifo_is_the_order_of_publishing(desk: Desk) -> None:
 async def test_priority_is_tier_then_score_then_age(desk: Desk) -> None:
     await desk.queue(ordering="priority")
     await desk.ids(
-        new(0, priority_tier="low", priority_score=999), new(1), new(2, priority_score=1), new(3, priority_tier="critical"),
-        new(4, priority_score=1), new(5, priority_tier="background"), new(6, priority_tier="high"),
-    )  # fmt: skip
+        new(0, priority_tier="low", priority_score=999),
+        new(1),
+        new(2, priority_score=1),
+        new(3, priority_tier="critical"),
+        new(4, priority_score=1),
+        new(5, priority_tier="background"),
+        new(6, priority_tier="high"),
+    )
     assert [number(each) for each in await desk.drain(2)] == [3, 6, 2, 4, 1, 0, 5]
 
 

@@ -82,9 +82,14 @@ def test_only_a_minute_out_of_what_is_usual_at_its_hour_is_an_anomaly(spark: Spa
     # On another server, the queue of the same name is used to 400: one of them says nothing of the other.
     rows += [(ms, "two", queue, 400) for ms, _, queue, _ in rows]
     frame = spark.createDataFrame(rows, "ms bigint, source string, queue string, n bigint").select(  # pyright: ignore[reportUnknownMemberType]
-        F.timestamp_millis("ms").alias("minute"), "source", "queue", F.col("n").alias("arrived"), F.col("n").alias("done"),
-        F.lit(0).alias("failed"), F.lit(0).alias("dead"),
-    )  # fmt: skip
+        F.timestamp_millis("ms").alias("minute"),
+        "source",
+        "queue",
+        F.col("n").alias("arrived"),
+        F.col("n").alias("done"),
+        F.lit(0).alias("failed"),
+        F.lit(0).alias("dead"),
+    )
     found = anomalies(frame, [4]).where("metric = 'arrived'").collect()
     assert [(row["source"], row["value"], row["usual"], row["side"]) for row in found] == [
         ("one", 400.0, 21.0, "above")

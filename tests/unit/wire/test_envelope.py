@@ -47,16 +47,16 @@ def test_every_form_of_the_wire_is_read(value: Any, job: Envelope) -> None:
     assert Envelope.decode(packed(value)) == job
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        [], ["a"], ["a", b"p"], ["a", b"p", 1, 2, None, None], ["a", "text", 1, 2], ["a", {}, 1, 2], ["a", 7, 1, 2],
-        ["a", None, 1, 2], ["a", [256], 1, 2], ["a", ["x"], 1, 2], [7, b"p", 1, 2], [None, b"p", 1, 2],
-        ["a", b"p", -1, 2], ["a", b"p", 1, -2], ["a", b"p", "1", 2], ["a", b"p", 1.5, 2], ["a", b"p", 1, 2, "x"],
-        {}, {"id": "a"}, "text", b"bytes", 7, None, True, 1.5,
-    ],
-    ids=repr,
-)  # fmt: skip
+OF_ANOTHER_LENGTH: list[Any] = [[], ["a"], ["a", b"p"], ["a", b"p", 1, 2, None, None]]
+NO_PAYLOADS: list[Any] = ["text", {}, 7, None, [256], ["x"]]
+NO_BYTES: list[Any] = [["a", payload, 1, 2] for payload in NO_PAYLOADS]
+NO_ID: list[Any] = [[7, b"p", 1, 2], [None, b"p", 1, 2]]
+NO_NUMBERS: list[Any] = [["a", b"p", -1, 2], ["a", b"p", 1, -2], ["a", b"p", "1", 2], ["a", b"p", 1.5, 2]]
+NO_RETRY: list[Any] = [["a", b"p", 1, 2, "x"]]
+NO_LIST: list[Any] = [{}, {"id": "a"}, "text", b"bytes", 7, None, True, 1.5]
+
+
+@pytest.mark.parametrize("value", [*OF_ANOTHER_LENGTH, *NO_BYTES, *NO_ID, *NO_NUMBERS, *NO_RETRY, *NO_LIST], ids=repr)
 def test_what_is_no_envelope_is_refused(value: Any) -> None:
     with pytest.raises(Undecodable, match="job envelope"):
         Envelope.decode(packed(value))
