@@ -13,6 +13,8 @@ BUILT_WHOLE = ("wire", "broker", "engine", "outbox", "compat")
 MAX_LINES = 500
 COUNTED = {".py", ".lua", ".sql", ".html", ".js", ".css"}
 NAMES_THAT_SAY_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc"}
+UNFORMATTED = {"tests/acceptance/test_story.py"}
+"""What the formatter is still kept out of; nothing is added here."""
 SCRIPT_LOADERS = {"script", "_read"}
 SEVERAL_COMMANDS = {"queue_ops"}
 """Files with commands of other names: too small for one each."""
@@ -24,6 +26,10 @@ def test_no_file_is_too_long() -> None:
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
     assert list(empty_names(ROOT)) == []
+
+
+def test_nothing_is_kept_out_of_the_formatters_way() -> None:
+    assert set(unformatted(ROOT)) <= UNFORMATTED
 
 
 def test_every_script_has_exactly_one_caller() -> None:
@@ -61,6 +67,12 @@ def empty_names(root: Path) -> Iterator[str]:
         for name in file.relative_to(root).with_suffix("").parts:
             if name.removeprefix("test_").strip("_").lower() in NAMES_THAT_SAY_NOTHING:
                 yield f"{file.relative_to(root)}: {name!r} does not say what is in it"
+
+
+def unformatted(root: Path) -> Iterator[str]:
+    for file in _files(root, {".py"}):
+        if any(comment in file.read_text() for comment in ("# fmt" + ": skip", "# fmt" + ": off")):
+            yield str(file.relative_to(root))
 
 
 def hung_attributes(src: Path) -> Iterator[str]:
@@ -180,6 +192,12 @@ def test_long_files_and_empty_names_are_found(tmp_path: Path) -> None:
         "'helpers'",
         "'test_common'",
     ]
+
+
+def test_what_is_kept_from_the_formatter_is_found(tmp_path: Path) -> None:
+    kept, free = "x = [1,\n     2]  # fmt" + ": skip", "x = 1  # fmt is what it is"
+    root = tree_of(tmp_path, {"src/relevo/kept.py": kept, "tests/free.py": free})
+    assert list(unformatted(root)) == ["src/relevo/kept.py"]
 
 
 def test_scripts_without_their_one_caller_are_found(tmp_path: Path) -> None:
