@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 
 from relevo.pipeline.jobs import build_gold as gold
 from relevo.pipeline.jobs import build_silver as silver
+from relevo.pipeline.jobs.build_own import build_own
 from relevo.pipeline.jobs.progress import Step, Tell, nobody
 from relevo.pipeline.jobs.renewal import Renewal
 from relevo.pipeline.lake import results
 from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
 from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.lake.own import own_specs, own_tables
 from relevo.pipeline.lake.tables import ALL
 from relevo.pipeline.lake.upkeep import compact, vacuum
 
@@ -51,19 +53,22 @@ def build(
     upkeep: bool = True,
     platform_queues: bool = False,
 ) -> Built:
-    """Renews every table whose sources have changed; gold leaves out the platform's own queues unless they are asked for.
-    A table that breaks its expectations keeps its last good version."""
+    """Renews every table whose sources have changed, also those of the lake's own SQL files; gold leaves out the platform's
+    own queues unless they are asked for. A table that breaks its expectations keeps its last good version."""
     began = time.monotonic()
     lake.must_exist()
+    own = own_tables(lake.storage)
     work = Renewal(lake, spark, tell)
     try:
         _renew(work, objectives, wait_target_s, platform_queues=platform_queues)
+        build_own(work, own)
     except (PySparkException, Py4JError):
         lake.must_be_readable()  # a file that was damaged is told by its name
         raise
     finally:
         results.record(lake, work.checked)
-    built = Built(tuple(sorted(work.steps, key=lambda step: BUILT.index(step.table))), time.monotonic() - began)
+    order = (*BUILT, *(table.name for table in own))
+    built = Built(tuple(sorted(work.steps, key=lambda step: order.index(step.table))), time.monotonic() - began)
     if upkeep:
         keep_up(lake, {step.table for step in built.broken})
     return built
@@ -103,5 +108,6 @@ def keep_up(lake: Lake, broken: Collection[str] = ()) -> KeptUp:
     merged = compact(lake, "bronze.events", sparing=[file.path for file in yet]).before
     merged += sum(compact(lake, table).before for table in ("silver.events", results.TABLE))
     # What a broken table still shows was made before an erasure: it goes with the version that replaces it.
-    deleted = sum(vacuum(lake, spec.name) for spec in ALL if spec.name not in broken)
+    there = (*ALL, *own_specs(lake.storage))
+    deleted = sum(vacuum(lake, spec.name) for spec in there if spec.name not in broken)
     return KeptUp(merged, deleted)

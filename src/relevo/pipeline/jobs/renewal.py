@@ -52,6 +52,12 @@ class Renewal:
             self._say(Step(table, "skipped", reason=f"{', '.join(bad)} could not be renewed"))
         return bool(bad)
 
+    def refused(self, table: str, reason: str) -> None:
+        """For a table that could not even be staged: it is broken as one that breaks its expectations."""
+        error = self.lake.refuse(Staged(self.lake.spec(table)), [reason])
+        self._broken.add(table)
+        self._say(Step(table, "broken", reason=str(error)))
+
     def unchanged(self, *tables: str) -> None:
         for table in tables:
             self._say(Step(table, "unchanged", rows=self.lake.table(table).rows))
@@ -68,6 +74,7 @@ class Renewal:
     ) -> bool:
         """True when the new version is visible. `also` gives further reasons why it must not be."""
         began = time.monotonic()
+        base = self._bases.get(table) or self.lake.table(table)
         self._say(Step(table, "began"))
         staged = stage()
         findings = self._examined(staged)
@@ -83,12 +90,10 @@ class Renewal:
             taken = time.monotonic() - began
             error: TableBroken = self.lake.refuse(staged, reasons)
             self._broken.add(table)
-            self._note(table, self._bases[table].version, findings)
+            self._note(table, base.version, findings)
             self._say(Step(table, "broken", staged.rows, len(staged.files), taken, str(error)))
             return False
-        self._bases[table] = self.lake.commit(
-            staged, instead=instead, built_from=built_from, notes=notes, base=self._bases[table]
-        )
+        self._bases[table] = self.lake.commit(staged, instead=instead, built_from=built_from, notes=notes, base=base)
         warnings = self._note(table, self._bases[table].version, findings)
         seconds = time.monotonic() - began
         self._say(Step(table, "built", staged.rows, len(staged.files), seconds, warnings=warnings))
@@ -97,7 +102,7 @@ class Renewal:
     def _examined(self, staged: Staged) -> list[Finding]:
         if not staged.rows or not staged.spec.rules:
             return []
-        rows = self.lake.frame(self.spark, staged.spec.name, staged.paths)
+        rows = self.lake.frame(self.spark, staged.spec.name, staged.paths, staged.schema)
         return examined(rows, staged.spec.rules, staged.rows)
 
     def _note(self, table: str, version: int, findings: list[Finding]) -> tuple[str, ...]:

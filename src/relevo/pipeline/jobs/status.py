@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from relevo.errors import LakeTooNew
 from relevo.pipeline.lake.delta import source_mark
 from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.lake.own import own_specs
 from relevo.pipeline.lake.tables import ALL
 
 
@@ -35,7 +36,7 @@ def status(lake: Lake) -> list[TableStatus]:
     """Of all tables, also of those that do not exist yet (version 0)."""
     lake.must_exist()
     found: list[TableStatus] = []
-    for spec in ALL:
+    for spec in (*ALL, *own_specs(lake.storage)):
         try:
             version = lake.table(spec.name)
         except LakeTooNew as error:

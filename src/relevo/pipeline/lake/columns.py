@@ -382,6 +382,8 @@ def columns_of(table: str) -> tuple[Column, ...]:
     """
     if table == "bronze.events":
         return EVENTS
+    if table not in _DECLARED:  # a user's own
+        return ()
     lines = (line.split(None, 2) for line in _DECLARED[table].strip().splitlines())
     return tuple(Column(name, kind, holds) for name, kind, holds in lines)
 

@@ -69,6 +69,8 @@ class Commit:
     """The rows stay what they are: readers of changes pass over it."""
     expires: bool = False
     """Rows go because they are old: what was made of them stays."""
+    schema: Any = None
+    """The columns from now on, where they may have changed altogether: then all rows from before go."""
 
 
 class DeltaLog:
@@ -273,10 +275,12 @@ class DeltaLog:
         ]
         removed = [RemoveAction(file.path, change, now_ms, file.bytes, self._values(file)) for file in gone]
         marks = {SCHEMA_MARK: self._spec.schema_version, **wanted.marks}
+        columns = table.schema() if wanted.schema is None else Schema.from_arrow(wanted.schema)
+        anew = columns != table.schema()
         table.create_write_transaction(
-            [*added, *removed],
-            mode="append",
-            schema=table.schema(),
+            added if anew else [*added, *removed],  # else each file would be removed twice
+            mode="overwrite" if anew else "append",
+            schema=columns,
             partition_by=list(self._spec.partition_columns),
             commit_properties=CommitProperties(
                 custom_metadata={_KIND: _EXPIRED} if wanted.expires else None,

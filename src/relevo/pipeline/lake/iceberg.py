@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from relevo.errors import BadArgument, DependencyMissing
 from relevo.pipeline.lake.lake import Lake
+from relevo.pipeline.lake.own import own_specs
 from relevo.pipeline.lake.tables import ALL
 
 
@@ -30,7 +31,7 @@ def publish(lake: Lake, catalog: str | None = None, *, told: Callable[[str], Non
     lake.must_exist()
     there = _catalog(lake, catalog)
     made: dict[str, int] = {}
-    for spec in ALL:
+    for spec in (*ALL, *own_specs(lake.storage)):
         version = lake.table(spec.name)
         if not version.rows or spec.inner:
             continue

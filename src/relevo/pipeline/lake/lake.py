@@ -27,7 +27,7 @@ from relevo.pipeline.lake.delta import NOTES_MARK, SCHEMA_MARK, Commit, DeltaLog
 from relevo.pipeline.lake.files import DAY, PART, WRITTEN, PartFiles, Written, fitted
 from relevo.pipeline.lake.instants import part_key, part_number
 from relevo.pipeline.lake.storage import Storage
-from relevo.pipeline.lake.tables import BY_NAME, TableSpec
+from relevo.pipeline.lake.tables import BY_NAME, OWN, TableSpec, spec_named
 from relevo.pipeline.lake.version import Changes, DataFile, TableVersion
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Staged:
     spec: TableSpec
     files: dict[str, list[DataFile]] = field(default_factory=dict[str, list[DataFile]])
     stats: dict[str, str] = field(default_factory=dict[str, str])
+    schema: Any = None
+    """Its columns, where these are not the table's: a user's own table has those of its query."""
 
     @property
     def rows(self) -> int:
@@ -82,13 +84,13 @@ class Lake:
         return self.log(table).newest(*marks)
 
     def log(self, table: str) -> DeltaLog:
-        return DeltaLog.of(self.storage, BY_NAME[table])
+        return DeltaLog.of(self.storage, spec_named(table))
 
     def folder(self, table: str) -> Storage:
-        return self.storage.below(BY_NAME[table].path)
+        return self.storage.below(spec_named(table).path)
 
     def spec(self, table: str) -> TableSpec:
-        return BY_NAME[table]
+        return spec_named(table)
 
     def exists(self) -> bool:
         return any(self.log(name).opened() is not None for name in BY_NAME)
@@ -106,7 +108,7 @@ class Lake:
     def taken(self, table: str, source: str) -> int:
         """The version of `source` that `table` was built from; 0 when none was, or when its columns had another meaning."""
         now = self.table(table)
-        of_today = now.marks.get(SCHEMA_MARK, 0) >= BY_NAME[table].schema_version
+        of_today = now.marks.get(SCHEMA_MARK, 0) >= spec_named(table).schema_version
         return now.marks.get(source_mark(source), 0) if of_today else 0
 
     def changes(self, table: str, since: int, now: TableVersion | None = None) -> Changes:
@@ -134,11 +136,11 @@ class Lake:
         paths = [file.path for file in files if file.rows]
         return self.frame(spark, table, paths) if paths else None
 
-    def frame(self, spark: SparkSession, table: str, paths: list[str]) -> DataFrame:
+    def frame(self, spark: SparkSession, table: str, paths: list[str], schema: Any = None) -> DataFrame:
         """The rows of some files, with all columns the table has: what an older file does not have is null."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        folder, schema = self.folder(table), self.log(table).schema()
+        folder, schema = self.folder(table), self.log(table).schema() if schema is None else schema
         kinds = from_arrow_schema(schema)
         if folder.is_local or spark.conf.get(READS, "tasks") == "native":
             return spark.read.schema(kinds).parquet(*(f"{folder.for_spark}/{path}" for path in paths))
@@ -187,11 +189,12 @@ class Lake:
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        spec = BY_NAME[table]
+        spec = spec_named(table)
         schema = self._wanted(spec, to_arrow_schema(rows.schema, timezone="UTC"))
         placed = rows.withColumn(PART, part.cast("bigint"))
         placed = placed.withColumn(DAY, (F.lit(None) if day is None else day).cast("bigint"))
-        return self._placed(spec, placed, schema, keys)
+        staged = self._placed(spec, placed, schema, keys)
+        return replace(staged, schema=schema) if spec.layer == OWN else staged
 
     def stage_again(self, staged: Staged, spark: SparkSession, change: Callable[[DataFrame], DataFrame]) -> Staged:
         """What is staged, with its rows changed; each stays in its partition. The files from before are thrown away."""
@@ -202,15 +205,16 @@ class Lake:
             for file in files:
                 places.setdefault((file.key, file.day), []).append(file.path)
         frames = [
-            self.frame(spark, spec.name, paths)
+            self.frame(spark, spec.name, paths, staged.schema)
             .withColumn(PART, F.lit(part_number(key, spec.span)).cast("bigint"))
             .withColumn(DAY, F.lit(day).cast("bigint"))
             for (key, day), paths in places.items()
         ]
         rows = change(reduce(lambda one, other: one.unionByName(other), frames))
-        again = self._placed(spec, rows, self.log(spec.name).schema(), staged.files)
+        schema = self.log(spec.name).schema() if staged.schema is None else staged.schema
+        again = self._placed(spec, rows, schema, staged.files)
         self.throw_away(staged)
-        return again
+        return replace(again, schema=staged.schema)
 
     def _placed(self, spec: TableSpec, rows: DataFrame, schema: Any, keys: Iterable[str]) -> Staged:
         """Writes rows that know their partition."""
@@ -260,6 +264,7 @@ class Lake:
             staged.stats,
             frozenset(staged.files) if instead else frozenset(),
             marks=numbers,
+            schema=staged.schema,
         )
         written = self._commit(table, wanted, known, notes)
         self.folder(table).delete([_COMPLAINT])
@@ -357,6 +362,10 @@ class Lake:
 
     def _wanted(self, spec: TableSpec, given: Any) -> Any:
         """The columns to write: what is given, of the declared types. The table gets those it does not have yet."""
+        if spec.layer == OWN:
+            plain = pa.schema([pa.field(column.name, column.type) for column in given])
+            self.log(spec.name).create(plain)
+            return plain
         declared = spec.arrow_schema()
         fields = [
             declared.field(column.name) if column.name in declared.names else pa.field(column.name, column.type)

@@ -11,7 +11,7 @@ folders.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -24,8 +24,9 @@ from relevo.pipeline.lake import files
 from relevo.pipeline.lake.delta import DeltaLog
 from relevo.pipeline.lake.files import fitted
 from relevo.pipeline.lake.instants import values_of
+from relevo.pipeline.lake.own import own_specs
 from relevo.pipeline.lake.storage import Storage
-from relevo.pipeline.lake.tables import ALL, BY_NAME
+from relevo.pipeline.lake.tables import ALL, BY_NAME, OWN, spec_named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,7 @@ class LakeSource(DataSource):
         log = self._log()
         version = self.options.get("versionAsOf")
         found = log.newest() if version is None else log.at(int(version))
-        spec = BY_NAME[found.table]
+        spec = spec_named(found.table)
         parts = [FilePart(file.path, values_of(file.key, spec.span, file.day)) for file in found.files() if file.rows]
         # What Spark was told when the table got its name: it may have got columns since.
         return LakeReader(log.storage, parts, to_arrow_schema(schema, timezone="UTC"))
@@ -59,10 +60,10 @@ class LakeSource(DataSource):
     def _log(self) -> DeltaLog:
         options = {**self.given, **self.options}
         table = options.get("table", "")
-        if table not in BY_NAME:
+        if table not in BY_NAME and not table.startswith(f"{OWN}."):
             remedy = f"Name one of {', '.join(BY_NAME)}."
             raise BadArgument(argument="table", value=table, reason="there is no such table", remedy=remedy)
-        return DeltaLog.of(Storage.at(options.get("lake", "lake")), BY_NAME[table])
+        return DeltaLog.of(Storage.at(options.get("lake", "lake")), spec_named(table))
 
 
 class FilePart(InputPartition):
@@ -103,13 +104,14 @@ def _schema(log: DeltaLog) -> Any:
     return pa.schema([pa.field(column.name, column.type) for column in log.whole_schema()])
 
 
-def register(lake: Storage, spark: SparkSession) -> list[str]:
-    """Makes every table of the lake known to SQL as `relevo_<layer>.<name>`, in the session's catalog; returns the names.
-    One that nobody has written yet has its declared columns and no rows."""
+def register(lake: Storage, spark: SparkSession, only: Collection[str] | None = None) -> list[str]:
+    """Makes every table of the lake (or only some) known to SQL as `relevo_<layer>.<name>`, in the session's catalog; returns
+    the names. One that nobody has written yet has its declared columns and no rows."""
     spark.dataSource.register(LakeSource)
     made: list[str] = []
     digest = hashlib.blake2b(lake.uri.encode(), digest_size=4).hexdigest()
-    for spec in ALL:
+    specs = [*ALL, *(spec for spec in own_specs(lake) if DeltaLog.of(lake, spec).opened() is not None)]
+    for spec in specs if only is None else (one for one in ALL if one.name in only):
         layer, _, name = spec.name.partition(".")
         spark.sql(f"CREATE DATABASE IF NOT EXISTS relevo_{layer}")
         spark.sql(f"DROP TABLE IF EXISTS relevo_{layer}.{name}")

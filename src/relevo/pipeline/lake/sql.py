@@ -17,10 +17,11 @@ from deltalake.exceptions import DeltaError
 
 from relevo.errors import SqlRefused
 from relevo.pipeline.lake.delta import DeltaLog
+from relevo.pipeline.lake.own import own_specs
 from relevo.pipeline.lake.storage import Storage
-from relevo.pipeline.lake.tables import ALL, TableSpec
+from relevo.pipeline.lake.tables import ALL, OWN, TableSpec
 
-_LAYERS = tuple(dict.fromkeys(spec.layer for spec in ALL))
+_LAYERS = (*dict.fromkeys(spec.layer for spec in ALL), OWN)
 
 
 def query(lake: Storage, text: str) -> Any:
@@ -30,9 +31,11 @@ def query(lake: Storage, text: str) -> Any:
         for layer in _LAYERS:
             for schema in (layer, f"relevo_{layer}"):
                 builder.execute(f"CREATE SCHEMA {schema}").read_all()
-        for spec in ALL:
+        for spec in (*ALL, *own_specs(lake)):
             _, _, name = spec.name.partition(".")
             opened = DeltaLog.of(lake, spec).opened()
+            if opened is None and spec.layer == OWN:
+                continue  # its columns are not known before it is built
             if opened is not None:
                 there.append(f"relevo_{spec.layer}.{name}")
             if re.search(rf"(?:\b|_){spec.layer}[\"`]?\.[\"`]?{name}\b", text, re.IGNORECASE):

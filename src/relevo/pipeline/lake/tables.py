@@ -210,3 +210,13 @@ ALL = (
     *(THROUGHPUT, LATENCY, FAILURES, SLO, USAGE, FORECAST, ANOMALIES, EXPECTATIONS),
 )
 BY_NAME = {spec.name: spec for spec in ALL}
+
+OWN = "own"
+"""The layer of tables that users declare; see `lake/own.py`."""
+
+
+def spec_named(name: str) -> TableSpec:
+    """Of one of our tables, or of one that a user declares: its columns are those of its query."""
+    if name.startswith(f"{OWN}."):
+        return TableSpec(name, "all")
+    return BY_NAME[name]

@@ -18,6 +18,13 @@ may change with any release. This page is made by `python -m relevo.pipeline.lak
 """
 
 
+_OWN = """## own.*
+
+Tables that you declare: `<lake>/sql/orders.sql` is the query of `own.orders`, which is `relevo_own.orders` in SQL. Their
+columns are those of the query. [How to](how-to/pipeline.md#tables-of-your-own).
+"""
+
+
 def page() -> str:
     """The whole page."""
     parts = [_HEAD]
@@ -27,7 +34,7 @@ def page() -> str:
         columns = (*spec.columns, *(PARTITIONS[name] for name in spec.partition_columns))
         rows = (f"| `{one.name}` | {one.type} | {one.holds.replace('|', chr(92) + '|')} |" for one in columns)
         parts.append("\n".join(("| column | type | holds |", "|---|---|---|", *rows)) + "\n")
-    return "\n".join(parts)
+    return "\n".join((*parts, _OWN))
 
 
 if __name__ == "__main__":
