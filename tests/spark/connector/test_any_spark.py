@@ -23,7 +23,8 @@ COMPLETED = EVENTS // 4
 
 def told(*command: str | Path, **environment: str) -> dict[str, Any]:
     """What a visitor says, in an environment with its own Python and without ours."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
+    ours = {name for name in os.environ if name.startswith(("PYSPARK", "SPARK"))} - {"SPARK_SUBMIT_OPTS"}  # of the JVM
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
     env = {**kept, "JAVA_HOME": str(java_home()), "SPARK_LOCAL_IP": "127.0.0.1", **environment}
     done = Child.run(*command, env=env, timeout=300)
     assert done.code == 0, done.err

@@ -62,6 +62,7 @@ def test_an_ingest_whose_reader_does_not_connect_tries_again_and_takes_every_eve
     assert "try 1 of 3" in said
 
 
+@pytest.mark.whole
 def test_pauses_grow_from_try_to_try(
     spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -80,6 +81,7 @@ def test_pauses_grow_from_try_to_try(
     ]
 
 
+@pytest.mark.whole
 def test_an_ingest_that_never_gets_a_worker_ends_with_what_to_do(
     spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path
 ) -> None:
@@ -162,6 +164,7 @@ def test_a_load_whose_workers_do_not_start_at_first_sends_every_row_once(
     assert len(warnings(caplog)) == 1
 
 
+@pytest.mark.whole
 def test_a_replay_whose_workers_do_not_start_at_first_sends_every_letter_once(
     spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
