@@ -70,12 +70,12 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
         added = relevo("add", "emails", "welcome", url=first.url).code
         pages = {found[2]: _status(found[1]) for found in re.finditer(r"│ (http://\S+(/console|/docs))", first.said)}
         mode, key = (data / "work.key").stat().st_mode & 0o777, (data / "work.key").read_text()
-        turn_back_the_beat(first.url)
+        turn_back_the_beat(data / "work.db")
         ends[signal.SIGTERM] = first.end(signal.SIGTERM)
         answers[signal.SIGTERM] = _answers_ping(first.url)
     with Platform(data, *ports) as second:
         waiting = relevo("inspect", "emails", "--json", url=second.url).data["waiting"]
-        turn_back_the_beat(second.url)
+        turn_back_the_beat(data / "work.db")
         ends[signal.SIGINT] = second.end(signal.SIGINT)
         answers[signal.SIGINT] = _answers_ping(second.url)
     keys = (key, (data / "work.key").read_text())

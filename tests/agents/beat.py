@@ -1,31 +1,25 @@
-"""A downtime of the agents, as the server sees it: their slots lie in the past, and somebody comes back."""
+"""A downtime of the agents, as the database sees it: all of them should have run long ago, and somebody comes back."""
 
+import contextlib
+import sqlite3
 import time
-from typing import Any, cast
-
-import redis
+from pathlib import Path
 
 from tests.pace import limit
+from tests.servers.process import wait_until
 
-SCHEDULES = "*work-agents-*:repeat"
-_LONG_AGO_MS = 600_000
-
-
-def turn_back_the_beat(url: str, *, wait: bool = True) -> None:
-    """Makes every agent ten minutes late, once all have their schedules; and waits until somebody has caught up."""
-    with cast("Any", redis.Redis).from_url(url) as server:
-        deadline = time.monotonic() + limit(40)
-        while len(scores := _scores(server)) < 14:
-            assert time.monotonic() < deadline, f"only {len(scores)} agents have a schedule"
-        for (key, member), score in scores.items():
-            server.zadd(key, {member: score - _LONG_AGO_MS}, xx=True)
-        while wait and min(_scores(server).values()) < time.time() * 1000 - _LONG_AGO_MS / 2:
-            assert time.monotonic() < deadline, "nobody has caught up"
+_LONG_AGO_MS = 2 * 86_400_000
 
 
-def _scores(server: Any) -> dict[tuple[bytes, bytes], float]:
-    return {
-        (key, member): score
-        for key in server.scan_iter(SCHEDULES)
-        for member, score in server.zrange(key, 0, -1, withscores=True)
-    }
+def turn_back_the_beat(database: Path) -> None:
+    """Makes every agent two days late, once all have run; and waits until somebody has caught up."""
+    with contextlib.closing(sqlite3.connect(database, timeout=limit(20))) as tables:
+
+        def all_started(since_ms: float) -> bool:
+            times: list[int] = [at or 0 for (at,) in tables.execute("SELECT last_started_at FROM relevo_agent_runs")]
+            return len(times) >= 15 and min(times) > since_ms
+
+        wait_until(lambda: all_started(0), timeout=40)
+        with tables:
+            tables.execute("UPDATE relevo_agent_runs SET last_started_at = last_started_at - ?", (_LONG_AGO_MS,))
+        wait_until(lambda: all_started(time.time() * 1000 - _LONG_AGO_MS / 2), timeout=40)

@@ -16,6 +16,7 @@ from typing import Self
 
 from relevo.agents.agent import Agent
 from relevo.agents.agent_runner import AgentRunner
+from relevo.agents.agent_scheduler import AgentScheduler
 from relevo.agents.audit_exporter import AuditExporter
 from relevo.agents.audit_watch import AuditWatch
 from relevo.agents.dead_letter_monitor import DeadLetterMonitor
@@ -26,13 +27,11 @@ from relevo.agents.leader_loop import LeaderLoop
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.outbox_relay import OutboxRelay
-from relevo.agents.overdue_runner import OverdueRunner
 from relevo.agents.priority_aging_worker import PriorityAgingWorker
 from relevo.agents.replay_runner import ReplayRunner
 from relevo.agents.review_clock import ReviewClock
 from relevo.agents.runs import AgentRun, Runs
 from relevo.agents.stream_bridge import StreamBridge
-from relevo.agents.stream_scheduler import StreamScheduler, agents_queue
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.agents.webhook_jobs import WebhookJobs
 from relevo.agents.webhook_sender import WebhookSender
@@ -74,26 +73,20 @@ class Agents:
         self._runs = Runs(work_queues, self.node)
         self.runner = AgentRunner(self._runs)
         self.ran = self.runner.ran
-        beating = {name: agent for name, agent in self._agents.items() if not isinstance(agent, OutboxRelay)}
-        self.scheduler: StreamScheduler | None = None
+        by_turns = {name: agent for name, agent in self._agents.items() if not isinstance(agent, OutboxRelay)}
         self.webhook_jobs: WebhookJobs | None = None
-        if work_queues.settings.redis_url is not None:
-            if WebhookSender.name in self._agents:
-                self.webhook_jobs = WebhookJobs(work_queues, redis_url=work_queues.settings.redis_url)
-            queue = agents_queue(work_queues.installation)
-            self.scheduler = StreamScheduler(queue, beating, self.runner, redis_url=work_queues.settings.redis_url)
-        self.overdue = OverdueRunner(work_queues, beating, self._runs, self.runner, self.scheduler)
+        if work_queues.settings.redis_url is not None and WebhookSender.name in self._agents:
+            self.webhook_jobs = WebhookJobs(work_queues, redis_url=work_queues.settings.redis_url)
+        self.scheduler = AgentScheduler(work_queues, by_turns, self._runs, self.runner)
         self.relays = [
             LeaderLoop(agent, self._runs) for agent in self._agents.values() if isinstance(agent, OutboxRelay)
         ]
 
     async def start(self) -> None:
         await self._runs.enrol(list(self._agents))
-        if self.scheduler is not None:
-            self.scheduler.start()
         if self.webhook_jobs is not None:
             self.webhook_jobs.start()
-        self.overdue.start()
+        self.scheduler.start()
         for relay in self.relays:
             relay.start()
 
@@ -102,11 +95,9 @@ class Agents:
         for relay in self.relays:
             await relay.stop()
         await self.runner.stop()
-        await self.overdue.stop()
+        await self.scheduler.stop()
         if self.webhook_jobs is not None:
             await self.webhook_jobs.stop()
-        if self.scheduler is not None:
-            await self.scheduler.stop()
         for agent in self._agents.values():
             if isinstance(agent, OutboxRelay):
                 await agent.close()

@@ -21,10 +21,12 @@ ERROR_LENGTH = 2_000
 
 
 class RunState(NamedTuple):
-    """What tells whether an agent is overdue; 0 for never."""
+    """What tells when an agent is due; 0 for never."""
 
     started_at: int
     leased_until: int
+    ran_here: bool
+    """Whether this process was the last to start it."""
 
 
 class Runs:
@@ -95,8 +97,11 @@ class Runs:
         """How each agent stands, by whomever it was run."""
         row = agent_runs.c
         async with self._database.connect() as connection:
-            found = await connection.execute(select(row.agent, row.last_started_at, row.lease_until))
-            return {each.agent: RunState(each.last_started_at or 0, each.lease_until or 0) for each in found}
+            found = await connection.execute(select(row.agent, row.last_started_at, row.lease_until, row.last_node))
+            return {
+                each.agent: RunState(each.last_started_at or 0, each.lease_until or 0, each.last_node == self.node)
+                for each in found
+            }
 
     async def read(self, name: str, every_s: float, about: str) -> AgentRun:
         now = self._work_queues.now_ms()

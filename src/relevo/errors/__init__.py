@@ -112,7 +112,6 @@ from relevo.errors.tree import (
     RelevoError,
 )
 from relevo.errors.work_queues import (
-    AgentFailed,
     BadCursor,
     BadDatabaseUrl,
     BadRevision,
@@ -149,7 +148,6 @@ from relevo.errors.work_queues import (
 
 __all__ = [
     "AddUncertain",
-    "AgentFailed",
     "ArchiveMismatch",
     "BadArgument",
     "BadBatchOutcome",

@@ -225,11 +225,6 @@ class ServiceUnreachable(WorkError):
     status = 503
 
 
-class AgentFailed(WorkError):
-    message = "Agent {agent!r} failed: {reason}. It runs again at its next turn; `GET /v1/agents` shows its last error."
-    code = "AGENT_FAILED"
-
-
 class EventsOvertaken(WorkError):
     message = (
         "Two processes relayed the same events at the same time: they were sent twice, with the same `seq`, and none "

@@ -13,7 +13,7 @@ settings = table(
 )
 
 agent_runs = table(
-    "agent_runs",  # one row an agent: its last run and who may run it when Redis is away
+    "agent_runs",  # one row an agent: its last run and who may run it now
     Column("agent", exact(40), primary_key=True),
     Column("last_started_at", BigInteger, nullable=True),
     Column("last_finished_at", BigInteger, nullable=True),
