@@ -19,7 +19,7 @@ def turn_back_the_beat(database: Path) -> None:
             times: list[int] = [at or 0 for (at,) in tables.execute("SELECT last_started_at FROM relevo_agent_runs")]
             return len(times) >= 15 and min(times) > since_ms
 
-        wait_until(lambda: all_started(0), timeout=40)
+        wait_until(lambda: all_started(0), "a run of every agent", timeout=40)
         with tables:
             tables.execute("UPDATE relevo_agent_runs SET last_started_at = last_started_at - ?", (_LONG_AGO_MS,))
-        wait_until(lambda: all_started(time.time() * 1000 - _LONG_AGO_MS / 2), timeout=40)
+        wait_until(lambda: all_started(time.time() * 1000 - _LONG_AGO_MS / 2), "agents that catch up", timeout=40)
