@@ -30,6 +30,9 @@ class Receiver:
         self.got: list[Received] = []
         self.heard: Signal[Received] = Signal()
         self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self.silent: set[str] = set()
+        """Paths that take a request and do not answer before `lets_go`."""
+        self.lets_go = asyncio.Event()
 
     def url(self, path: str = "/hook", host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -47,6 +50,8 @@ class Receiver:
             body = await reader.readexactly(int(headers.get("content-length", "0")))
             got = Received(first.split(" ")[1], headers, body)
             self.got.append(got)
+            if got.path in self.silent:
+                await self.lets_go.wait()
             status, more, said = self.answers.get(got.path, (204, {}, b""))
             lines = [f"HTTP/1.1 {status} Said", f"content-length: {len(said)}", "connection: close"]
             lines += [f"{name}: {value}" for name, value in more.items()]

@@ -1,4 +1,4 @@
-"""Webhooks, parts and erasures through the API, with agents at work: with Redis by a stream queue, without by the agent."""
+"""Webhooks, parts and erasures through the API, with agents at work, beside a Redis and without one."""
 
 import asyncio
 import time
@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from relevo.agents.webhook_jobs import webhooks_queue
-from relevo.engine.queue import Queue
 from relevo.work.webhooks.signature import verify
 from tests.api.room import QUEUE, Room, served
 from tests.pace import limit
@@ -25,7 +23,7 @@ HOOKS = "/v1/scopes/billing/webhooks"
 @pytest.fixture(params=["redis", "alone"])
 async def telling(request: pytest.FixtureRequest, tmp_path: Path, key_leaks: KeyLeaks) -> AsyncGenerator[Room]:
     redis: Server | None = request.getfixturevalue("valkey") if request.param == "redis" else None
-    key_leaks.allow("rw:*", "{chasqui:work-webhooks-*}:notes")  # of an attempt that waits in its lane
+    key_leaks.allow("rw:*")
     url = await sqlite_with_tables(tmp_path / "served.db")
     redis_url = None if redis is None else redis.url
     async with served(url, redis_url=redis_url, agents=True, webhook_allow=ALLOWED) as room:
@@ -58,22 +56,20 @@ async def test_a_delivery_is_sent_again_by_hand(telling: Room, receiver: Receive
     assert [got.headers["relevo-delivery"] for got in receiver.got] == [line["id"]] * 2
 
 
-@pytest.mark.parametrize("telling", ["redis"], indirect=True)
-async def test_with_redis_a_failed_attempt_waits_in_the_stream_queue(telling: Room, receiver: Receiver) -> None:
-    receiver.answer("/hook", 503)
-    await telling.do("POST", HOOKS, {"url": receiver.url(), "events": ["published"]})
-    failed = asyncio.ensure_future(telling.work_queues.webhook_deliveries.attempted.wait_for(timeout=limit(40)))
-    await turn()
-    await telling.publish()
-    assert (await failed).again is not None
-    redis_url = telling.work_queues.settings.redis_url
-    assert redis_url is not None
-    async with Queue(webhooks_queue(telling.work_queues.installation), redis_url=redis_url) as queue:
+async def test_a_receiver_that_does_not_answer_holds_up_no_other(telling: Room, receiver: Receiver) -> None:
+    receiver.silent.add("/silent")
+    for path in ("/silent", "/quick"):
+        await telling.do("POST", HOOKS, {"url": receiver.url(path), "events": ["published"]})
 
-        async def waits_there() -> bool:
-            return await queue.get_delayed_count() == 1
+    def got(path: str) -> int:
+        return sum(each.path == path for each in receiver.got)
 
-        await until(waits_there)
+    for number in range(1, 13):
+        await telling.publish()
+        await until(lambda number=number: got("/quick") == number)
+    assert 1 <= got("/silent") <= 4
+    receiver.lets_go.set()
+    await until(lambda: got("/silent") == 12)
 
 
 async def test_a_webhook_is_changed_rotated_and_deleted(room: Room) -> None:

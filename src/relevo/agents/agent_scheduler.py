@@ -54,7 +54,11 @@ class AgentScheduler(Loop):
             waits.append(wait_ms)
         return min(waits) / 1000
 
-    def _begin(self, agent: Agent, *, not_since: int) -> None:
+    def run_soon(self, agent: Agent) -> None:
+        """Runs an agent before its time, unless somebody is at it."""
+        self._begin(agent, not_since=None)
+
+    def _begin(self, agent: Agent, *, not_since: int | None) -> None:
         # A task of its own: a long run of one agent must not keep the others waiting.
         task = asyncio.create_task(self._runner.run(agent, not_since=not_since), name=f"relevo-agent-{agent.name}")
         self._under_way.add(task)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from relevo.agents.agent import Agent
@@ -33,7 +33,6 @@ from relevo.agents.review_clock import ReviewClock
 from relevo.agents.runs import AgentRun, Runs
 from relevo.agents.stream_bridge import StreamBridge
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
-from relevo.agents.webhook_jobs import WebhookJobs
 from relevo.agents.webhook_sender import WebhookSender
 from relevo.contract.pages import Page
 from relevo.errors import NotFound
@@ -74,18 +73,16 @@ class Agents:
         self.runner = AgentRunner(self._runs)
         self.ran = self.runner.ran
         by_turns = {name: agent for name, agent in self._agents.items() if not isinstance(agent, OutboxRelay)}
-        self.webhook_jobs: WebhookJobs | None = None
-        if work_queues.settings.redis_url is not None and WebhookSender.name in self._agents:
-            self.webhook_jobs = WebhookJobs(work_queues, redis_url=work_queues.settings.redis_url)
         self.scheduler = AgentScheduler(work_queues, by_turns, self._runs, self.runner)
+        self._webhook_deliveries = work_queues.webhook_deliveries
+        self._deaf: Callable[[], None] = lambda: None
         self.relays = [
             LeaderLoop(agent, self._runs) for agent in self._agents.values() if isinstance(agent, OutboxRelay)
         ]
 
     async def start(self) -> None:
         await self._runs.enrol(list(self._agents))
-        if self.webhook_jobs is not None:
-            self.webhook_jobs.start()
+        self._deaf = self._webhook_deliveries.due.listen(lambda _: self._send_webhooks())
         self.scheduler.start()
         for relay in self.relays:
             relay.start()
@@ -94,12 +91,11 @@ class Agents:
         """Ends after the batches under way; what they left is done elsewhere, or after the next start."""
         for relay in self.relays:
             await relay.stop()
+        self._deaf()
         await self.runner.stop()
         await self.scheduler.stop()
-        if self.webhook_jobs is not None:
-            await self.webhook_jobs.stop()
         for agent in self._agents.values():
-            if isinstance(agent, OutboxRelay):
+            if isinstance(agent, OutboxRelay | WebhookSender):
                 await agent.close()
 
     async def __aenter__(self) -> Self:
@@ -127,6 +123,12 @@ class Agents:
         else:
             await self.runner.run(agent)
         return await self._read(agent)
+
+    def _send_webhooks(self) -> None:
+        for agent in self._agents.values():
+            if isinstance(agent, WebhookSender):
+                agent.wake()
+                self.scheduler.run_soon(agent)
 
     def _agent(self, name: str) -> Agent:
         if name not in self._agents:

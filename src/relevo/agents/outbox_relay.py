@@ -29,7 +29,6 @@ from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import WorkEvent, decode
 from relevo.work.store.tables import outbox
 from relevo.work.store.transactions import SqlUnitOfWork
-from relevo.work.webhooks.deliveries import Due
 from relevo.work.work_queues import WorkQueues
 
 log = logging.getLogger("relevo.agents")
@@ -63,7 +62,7 @@ class OutboxRelay:
         self.streams = None if url is None else EventStreams(url, max_len=max_len)
         self._away = False
         self._copied_until = 0
-        self._due: list[Due] = []
+        self._webhooks_due = False
         self._looked_at = 64
         """Rows asked for at once, by what rows have held lately: each may hold one event or two thousand."""
         self._more = False
@@ -138,7 +137,7 @@ class OutboxRelay:
         told = [(event, queues[event.queue_id]) for row in rows for event in row.events if event.queue_id in queues]
         await self._work_queues.router.note(transaction, told)  # as the messages of `_events`: exactly once
         by_row = [(row.id, row.events) for row in rows]
-        self._due = await self._work_queues.webhook_deliveries.make(transaction, by_row, queues)
+        self._webhooks_due = await self._work_queues.webhook_deliveries.make(transaction, by_row, queues)
         wanted: dict[int, list[NewMessage]] = defaultdict(list)
         for row in rows if any(queue.events_to_queue for queue in queues.values()) else ():
             for event in row.events:
@@ -154,9 +153,9 @@ class OutboxRelay:
 
     def _tell_webhooks(self) -> None:
         """After the commit: what was just made is due."""
-        due, self._due = self._due, []
-        if due:
-            self._work_queues.webhook_deliveries.due.emit(due)
+        if self._webhooks_due:
+            self._webhooks_due = False
+            self._work_queues.webhook_deliveries.due.emit(None)
 
     async def _rows(self, *, only_uncopied: bool) -> list[Row]:
         limit = min(self._batch, self._looked_at)

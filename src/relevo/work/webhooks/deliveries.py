@@ -7,7 +7,7 @@ of order (one that had to wait); `Relevo-Delivery` and `seq` tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,19 +35,16 @@ RETRIES_MS = tuple(1000 * s for s in (30, 60, 120, 300, 900, 1_800, 3_600, 7_200
 """The waits between attempts; after the last one it has failed."""
 TAKEN_MS = 60_000
 """A delivery that was taken is due again after this: longer than a send may last."""
-EARLY_MS = 2_000
-"""A job may come this much before its time: the clocks of the database's and the job's keepers differ."""
 KEPT_MS = 30 * 86_400_000
 _LISTING = Listing("webhook_deliveries", newest_first=True, id=webhook_deliveries.c.id)
 
 
 class Due(NamedTuple):
-    """A delivery that is to be sent at a moment; `attempts` tells whether it still is."""
+    """A delivery that is to be sent; `attempts` tells whether it still is."""
 
     id: str
     webhook_id: str
     attempts: int
-    at: int
 
 
 class Attempt(NamedTuple):
@@ -55,8 +52,6 @@ class Attempt(NamedTuple):
 
     delivery: str
     told: Told
-    again: Due | None
-    """The next attempt, if there is one."""
 
 
 class WebhookDeliveries:
@@ -70,8 +65,8 @@ class WebhookDeliveries:
         self._webhooks = webhooks
         self._mint = mint
         self._now_ms = now_ms
-        self.due: Signal[list[Due]] = Signal()
-        """Emitted after the commit that made deliveries due: who keeps a queue of them adds these."""
+        self.due: Signal[None] = Signal()
+        """Emitted after the commit that made deliveries due."""
         self.attempted: Signal[Attempt] = Signal()
         self._sender: Sender | None = None
 
@@ -82,12 +77,12 @@ class WebhookDeliveries:
         transaction: SqlUnitOfWork,
         rows: Iterable[tuple[int, Sequence[WorkEvent]]],
         queues: dict[int, QueueRecord],
-    ) -> list[Due]:
-        """Deliveries for the events of these outbox rows, in the transaction that deletes them. An event that was here before
-        (its row's number and its place are its key) makes no second one."""
+    ) -> bool:
+        """Deliveries for the events of these outbox rows, in the transaction that deletes them; whether there are any. An event
+        that was here before (its row's number and its place are its key) makes no second one."""
         hooks = await _active(transaction, {queue.scope_id for queue in queues.values()})
         if not hooks:
-            return []
+            return False
         new: list[dict[str, Any]] = []
         for row_id, events in rows:
             for at, event in enumerate(events):
@@ -103,28 +98,18 @@ class WebhookDeliveries:
                     new.append(_row(self._mint(transaction.now), hook_id, event, seq, payload, transaction.now))
         if new:
             await transaction.connection.execute(_insert_new(transaction), new)
-        return [Due(row["id"], row["webhook_id"], 0, transaction.now) for row in new]
+        return bool(new)
 
     # --- sending ---------------------------------------------------------------------------------------------------------
 
-    async def overdue(self, *, by_ms: int, limit: int) -> list[Due]:
-        """What should have been sent `by_ms` ago and was not, the longest overdue first, no webhook more than a share."""
+    async def due_now(self, *, limit: int, without: Collection[str] = ()) -> list[Due]:
+        """What is to be sent, the longest overdue first, without these webhooks."""
         d = webhook_deliveries.c
-        query = (
-            select(d.id, d.webhook_id, d.attempts, d.next_at)
-            .where(d.state == "waiting", d.next_at <= self._now_ms() - by_ms)
-            .order_by(d.next_at)
-            .limit(limit * 4)
-        )
+        query = select(d.id, d.webhook_id, d.attempts).where(d.state == "waiting", d.next_at <= self._now_ms())
+        if without:
+            query = query.where(d.webhook_id.not_in(without))
         async with self._database.connect() as connection:
-            rows = (await connection.execute(query)).all()
-        taken: list[Due] = []
-        shares: dict[str, int] = {}
-        for row in rows:
-            shares[row.webhook_id] = shares.get(row.webhook_id, 0) + 1
-            if shares[row.webhook_id] <= max(1, limit // 4):
-                taken.append(Due(row.id, row.webhook_id, row.attempts, row.next_at))
-        return taken[:limit]
+            return [Due(*row) for row in await connection.execute(query.order_by(d.next_at).limit(limit))]
 
     async def attempt(self, due: Due) -> Attempt | None:
         """Sends a delivery and writes down how it went. None when it is not to be sent (now, or any more)."""
@@ -145,8 +130,8 @@ class WebhookDeliveries:
             now_s=now // 1000,
         )
         fault("webhook.sent")
-        again = await self._transactions.run(lambda each: self._note(each, due, told))
-        attempt = Attempt(due.id, told, again)
+        await self._transactions.run(lambda each: self._note(each, due, told))
+        attempt = Attempt(due.id, told)
         self.attempted.emit(attempt)
         return attempt
 
@@ -174,7 +159,7 @@ class WebhookDeliveries:
 
         async def take(transaction: SqlUnitOfWork) -> tuple[Any, Any] | None:
             connection, now = transaction.connection, transaction.now
-            mine = and_(d.id == due.id, d.state == "waiting", d.attempts == due.attempts, d.next_at <= now + EARLY_MS)
+            mine = and_(d.id == due.id, d.state == "waiting", d.attempts == due.attempts, d.next_at <= now)
             taken = await connection.execute(
                 update(webhook_deliveries).where(mine).values(next_at=now + TAKEN_MS, updated_at=now)
             )
@@ -190,7 +175,7 @@ class WebhookDeliveries:
 
         return await self._transactions.run(take)
 
-    async def _note(self, transaction: SqlUnitOfWork, due: Due, told: Told) -> Due | None:
+    async def _note(self, transaction: SqlUnitOfWork, due: Due, told: Told) -> None:
         connection, now, d = transaction.connection, transaction.now, webhook_deliveries.c
         mine = and_(d.id == due.id, d.attempts == due.attempts, d.state == "waiting")
         values: dict[str, Any] = {
@@ -208,21 +193,20 @@ class WebhookDeliveries:
             await connection.execute(
                 update(webhook_deliveries).where(mine).values(values | {"state": "delivered", "next_at": None})
             )
-            return None
+            return
         more = update(webhooks).where(w.id == due.webhook_id).values(failures_in_a_row=w.failures_in_a_row + 1)
         await connection.execute(more)
         again = None if due.attempts >= len(RETRIES_MS) else now + RETRIES_MS[due.attempts]
         values |= {"state": "failed" if again is None else "waiting", "next_at": again}
-        noted = await connection.execute(update(webhook_deliveries).where(mine).values(values))
-        if await self._disabled(transaction, due.webhook_id, told) or again is None or noted.rowcount == 0:
-            return None
-        return Due(due.id, due.webhook_id, due.attempts + 1, again)
+        await connection.execute(update(webhook_deliveries).where(mine).values(values))
+        await self._disable_if_deaf(transaction, due.webhook_id, told)
 
-    async def _disabled(self, transaction: SqlUnitOfWork, webhook_id: str, told: Told) -> bool:
+    async def _disable_if_deaf(self, transaction: SqlUnitOfWork, webhook_id: str, told: Told) -> None:
+        """Gives a webhook up that has failed too often in a row."""
         query = select(webhooks).where(webhooks.c.id == webhook_id)
         hook = (await transaction.connection.execute(query)).mappings().one_or_none()
         if hook is None or hook["state"] != "active" or hook["failures_in_a_row"] < MOST_FAILURES:
-            return hook is None or hook["state"] != "active"
+            return
         reason = f"{hook['failures_in_a_row']} attempts in a row failed, the last one: {told.error}"
         ended = {"state": "disabled", "disabled_reason": reason, "updated_at": transaction.now}
         await transaction.connection.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(ended))
@@ -235,7 +219,6 @@ class WebhookDeliveries:
             scope_id=hook["scope_id"],
             after=msgspec.json.encode({"reason": reason}).decode(),
         )
-        return True
 
     # --- the log ---------------------------------------------------------------------------------------------------------
 
@@ -289,7 +272,7 @@ class WebhookDeliveries:
             return _delivery(dict(row) | values)
 
         waiting = await self._transactions.run(again)
-        self.due.emit([Due(waiting.id, webhook_id, 0, waiting.next_at or 0)])
+        self.due.emit(None)
         return waiting
 
 
