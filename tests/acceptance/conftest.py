@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.serve_process import ServeProcess, sqlite_in
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 from tests.support.command_line import Cli, called
+from tests.support.serve_process import ServeProcess, sqlite_in
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from typing import IO, Self
 
 from packaging.requirements import Requirement
 
-from tests.acceptance.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL
 from tests.harness.leftovers import marked
 from tests.pace import limit
+from tests.support.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL
 
 END = "-- this block is done --"
 

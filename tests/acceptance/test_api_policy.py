@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from tests.acceptance.page import ROOT
+from tests.support.page import ROOT
 
 MOST = 400
 """Names that a release promises to keep. Whoever needs more should first look for what can go."""

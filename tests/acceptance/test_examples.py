@@ -8,9 +8,9 @@ from types import ModuleType
 import httpx
 import pytest
 
-from tests.acceptance.page import ROOT
 from tests.servers.child import Child
 from tests.servers.server import Server
+from tests.support.page import ROOT
 
 EXAMPLES = ROOT / "examples"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.page import ROOT, Block, blocks_of
 from tests.acceptance.stranger import Machine, Up, prompt, terminal
+from tests.support.page import ROOT, Block, blocks_of
 
 README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"

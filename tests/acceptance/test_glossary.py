@@ -2,7 +2,7 @@
 
 import re
 
-from tests.acceptance.page import ROOT
+from tests.support.page import ROOT
 
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]

@@ -13,9 +13,9 @@ import pytest
 from packaging.requirements import Requirement
 
 import relevo
-from tests.acceptance.page import ROOT
 from tests.pace import limit
 from tests.servers.server import Server
+from tests.support.page import ROOT
 
 LIMIT_MB = 25
 BASE = {"hiredis", "msgpack", "msgspec", "tzdata"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.page import ROOT, pages
+from tests.support.page import ROOT, pages
 
 DOCS = ROOT / "docs"
 START = DOCS / "README.md"

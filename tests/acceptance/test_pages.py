@@ -9,12 +9,12 @@ import pytest
 
 from relevo import Queue, Worker
 from relevo.wire.keys import QueueKeys
-from tests.acceptance.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL, Block, blocks_of, pages
-from tests.api.serve_process import ServeProcess
 from tests.harness.needs import page_on_spark
 from tests.servers.child import Child
 from tests.servers.server import Server
 from tests.support.command_line import shell_environment
+from tests.support.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL, Block, blocks_of, pages
+from tests.support.serve_process import ServeProcess
 
 PAGES = pages()
 

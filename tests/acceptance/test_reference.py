@@ -12,8 +12,8 @@ from typer.main import get_command
 
 import relevo
 from relevo.cli import app
-from tests.acceptance.page import ROOT, blocks_of
 from tests.acceptance.reference import PAGE, PUBLIC, of_group, page
+from tests.support.page import ROOT, blocks_of
 
 
 def test_the_page_is_up_to_date() -> None:

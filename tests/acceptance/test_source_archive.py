@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.page import ROOT
+from tests.support.page import ROOT
 
 MADE_BY_THE_BUILD = {"PKG-INFO"}
 

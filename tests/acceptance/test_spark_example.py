@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from tests.acceptance.page import ROOT
 from tests.servers.child import Child
 from tests.servers.server import Server
+from tests.support.page import ROOT
 
 
 @pytest.mark.whole

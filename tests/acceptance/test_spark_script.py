@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.page import ROOT, WRITTEN_URL, blocks_of
 from tests.servers.child import Child
 from tests.servers.server import Server
+from tests.support.page import ROOT, WRITTEN_URL, blocks_of
 
 README = ROOT / "README.md"
 

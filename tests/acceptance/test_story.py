@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.serve_process import ServeProcess, sqlite_in
 from tests.pace import limit
 from tests.patience import until
 from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
+from tests.support.serve_process import ServeProcess, sqlite_in
 
 HANDLER = """
 from relevo import Job, UnrecoverableError

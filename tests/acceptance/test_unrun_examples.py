@@ -8,7 +8,7 @@ import typer
 
 from relevo.cli import app
 from relevo.cli.shell.redis_server import Server
-from tests.acceptance.page import blocks_of, pages
+from tests.support.page import blocks_of, pages
 
 CALLS = [
     pytest.param(line, id=f"{block.place} {line}")

@@ -15,9 +15,9 @@ import httpx
 import pytest
 import redis
 
-from tests.agents.beat import turn_back_the_beat
 from tests.servers.child import Child, Done
 from tests.servers.process import free_port
+from tests.support.beat import turn_back_the_beat
 from tests.support.command_line import COMMAND, relevo, shell_environment
 
 

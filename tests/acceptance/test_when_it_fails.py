@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.page import ROOT, Block, blocks_of
 from tests.servers.child import Child
 from tests.servers.server import Server
 from tests.support.command_line import shell_environment
+from tests.support.page import ROOT, Block, blocks_of
 
 PAGE = ROOT / "docs/how-to/when-it-fails.md"
 BROKEN = {"welcome": "w1", "invoice": "i1", "charge": "c1", "resize": "r1", "export": "e1"}

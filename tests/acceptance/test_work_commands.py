@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.work_desk import WorkDesk
-from tests.api.serve_process import ServeProcess
 from tests.support.command_line import call
+from tests.support.serve_process import ServeProcess
 
 
 @pytest.fixture

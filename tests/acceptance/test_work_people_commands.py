@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.work_desk import WorkDesk
-from tests.api.serve_process import ServeProcess
+from tests.support.serve_process import ServeProcess
 
 DROP = {"name": "late", "trigger": "message_published", "condition": "body.late", "actions": [{"action": "drop"}]}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.acceptance.page import ROOT
+from tests.support.page import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from tests.api.serve_process import ServeProcess
 from tests.support.command_line import Said, call
+from tests.support.serve_process import ServeProcess
 
 
 class WorkDesk:

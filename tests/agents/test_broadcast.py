@@ -22,7 +22,7 @@ from tests.support.desk import SCOPE, Desk
 
 async def news(desk: Desk, *names: str, **settings: object) -> int:
     """A broadcast queue `news` with subscriptions."""
-    queue_id = await desk.queue("news", consumer_mode="broadcast", **settings)
+    queue_id = (await desk.queue("news", consumer_mode="broadcast", **settings)).id
     for name in names:
         await desk.work_queues.subscriptions.create(desk.caller, SCOPE, "news", name)
     return queue_id

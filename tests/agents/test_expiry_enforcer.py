@@ -12,7 +12,7 @@ from tests.support.desk import SCOPE, Desk
 
 @pytest.mark.parametrize("by", ["ttl", "deadline"])
 async def test_a_message_past_its_time_expires(desk: Desk, by: str) -> None:
-    queue_id = await desk.queue()
+    queue_id = (await desk.queue()).id
     times: Any = {"ttl_s": 60} if by == "ttl" else {"deadline": desk.clock() + 60_000}
     (message_id,) = await desk.publish(**times)
     agent = ExpiryEnforcer(desk.work_queues)

@@ -29,7 +29,7 @@ async def told(desk: Desk, queue: str) -> list[tuple[str, Any]]:
 
 async def with_index(desk: Desk) -> int:
     """A priority queue with five messages, oldest first, and its index."""
-    queue_id = await desk.queue(ordering="priority")
+    queue_id = (await desk.queue(ordering="priority")).id
     for score in (50, 40, 30, 20, 10):
         await desk.publish(priority_score=score)
     assert await desk.work_queues.ready_index.rebuild(queue_id)
@@ -70,7 +70,7 @@ async def test_a_message_in_the_wrong_place_is_put_right(indexed: Desk, valkey: 
 
 
 async def test_depths_that_drifted_are_corrected(desk: Desk) -> None:
-    queue_id = await desk.queue()
+    queue_id = (await desk.queue()).id
     await desk.publish(3)
     async with desk.work_queues.database.begin() as connection:
         mine = tallies.c.queue_id == queue_id

@@ -124,7 +124,7 @@ async def test_a_kill_in_the_middle_of_adding_up_a_day_neither_loses_nor_doubles
     killed_desk: Desk, database_url: str
 ) -> None:
     desk, work_queues = killed_desk, killed_desk.work_queues
-    queue_id = await desk.queue()
+    queue_id = (await desk.queue()).id
     await desk.publish(5)
     await desk.settle("complete", await desk.claim(2))
     async with work_queues.database.begin() as connection:

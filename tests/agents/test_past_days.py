@@ -28,7 +28,7 @@ async def slots(work_queues: WorkQueues, queue_id: int) -> list[tuple[int, int]]
 
 
 async def test_a_day_that_is_over_becomes_one_row(desk: Desk) -> None:
-    queue_id = await desk.queue()
+    queue_id = (await desk.queue()).id
     await desk.publish(4)
     await desk.settle("complete", await desk.claim(1))
     await desk.die()  # a cold slot beside the hot ones
@@ -43,7 +43,7 @@ async def test_a_day_that_is_over_becomes_one_row(desk: Desk) -> None:
 
 
 async def test_today_and_the_minutes_after_midnight_are_left_alone(desk: Desk) -> None:
-    queue_id = await desk.queue()
+    queue_id = (await desk.queue()).id
     to_midnight = DAY_S - desk.clock() % 86_400_000 / 1000
     desk.clock.turn(s=to_midnight + DAY_S - 60)  # the last minute of tomorrow
     await desk.publish()
@@ -58,7 +58,7 @@ async def test_today_and_the_minutes_after_midnight_are_left_alone(desk: Desk) -
 
 
 async def test_what_is_added_late_to_a_folded_day_is_folded_the_next_day(desk: Desk) -> None:
-    queue_id = await desk.queue()
+    queue_id = (await desk.queue()).id
     await desk.publish(3)
     day = desk.clock() // 86_400_000
     assert (await fold(desk.work_queues.database, desk.work_queues.transactions, before=day + 1))[0] == 1
@@ -84,7 +84,7 @@ async def test_usage_of_a_folded_day_is_what_it_was(desk: Desk) -> None:
 
 async def test_folding_while_others_add_counts_everything_once(desk: Desk, database_url: str, clock: Clock) -> None:
     """The same day is folded again and again while several offices, each with slots of its own, publish and complete in it."""
-    queue_id = await desk.queue()
+    queue_id = (await desk.queue()).id
     tomorrow = desk.clock() // 86_400_000 + 2  # "before" it lies what is being added to now
     working = True
 
@@ -102,9 +102,7 @@ async def test_folding_while_others_add_counts_everything_once(desk: Desk, datab
     offices = [await WorkQueues.open(WorkSettings(database_url=database_url), now_ms=clock) for _ in range(2)]
     try:
         folder = asyncio.ensure_future(folding())
-        await asyncio.gather(
-            *(work(Desk(work_queues, desk.caller, clock)) for work_queues in (desk.work_queues, *offices))
-        )
+        await asyncio.gather(*(work(desk.at(work_queues)) for work_queues in (desk.work_queues, *offices)))
         working = False
         assert await folder > 3
     finally:

@@ -74,7 +74,7 @@ async def test_two_runs_at_once_raise_each_message_once_page_by_page(desk: Desk)
 
 
 async def test_the_order_index_follows(indexed: Desk) -> None:
-    queue_id = await indexed.queue(ordering="priority")
+    queue_id = (await indexed.queue(ordering="priority")).id
     (old,) = await indexed.publish(priority_score=10)
     assert await indexed.work_queues.ready_index.rebuild(queue_id)
     indexed.clock.turn(minutes=6)

@@ -26,7 +26,7 @@ async def dead(desk: Desk, wanted: DeadLetterFilter | None = None) -> list[str]:
 
 
 async def test_a_replayed_message_goes_back_to_its_queue_with_its_history(desk: Desk) -> None:
-    queue_id = await desk.queue()
+    queue_id = (await desk.queue()).id
     (message_id,) = await desk.die(reason="no use")
     ended = await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE))
     assert (ended.state, ended.total, ended.done, ended.skipped) == ("done", 1, 1, 0)
@@ -38,7 +38,7 @@ async def test_a_replayed_message_goes_back_to_its_queue_with_its_history(desk: 
 
 
 async def test_depths_follow_a_replay(desk: Desk) -> None:
-    queue_id = await desk.queue()
+    queue_id = (await desk.queue()).id
     await desk.die(3)
     await finished(desk, await desk.work_queues.replays.start(desk.caller, SCOPE))
     home = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "_dead_letter")

@@ -92,7 +92,7 @@ async def test_a_delayed_message_becomes_visible_when_its_time_has_come(desk: De
 
 
 async def test_depths_follow(desk: Desk) -> None:
-    queue_id = await desk.queue(visibility_timeout_s=1, max_reclaims=0)
+    queue_id = (await desk.queue(visibility_timeout_s=1, max_reclaims=0)).id
     await desk.publish(2)
     await desk.publish(1, delay_s=1)
     await desk.claim()
@@ -115,7 +115,7 @@ async def test_a_backlog_larger_than_a_batch_says_that_there_is_more(desk: Desk)
 
 
 async def test_what_comes_back_is_in_the_order_index_again(indexed: Desk) -> None:
-    queue_id = await indexed.queue(visibility_timeout_s=1)
+    queue_id = (await indexed.queue(visibility_timeout_s=1)).id
     assert await indexed.work_queues.ready_index.rebuild(queue_id)
     first, second = await indexed.publish(2)
     (delayed,) = await indexed.publish(delay_s=1)

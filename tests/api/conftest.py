@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.room import Room, served
 from tests.servers.stores import sqlite_with_tables
+from tests.support.room import Room, served
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import schemathesis
 
-from tests.api.seeds import Seeds
+from tests.support.seeds import Seeds
 
 _seeds = Seeds(os.environ["RELEVO_TEST_URL"], os.environ["RELEVO_TEST_KEY"], f"run{os.getpid()}")
 _requests = count()

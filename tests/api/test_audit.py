@@ -2,7 +2,7 @@
 
 import json
 
-from tests.api.room import QUEUE, Room
+from tests.support.room import QUEUE, Room
 
 
 async def test_the_audit_is_read_page_by_page(room: Room) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.agents.beat import turn_back_the_beat
-from tests.api.serve_process import RELEVO, ServeProcess, sqlite_in
 from tests.servers.child import Child
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.server import Server
+from tests.support.beat import turn_back_the_beat
+from tests.support.serve_process import RELEVO, ServeProcess, sqlite_in
 
 TABLES = re.compile(r"^\S+ \S+ INFO relevo\.serve: the tables of the database were made, they have revision \d{4}\n$")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.room import Room, served
-from tests.api.serve_process import sqlite_in
+from tests.support.room import Room, served
+from tests.support.serve_process import sqlite_in
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 HTTP_API = Path(__file__).parents[2] / "docs" / "how-to" / "http-api.md"

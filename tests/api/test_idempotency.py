@@ -15,10 +15,10 @@ from relevo.errors import IdempotentAnswerLost
 from relevo.work.faults import arm
 from relevo.work.store.kept_answers import KEPT_S, LOST_AFTER_S, Answer, KeptAnswers
 from relevo.work.store.tables import kept_answers
-from tests.api.room import QUEUE, Room
-from tests.api.seeds import Seeds
-from tests.api.walk import BODIES, ONLY_WITH_REDIS, operations_of
 from tests.pace import limit
+from tests.support.room import QUEUE, Room
+from tests.support.seeds import Seeds
+from tests.support.walk import BODIES, ONLY_WITH_REDIS, operations_of
 
 SCHEMAS = "/v1/scopes/billing/schemas"
 SCHEMA = {"name": "invoice", "definition": {"type": "object"}}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.room import QUEUE, Room
-from tests.api.walk import operations_of
+from tests.support.room import QUEUE, Room
+from tests.support.walk import operations_of
 
 SETTLES = ("complete", "fail", "release", "extend")
 

@@ -8,7 +8,7 @@ from relevo.api.problems import packed_problem, problem_of
 from relevo.client import AsyncClient
 from relevo.errors import InvalidInput, StoreUnavailable, TooManyRequests
 from relevo.wire.ids import IdMint
-from tests.api.room import QUEUE, Room
+from tests.support.room import QUEUE, Room
 
 
 def test_who_has_to_wait_is_told_how_long() -> None:

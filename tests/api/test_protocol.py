@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.api.room import QUEUE, Room
 from tests.pace import limit
 from tests.patience import until
+from tests.support.room import QUEUE, Room
 
 PUBLISH = f"{QUEUE}/messages"
 

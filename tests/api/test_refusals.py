@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from relevo.api.settings import ApiSettings
-from tests.api.room import QUEUE, Room, served
 from tests.pace import limit
+from tests.support.room import QUEUE, Room, served
 
 MESSAGES = f"{QUEUE}/messages"
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from relevo.api.settings import ApiSettings
-from tests.api.room import Room, served
-from tests.api.stream_jobs import dead_job
-from tests.api.walk import ONLY_WITH_REDIS, operations_of, walked
 from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.server import Server
+from tests.support.room import Room, served
+from tests.support.stream_jobs import dead_job
+from tests.support.walk import ONLY_WITH_REDIS, operations_of, walked
 
 ROOT = Path(__file__).parents[2]
 CHECKS = (

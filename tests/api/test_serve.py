@@ -15,11 +15,11 @@ import pytest
 
 from relevo.client import AsyncClient, Claimed, Consumer
 from relevo.errors import RelevoError
-from tests.api.serve_process import RELEVO, ServeProcess, first_key, sqlite_in
 from tests.pace import limit
 from tests.patience import until
 from tests.servers.child import Child
 from tests.servers.postgres import PostgresServer
+from tests.support.serve_process import RELEVO, ServeProcess, first_key, sqlite_in
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from tests.api.room import QUEUE, Room
+from tests.support.room import QUEUE, Room
 
 HOOK = "https://hooks.example.com"
 

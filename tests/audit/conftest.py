@@ -88,5 +88,5 @@ async def _write(url: str) -> str:
         await one.messages.cancel(desk.caller, "main", message_id)
         await desk.settle("complete", await desk.claim())
         await other.queues.change(desk.caller, "main", "jobs", {"max_retries": 3})
-        await Desk(other, desk.caller, clock).publish(correlation_id="order-18")
+        await desk.at(other).publish(correlation_id="order-18")
     return url

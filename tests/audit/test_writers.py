@@ -16,11 +16,11 @@ from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.support.desk import SCOPE, Desk
-from tests.work.casualty import Orders, live
+from tests.support.killed_worker import Orders, live
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["tests.work.casualty", "relevo.work.store.sqlite.driver", "asyncpg", "asyncmy", "aiosqlite"]
+    ["tests.support.killed_worker", "relevo.work.store.sqlite.driver", "asyncpg", "asyncmy", "aiosqlite"]
 )
 
 
@@ -48,7 +48,7 @@ async def busy(desk: Desk, calls: int) -> None:
 
 async def test_many_writers_of_two_nodes_leave_a_sound_audit(desk: Desk, database_url: str) -> None:
     async with await WorkQueues.open(WorkSettings(database_url=database_url)) as other:
-        nodes = [desk, Desk(other, desk.caller, desk.clock)]
+        nodes = [desk, desk.at(other)]
         await asyncio.gather(*(busy(node, 4) for node in nodes for _ in range(6)))
     assert await assert_sound(desk) > 100
     assert await chains(desk) > 1

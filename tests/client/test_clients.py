@@ -18,9 +18,9 @@ from relevo.errors import (
     Unauthenticated,
     WorkError,
 )
-from tests.api.room import Room
 from tests.client.unasync import NOUNS, target, unasynced
 from tests.patience import until
+from tests.support.room import Room
 
 
 @pytest.mark.parametrize("noun", NOUNS)

@@ -10,10 +10,10 @@ import pytest
 
 from relevo.client import AsyncClient, Claimed, Consumer, Fail, Release
 from relevo.errors import NotFound
-from tests.api.room import QUEUE, Room
 from tests.pace import limit
 from tests.patience import forever
 from tests.servers.child import Child
+from tests.support.room import QUEUE, Room
 
 
 class Seen:

@@ -13,9 +13,9 @@ import msgspec
 
 from relevo.client import Page
 from relevo.client.request import Call
-from tests.api.room import Room
-from tests.api.walk import operations_of, walked
 from tests.client.recorded import address, methods, recorded
+from tests.support.room import Room
+from tests.support.walk import operations_of, walked
 
 WITHOUT_A_METHOD = {
     "GET /v1/audit/export": "a file of lines, which `relevo audit export` and every HTTP client write",

@@ -17,13 +17,13 @@ from relevo.errors import (
     SchemaIncompatible,
     SchemaInvalid,
 )
-from tests.api.room import Room, served
-from tests.api.stream_jobs import dead_job
 from tests.pace import limit
 from tests.patience import until
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 from tests.servers.stores import sqlite_with_tables
+from tests.support.room import Room, served
+from tests.support.stream_jobs import dead_job
 
 SCOPE = "billing"
 DROP = {"name": "late", "trigger": "message_published", "condition": "body.late", "actions": [{"action": "drop"}]}

@@ -5,7 +5,7 @@ import pytest
 
 from relevo.client import AsyncClient
 from relevo.errors import ServiceUnreachable, SlugTaken
-from tests.api.room import Room
+from tests.support.room import Room
 
 
 class Lossy(httpx.AsyncHTTPTransport):

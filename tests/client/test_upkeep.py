@@ -4,7 +4,7 @@ import pytest
 
 from relevo.client import AsyncClient
 from relevo.errors import KeyExpired, NotFound
-from tests.api.room import Room
+from tests.support.room import Room
 
 SCOPE = "billing"
 

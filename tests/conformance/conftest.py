@@ -15,10 +15,10 @@ from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.wire.keys import QueueKeys
 from tests.conformance.fires import Fires
 from tests.conformance.group import Group
-from tests.conformance.watched import WatchedWorker
 from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import Client, Server
+from tests.support.watched import WatchedWorker
 
 WorkerOf = Callable[..., AbstractAsyncContextManager[WatchedWorker]]
 """`worker_of(handler, **options)`: a running worker of the test's queue; options are `Worker`'s."""

@@ -15,10 +15,10 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.retry import Backoff, RetryOverride
 from tests.conformance.conftest import WorkerOf
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import Client, Server
+from tests.support.runs import Runs
 
 NUMBERS: list[Any] = [0, -1, 2**63, 2**64 - 1, -(2**63), 1.5]
 TEXTS: list[Any] = ["", "ñandú \U0001f98a", "x" * 100_000, b"", b"\x00\xff"]

@@ -25,9 +25,9 @@ from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
-from tests.conformance.runs import Runs
 from tests.servers.process import wait_until
 from tests.servers.server import Client
+from tests.support.runs import Runs
 
 
 def nested(depth: int) -> list[Any]:

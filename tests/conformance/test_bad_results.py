@@ -10,8 +10,8 @@ from relevo import Batch, Flow, Job, Queue, Tasks
 from relevo.errors import BadArgument
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.process_tasks import tasks as process_tasks
-from tests.conformance.runs import Runs
 from tests.pace import limit
+from tests.support.runs import Runs
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:

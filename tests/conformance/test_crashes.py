@@ -18,11 +18,11 @@ from relevo.engine.settling.settler import Settler
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import GROUP, Group
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import Client, Server
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
 
 IDLE_MS = 200
 

@@ -12,8 +12,8 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from relevo.wire.retry import Backoff, RetryOverride
 from tests.conformance.conftest import QueueOf, WorkerOf
-from tests.conformance.runs import Runs
 from tests.servers.server import Client
+from tests.support.runs import Runs
 
 POISON = b"\xc1 no envelope"
 

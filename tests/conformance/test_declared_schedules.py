@@ -16,9 +16,9 @@ from relevo.engine.schedules.schedules import SCRIPTS
 from relevo.errors import BadArgument, BadCron, BadInterval, BadTask, UnknownZone
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
-from tests.conformance.watched import until_done
 from tests.pace import limit
 from tests.servers.server import Client, Server
+from tests.support.watched import until_done
 
 HOUR = timedelta(hours=1)
 

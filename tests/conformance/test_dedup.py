@@ -11,10 +11,10 @@ from relevo import Dedup, Job, LaneLimit, Queue, QueueFull, UnrecoverableError
 from relevo.errors import BadArgument
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
 from tests.servers.child import Child
 from tests.servers.server import Client, Server
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
 
 DROP = Dedup.drop("report")
 SOON = timedelta(milliseconds=150)

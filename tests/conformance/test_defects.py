@@ -14,10 +14,10 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.servers.server import Client, Server
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
 
 LONG_IDLE_MS = 30_000
 QUIET = {"delayed_enabled": False, "stalled_detector_enabled": False, "run_scheduler": False}

@@ -18,8 +18,8 @@ from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
-from tests.conformance.runs import Runs
 from tests.servers.server import Client, Server
+from tests.support.runs import Runs
 
 GOOD = Envelope("good", b"\x01", 1).encode()
 

@@ -10,10 +10,10 @@ from relevo.engine.settling.tracebacks import LONGEST_ERROR
 from relevo.errors import EventsTrimmed
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.patience import until
 from tests.servers.server import Client, Server
+from tests.support.runs import Runs
 
 
 async def collect(events: QueueEvents, last: str, *, of: str | None = None, count: int = 1) -> list[QueueEvent]:

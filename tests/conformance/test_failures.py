@@ -13,9 +13,9 @@ from relevo.engine.settling.tracebacks import LONGEST_TRACEBACK
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.process_tasks import tasks as process_tasks
-from tests.conformance.runs import Runs
 from tests.patience import forever, until
 from tests.servers.server import Client
+from tests.support.runs import Runs
 
 FAR: dict[str, Any] = {"backoff": {"kind": "fixed", "delay_ms": 3_600_000, "jitter_ms": 0}}
 SOON: dict[str, Any] = {"backoff": {"kind": "fixed", "delay_ms": 1, "jitter_ms": 0}}

@@ -13,9 +13,9 @@ from relevo.errors import BadFlow
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import GROUP, Group
-from tests.conformance.held import HeldRuns
 from tests.pace import limit
 from tests.servers.server import Client
+from tests.support.held import HeldRuns
 
 AT_ONCE = BackoffSpec.fixed(1)
 

@@ -12,10 +12,10 @@ from relevo.wire.frame import decode_frame, encode_frame
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
 from tests.conformance.test_limits import Crowd
 from tests.servers.server import Client
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
 
 
 def some(count: int, **options: Any) -> list[dict[str, Any]]:

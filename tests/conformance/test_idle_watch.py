@@ -10,11 +10,11 @@ from relevo.engine.service import loop
 from relevo.engine.service.signals import Signal
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
 from tests.pace import limit
 from tests.patience import until
 from tests.servers.server import Client
+from tests.support.runs import Runs
+from tests.support.watched import WatchedWorker
 
 # A cluster's queues live on many servers: its workers look for themselves.
 pytestmark = pytest.mark.parametrize("lane", ["redis86", "redis7", "valkey"], indirect=True)

@@ -7,10 +7,10 @@ import time
 from relevo import Job, Queue, Worker
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import WARM_UP, HeldRuns
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.servers.server import Server
+from tests.support.held import WARM_UP, HeldRuns
+from tests.support.runs import Runs
 
 IDLE_MS = 400
 LONG_S = 3 * IDLE_MS / 1000

@@ -14,12 +14,12 @@ from relevo.errors import BadArgument, WrongType
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker, until_done
 from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import Client, Server
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
+from tests.support.watched import WatchedWorker, until_done
 
 IDLE_MS = 1000
 

@@ -15,9 +15,9 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.servers.server import Client, Server
+from tests.support.runs import Runs
 
 NO_MSGPACK = b"\xc1 plain bytes"
 SCHEDULE: dict[str, Any] = {

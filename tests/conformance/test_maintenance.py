@@ -12,9 +12,9 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
 from tests.servers.server import Client, Server
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
 
 HOUR_MS = 3_600_000
 NOWHERE = {"delayed": False, "stream": False, "dlq": False, "result": False}

@@ -13,11 +13,11 @@ from relevo.metrics.backlog_watch import BacklogWatch
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.exposition import Exposition
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
 from tests.pace import limit
 from tests.servers.server import Client, Server
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
+from tests.support.watched import WatchedWorker
 
 CHASQUIMQ = {
     "chasquimq_promoter_promoted": "counter",

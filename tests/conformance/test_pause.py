@@ -2,12 +2,12 @@ from relevo import Queue
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import WARM_UP, HeldRuns
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
 from tests.pace import limit
 from tests.servers.acl import AclUser
 from tests.servers.server import Client, Server
+from tests.support.held import WARM_UP, HeldRuns
+from tests.support.runs import Runs
+from tests.support.watched import WatchedWorker
 
 
 async def paused(worker: WatchedWorker, *, now: bool = True) -> None:

@@ -12,10 +12,10 @@ from relevo.errors import QueueFull
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
 from tests.patience import until
 from tests.servers.server import Client
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
 
 
 async def stored(raw: Client, keys: QueueKeys) -> list[str]:

@@ -9,10 +9,10 @@ from relevo import Job, LaneLimit, Queue
 from relevo.errors import BadArgument
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker, until_done
 from tests.patience import until
 from tests.servers.server import Client
+from tests.support.runs import Runs
+from tests.support.watched import WatchedWorker, until_done
 
 
 class TimedRuns(Runs):

@@ -9,9 +9,9 @@ from relevo import Flow, Queue, Tasks
 from relevo.errors import BadArgument
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
-from tests.conformance.runs import Runs
 from tests.patience import until
 from tests.servers.server import Client
+from tests.support.runs import Runs
 
 
 def deployed(*names: str) -> tuple[Tasks[None], list[str]]:

@@ -10,11 +10,11 @@ from relevo import Job, Queue, UnrecoverableError
 from relevo.errors import BadArgument, JobCancelled, JobDead, NoQueue, ResultTimeout, Undecodable
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.patience import until
 from tests.servers.process import wait_until
 from tests.servers.server import Client, Server
+from tests.support.runs import Runs
 
 NEVER_POLL = 60.0
 """A poll interval longer than any timeout here: what arrives was pushed."""

@@ -12,8 +12,8 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.runs import Runs
 from tests.servers.server import Client
+from tests.support.runs import Runs
 
 QUICK = RetryDefaults(initial_ms=1, jitter_ms=0)
 

@@ -16,12 +16,12 @@ from relevo.errors import BadArgument, JobCancelled, NotRunning, WrongType
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import WARM_UP, HeldRuns
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker, until_done
 from tests.pace import limit
 from tests.patience import forever, turn
 from tests.servers.server import Client
+from tests.support.held import WARM_UP, HeldRuns
+from tests.support.runs import Runs
+from tests.support.watched import WatchedWorker, until_done
 
 AT_ONCE = BackoffSpec.fixed(1)
 HOUR_MS = 3_600_000

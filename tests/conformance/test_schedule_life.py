@@ -11,8 +11,8 @@ from relevo.wire.keys import QueueKeys
 from relevo.wire.repeat import RepeatSpec
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.conformance.fires import Fires
-from tests.conformance.runs import Runs
 from tests.servers.server import Client
+from tests.support.runs import Runs
 
 MINUTELY = RepeatPattern.every(60_000)
 

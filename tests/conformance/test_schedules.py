@@ -11,9 +11,9 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import SchedulerOf, WorkerOf
 from tests.conformance.fires import Fires, slot_of_id
 from tests.conformance.group import Group
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.servers.server import Client
+from tests.support.runs import Runs
 
 
 async def fired_in_all(loops: Sequence[SchedulerService], count: int) -> None:

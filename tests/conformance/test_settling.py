@@ -10,12 +10,12 @@ from relevo.engine.settling.settle_request import SettleResult
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
 from tests.patience import until
 from tests.servers.proxy import Proxy
 from tests.servers.server import Client, Server
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
+from tests.support.watched import WatchedWorker
 
 
 class Outcomes:

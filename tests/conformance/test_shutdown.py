@@ -9,11 +9,11 @@ from relevo import Job, Queue, Worker
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import WARM_UP, HeldRuns
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.patience import forever, turn
 from tests.servers.server import Client, Server
+from tests.support.held import WARM_UP, HeldRuns
+from tests.support.runs import Runs
 
 LONG_IDLE_MS = 30_000
 """Whatever comes back well before this was handed back, not reclaimed."""

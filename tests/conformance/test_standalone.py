@@ -15,11 +15,11 @@ from relevo.errors import BadArgument, ServerRefused, WrongType
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.fires import Fires
-from tests.conformance.runs import Runs
 from tests.pace import limit
 from tests.servers.acl import AclUser
 from tests.servers.child import Child
 from tests.servers.server import Client, Server
+from tests.support.runs import Runs
 
 MINUTELY = RepeatPattern.every(60_000)
 

@@ -14,9 +14,9 @@ from relevo import BackoffSpec, Depends, Queue, TaskContext, Tasks
 from relevo.errors import BadArgument, BadTask
 from tests.conformance import process_tasks
 from tests.conformance.conftest import QueueOf, WorkerOf
-from tests.conformance.watched import until_done
 from tests.pace import limit
 from tests.patience import forever
+from tests.support.watched import until_done
 
 AT_ONCE = BackoffSpec.fixed(1)
 

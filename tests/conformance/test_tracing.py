@@ -13,8 +13,8 @@ from relevo import BackoffSpec, Batch, Flow, Job, Queue, RateLimited
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
-from tests.conformance.runs import Runs
 from tests.servers.server import Client
+from tests.support.runs import Runs
 
 # OpenTelemetry takes one provider for the life of a process.
 _EXPORTER = InMemorySpanExporter()

@@ -11,9 +11,9 @@ from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
-from tests.conformance.held import WARM_UP, HeldRuns
-from tests.conformance.runs import Runs
 from tests.servers.server import Client, Server
+from tests.support.held import WARM_UP, HeldRuns
+from tests.support.runs import Runs
 
 IDLE_MS = 400
 LONG_S = 3 * IDLE_MS / 1000

@@ -10,9 +10,9 @@ from relevo.errors import BadArgument, QueueFull
 from relevo.wire.envelope import Envelope
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import QueueOf, WorkerOf
-from tests.conformance.runs import Runs
 from tests.servers.child import Child
 from tests.servers.server import Client, Server
+from tests.support.runs import Runs
 
 ANOTHER_PROCESS = """
 import asyncio, sys

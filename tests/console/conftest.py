@@ -5,8 +5,8 @@ from collections.abc import Generator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.api.serve_process import ServeProcess, sqlite_in
 from tests.console.desk import ConsoleDesk, Visitors
+from tests.support.serve_process import ServeProcess, sqlite_in
 
 
 @pytest.fixture(scope="module")

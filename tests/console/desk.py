@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.api.serve_process import ServeProcess
 from tests.pace import limit
+from tests.support.serve_process import ServeProcess
 
 INVOICE = {
     "title": "Pay this invoice?",

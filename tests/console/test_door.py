@@ -7,9 +7,9 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from tests.api.serve_process import first_key
 from tests.console.desk import CSRF, ConsoleDesk, log_in
 from tests.pace import limit
+from tests.support.serve_process import first_key
 
 
 def test_a_page_asks_for_the_login_and_leads_back_to_itself(desk: ConsoleDesk) -> None:

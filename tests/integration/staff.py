@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from relevo import Handler, Queue
-from tests.conformance.watched import WatchedWorker
 from tests.pace import limit
 from tests.patience import turn
+from tests.support.watched import WatchedWorker
 
 
 class Staff:

@@ -5,11 +5,11 @@ import pytest
 from chaos.faults import WorkerProcess
 from chaos.ledger import Ledger, Mark
 from relevo.wire.keys import QueueKeys
-from tests.conformance.runs import Runs
 from tests.conftest import Launch
 from tests.integration.staff import Staff
 from tests.pace import limit
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server, SingleServer
+from tests.support.runs import Runs
 
 IDLE_MS = 500
 KINDS = pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey], ids=lambda kind: kind.name)

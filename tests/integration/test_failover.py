@@ -5,8 +5,6 @@ import asyncio
 import pytest
 
 from relevo.wire.keys import QueueKeys
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
 from tests.conftest import Launch
 from tests.integration.staff import Staff
 from tests.pace import limit
@@ -16,6 +14,8 @@ from tests.servers.process import ServerProcess
 from tests.servers.sentinel import Sentinel
 from tests.servers.server import Redis7, Redis86, SingleServer
 from tests.servers.tls import TlsRedis
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
 
 # docs/acl.md tells these to operators.
 MINIMAL = (

@@ -6,12 +6,12 @@ import pytest
 
 from relevo import Job, UnrecoverableError
 from relevo.errors import ServerRefused
-from tests.conformance.runs import Runs
 from tests.conftest import Launch
 from tests.integration.staff import Staff
 from tests.pace import limit
 from tests.patience import turn
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, SingleServer
+from tests.support.runs import Runs
 
 KINDS = pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey], ids=lambda kind: kind.name)
 

@@ -7,12 +7,12 @@ import pytest
 
 from relevo import Job, Queue
 from relevo.wire.keys import QueueKeys
-from tests.conformance.runs import Runs
 from tests.integration.staff import Staff
 from tests.pace import limit
 from tests.patience import until
 from tests.servers.proxy import Fate, Proxy
 from tests.servers.server import Server
+from tests.support.runs import Runs
 
 LONG_IDLE_MS = 30_000
 QUIET = {"delayed_enabled": False, "stalled_detector_enabled": False, "run_scheduler": False, "events_enabled": False}

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from relevo import Dedup, Flow, Job, Queue
-from tests.conformance.runs import Runs
 from tests.integration.staff import Staff
 from tests.pace import limit
 from tests.servers.proxy import Fate, Proxy
 from tests.servers.server import Server
+from tests.support.runs import Runs
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,6 @@ import pytest
 from relevo import Queue
 from relevo.errors import ServerRefused, Unreachable
 from relevo.wire.keys import QueueKeys
-from tests.conformance.held import HeldRuns
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
 from tests.conftest import Launch
 from tests.integration.staff import Staff
 from tests.pace import limit
@@ -19,6 +16,9 @@ from tests.patience import turn, until
 from tests.servers.acl import AclUser
 from tests.servers.process import free_port
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server, SingleServer
+from tests.support.held import HeldRuns
+from tests.support.runs import Runs
+from tests.support.watched import WatchedWorker
 
 KINDS = pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey], ids=lambda kind: kind.name)
 

@@ -7,8 +7,8 @@ import pytest
 
 from relevo.wire.keys import QueueKeys
 from tests import patience
-from tests.interop.side import Side
 from tests.servers.server import Server
+from tests.support.side import Side
 
 THEIRS, OURS = "chasquimq", "relevo"
 

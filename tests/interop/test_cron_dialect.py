@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.interop.side import Side
-from tests.property.cron_expressions import CALENDARS, DIALECT, samples
+from tests.support.cron_expressions import CALENDARS, DIALECT, samples
+from tests.support.side import Side
 
 pytestmark = pytest.mark.interop
 

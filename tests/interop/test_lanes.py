@@ -4,11 +4,11 @@ import pytest
 
 from relevo import LaneLimit
 from relevo.wire.keys import QueueKeys
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
 from tests.interop.conftest import Until
-from tests.interop.side import Side
 from tests.servers.server import Server
+from tests.support.runs import Runs
+from tests.support.side import Side
+from tests.support.watched import WatchedWorker
 
 pytestmark = pytest.mark.interop
 

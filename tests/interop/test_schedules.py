@@ -8,9 +8,9 @@ import msgpack
 import pytest
 
 from relevo.wire.keys import QueueKeys
-from tests.conformance.runs import Runs
-from tests.interop.side import Side
 from tests.servers.server import Server
+from tests.support.runs import Runs
+from tests.support.side import Side
 
 pytestmark = pytest.mark.interop
 

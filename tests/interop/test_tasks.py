@@ -9,11 +9,11 @@ import pytest
 
 from relevo import Tasks
 from relevo.wire.keys import QueueKeys
-from tests.conformance.runs import Runs
 from tests.interop.conftest import Until
-from tests.interop.side import Side
 from tests.pace import limit
 from tests.servers.server import Server
+from tests.support.runs import Runs
+from tests.support.side import Side
 
 pytestmark = pytest.mark.interop
 

@@ -7,11 +7,11 @@ import pytest
 
 from relevo.agents.outbox_relay import OutboxRelay
 from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.api.room import Room, served
 from tests.clock import Clock
 from tests.people.receiver import Receiver, listening
 from tests.servers.stores import sqlite_with_tables
 from tests.support.desk import SCOPE, Desk, a_desk, emptied
+from tests.support.room import Room, served
 
 __all__ = ["SCOPE"]
 

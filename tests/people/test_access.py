@@ -12,11 +12,11 @@ from relevo.work.access.key_policy import ScopedGrant, narrowed
 from relevo.work.access.rate_limits import RateLimits
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
-from tests.api.room import QUEUE, Room
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 from tests.servers.stores import STORES
 from tests.support.desk import SCOPE, Desk
+from tests.support.room import QUEUE, Room
 
 
 def key(*permissions: Permission, scopes: Sequence[str] | None = None, queues: Sequence[str] | None = None) -> Caller:

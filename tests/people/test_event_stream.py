@@ -11,7 +11,6 @@ import pytest
 
 from relevo.work.reading.event_feed import EventFeed, FeedEvent
 from relevo.work.work_queues import WorkQueues, WorkSettings
-from tests.api.room import QUEUE, Room, served
 from tests.clock import Clock
 from tests.pace import limit
 from tests.patience import turn
@@ -20,6 +19,7 @@ from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 from tests.servers.stores import sqlite_with_tables, with_tables
 from tests.support.desk import SCOPE, Desk, a_desk
+from tests.support.room import QUEUE, Room, served
 
 EVENTS = "/v1/scopes/billing/events"
 

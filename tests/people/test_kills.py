@@ -11,11 +11,11 @@ from relevo.work.retention.erasure import digest_of
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.store.tables import erasures, messages, reviews
 from tests.patience import until
-from tests.people.casualty import killed
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
 from tests.servers.stores import STORES
 from tests.support.desk import SCOPE, Desk
+from tests.support.killed_errand import killed
 
 pytestmark = [pytest.mark.parametrize("store", STORES), pytest.mark.timeout(200)]
 

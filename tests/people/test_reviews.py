@@ -17,9 +17,9 @@ from relevo.work.review.reviews import Review
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.store.counters import Depth, depths_of
 from relevo.work.work_queues import WorkQueues
-from tests.property.test_review_machine import PEOPLE, specs
 from tests.servers.stores import STORES
 from tests.support.desk import SCOPE, Desk
+from tests.support.review_specs import person, specs
 
 pytestmark = pytest.mark.parametrize("store", STORES)
 
@@ -154,14 +154,13 @@ async def depth(desk: Desk) -> Depth:
 # --- any order ---------------------------------------------------------------------------------------------------------------
 
 REFUSED = (BadDecision, NotYourReview, ReviewHeld, ReviewOver)
-who = st.sampled_from(PEOPLE)
 steps = st.one_of(
-    st.tuples(st.just("claim"), who),
-    st.tuples(st.just("release"), who),
-    st.tuples(st.just("hand_over"), who, who),
-    st.tuples(st.just("comment"), who, st.sampled_from(["why?", "  "])),
-    st.tuples(st.just("decide"), who, st.sampled_from(["approve", "reject", "nonsense"])),
-    st.tuples(st.just("withdraw"), who, st.just("no use")),
+    st.tuples(st.just("claim"), person),
+    st.tuples(st.just("release"), person),
+    st.tuples(st.just("hand_over"), person, person),
+    st.tuples(st.just("comment"), person, st.sampled_from(["why?", "  "])),
+    st.tuples(st.just("decide"), person, st.sampled_from(["approve", "reject", "nonsense"])),
+    st.tuples(st.just("withdraw"), person, st.just("no use")),
     st.tuples(st.just("wait"), st.integers(0, 60)),
     st.tuples(st.just("restart")),
 )
@@ -177,7 +176,7 @@ async def test_whatever_people_and_the_clock_do_rows_and_the_case_agree(
     frozen = desk.clock()
     ahead = [0]
     here = await WorkQueues.open(desk.work_queues.settings, now_ms=lambda: frozen + ahead[0])
-    at = Desk(here, desk.caller, desk.clock)
+    at = desk.at(here)
     review = await asked(at, spec)
     case = Case.open(review.id, spec, frozen)
     for name, *given_to in acts:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from relevo.work.webhooks.signature import verify
-from tests.api.room import QUEUE, Room, served
 from tests.pace import limit
 from tests.patience import turn, until
 from tests.people.conftest import ALLOWED
@@ -16,6 +15,7 @@ from tests.people.receiver import Receiver
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Server
 from tests.servers.stores import sqlite_with_tables
+from tests.support.room import QUEUE, Room, served
 
 HOOKS = "/v1/scopes/billing/webhooks"
 

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relevo.engine.schedules.cron import Cron
-from tests.property.cron_expressions import (
+from tests.support.cron_expressions import (
     ANY_DAY,
     CALENDARS,
     CLOCKS,

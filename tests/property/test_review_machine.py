@@ -9,29 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from relevo.errors import BadDecision, NotYourReview, ReviewHeld, ReviewOver
 from relevo.work.review.case import Case
-from relevo.work.review.spec import Escalation, ReviewSpec
+from relevo.work.review.spec import ReviewSpec
+from tests.support.review_specs import person, specs
 
-PEOPLE = ["ada", "grace", "mary", "emmy"]
-person = st.sampled_from(PEOPLE)
 REFUSED = (BadDecision, NotYourReview, ReviewHeld, ReviewOver)
-
-
-@st.composite
-def specs(draw: st.DrawFn) -> ReviewSpec:
-    quorum = draw(st.integers(1, 3))
-    assignees = draw(st.lists(person, unique=True, min_size=quorum)) if draw(st.booleans()) else []
-    timeout: dict[str, Any] = {}
-    if draw(st.booleans()):
-        timeout["timeout_s"] = draw(st.integers(5, 100))
-        timeout["on_timeout"] = draw(st.sampled_from(["fail", "escalate", "complete"]))
-        if timeout["on_timeout"] == "complete":
-            timeout["default"] = {"decision": "reject"}
-        if timeout["on_timeout"] == "escalate":
-            timeout["escalate_to"] = Escalation(assignees=PEOPLE, timeout_s=draw(st.integers(5, 50)))
-    remind = draw(st.none() | st.integers(1, 30))
-    return ReviewSpec(
-        quorum=quorum, assignees=assignees, remind_s=remind, hold_s=draw(st.integers(1, 40)), **timeout
-    ).checked()
 
 
 class ReviewMachine(RuleBasedStateMachine):

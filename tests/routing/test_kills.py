@@ -10,10 +10,10 @@ from relevo.engine.job.job import Job
 from relevo.work.faults import ROUTING_POINTS
 from relevo.work.routing.rule import Route
 from tests.patience import until
-from tests.people.casualty import killed
 from tests.routing.test_bridge import Crew, dead_job
 from tests.servers.server import Server
 from tests.support.desk import SCOPE, Desk
+from tests.support.killed_errand import killed
 
 pytestmark = pytest.mark.timeout(200)
 

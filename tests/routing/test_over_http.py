@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.room import QUEUE, Room, served
+from tests.support.room import QUEUE, Room, served
 
 SCOPE = "/v1/scopes/billing"
 DROP = {"name": "late", "trigger": "message_published", "condition": "body.late", "actions": [{"action": "drop"}]}

@@ -17,7 +17,7 @@ from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
 from relevo.work.message.history import steps
 from relevo.work.message.verdict import SettleItem, Verdict
-from relevo.work.queue_record import QueueSettings
+from relevo.work.queue_record import QueueRecord, QueueSettings
 from relevo.work.reading.search import MessageFilter
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.spec import ReviewSpec
@@ -31,33 +31,71 @@ from tests.clock import Clock
 from tests.servers.stores import with_tables
 
 SCOPE = "main"
+JOBS = "jobs"
+
+
+def new(n: int = 0, **fields: Any) -> NewMessage:
+    return NewMessage(body=msgspec.Raw(b'{"n":%d}' % n), **fields)
+
+
+def number(message: Claimed) -> int:
+    """Which of the messages of `new` this is."""
+    return msgspec.json.decode(message.body)["n"]
 
 
 class Desk:
-    """One tenant's scope `main`, and short ways to work in it."""
+    """One tenant's scope `main`, and short ways to work in it: also `at` other work queues on the database, `by` others."""
 
     def __init__(self, work_queues: WorkQueues, caller: Caller, clock: Clock) -> None:
         self.work_queues = work_queues
         self.caller = caller
         self.clock = clock
 
-    async def queue(self, slug: str = "jobs", **settings: Any) -> int:
-        made = await self.work_queues.queues.create(self.caller, SCOPE, slug, QueueSettings(**settings))
-        return made.id
+    def at(self, work_queues: WorkQueues) -> "Desk":
+        return Desk(work_queues, self.caller, self.clock)
 
-    async def publish(self, count: int = 1, queue: str = "jobs", **fields: Any) -> list[str]:
-        new = [NewMessage(body=msgspec.Raw(b'{"n":%d}' % n), **fields) for n in range(count)]
-        outcomes = await self.work_queues.messages.publish(self.caller, SCOPE, queue, new)
+    def by(self, caller: Caller) -> "Desk":
+        return Desk(self.work_queues, caller, self.clock)
+
+    async def queue(self, slug: str = JOBS, **settings: Any) -> QueueRecord:
+        return await self.work_queues.queues.create(self.caller, SCOPE, slug, QueueSettings(**settings))
+
+    async def outcomes(self, *given: NewMessage, queue: str = JOBS) -> list[Published | Refusal]:
+        """Publishes, and returns what became of each."""
+        return await self.work_queues.messages.publish(self.caller, SCOPE, queue, given)
+
+    async def ids(self, *given: NewMessage, queue: str = JOBS) -> list[str]:
+        """Publishes what must not be refused, and returns the ids."""
+        outcomes = await self.outcomes(*given, queue=queue)
+        assert all(isinstance(each, Published) for each in outcomes), outcomes
         return [each.id for each in outcomes if isinstance(each, Published)]
 
-    async def claim(self, count: int = 1, queue: str = "jobs", **how: Any) -> list[Claimed]:
+    async def publish(self, count: int = 1, queue: str = JOBS, **fields: Any) -> list[str]:
+        """Publishes so many, and returns the ids of those that were not refused."""
+        outcomes = await self.outcomes(*(new(n, **fields) for n in range(count)), queue=queue)
+        return [each.id for each in outcomes if isinstance(each, Published)]
+
+    async def claim(self, count: int = 1, queue: str = JOBS, **how: Any) -> list[Claimed]:
         return await self.work_queues.claims.claim(self.caller, SCOPE, queue, batch_size=count, **how)
 
-    async def settle(self, verdict: Verdict, claimed: list[Claimed], **fields: Any) -> list[Settled]:
-        items = [SettleItem(id=each.id, claim_token=each.claim_token, **fields) for each in claimed]
-        return await self.work_queues.settlements.settle(self.caller, SCOPE, verdict, items)
+    async def settle(
+        self, verdict: Verdict, claimed: Claimed | list[Claimed], *, queue: str | None = None, **fields: Any
+    ) -> list[Settled]:
+        """Settles one message or several; with `queue` as a worker of that queue, else as one who knows the messages alone."""
+        each_of = claimed if isinstance(claimed, list) else [claimed]
+        items = [SettleItem(id=each.id, claim_token=each.claim_token, **fields) for each in each_of]
+        return await self.work_queues.settlements.settle(self.caller, SCOPE, verdict, items, queue=queue)
 
-    async def die(self, count: int = 1, queue: str = "jobs", reason: str = "no use", **fields: Any) -> list[str]:
+    async def drain(self, count: int = 50, queue: str = JOBS) -> list[Claimed]:
+        """Claims and completes until nothing is left; what was claimed, in that order."""
+        done: list[Claimed] = []
+        while claimed := await self.claim(count, queue):
+            settled = await self.settle("complete", claimed, queue=queue)
+            assert all(each.state == "completed" for each in settled), settled
+            done += claimed
+        return done
+
+    async def die(self, count: int = 1, queue: str = JOBS, reason: str = "no use", **fields: Any) -> list[str]:
         """Publishes messages and makes dead letters of them."""
         await self.publish(count, queue, **fields)
         claimed = await self.claim(count, queue)
@@ -74,7 +112,7 @@ class Desk:
                     return dict(found)
         raise AssertionError(f"there is no message {message_id}")
 
-    async def review_row(self, spec: ReviewSpec, message_id: str, queue: str = "jobs") -> dict[str, Any]:
+    async def review_row(self, spec: ReviewSpec, message_id: str, queue: str = JOBS) -> dict[str, Any]:
         """The row of a review of the message."""
         record = await self.work_queues.queues.lookup(self.caller, SCOPE, queue)
         return self.work_queues.reviews.row(
@@ -100,13 +138,13 @@ class Desk:
         rule = Rule(name=name, trigger=on, condition=when, actions=list(actions), **more)
         return await self.work_queues.rules.create(self.caller, SCOPE, rule)
 
-    async def put(self, body: Any = None, queue: str = "jobs", **fields: Any) -> Published | Refusal:
+    async def put(self, body: Any = None, queue: str = JOBS, **fields: Any) -> Published | Refusal:
         """Publishes one message."""
-        new = NewMessage(body=msgspec.Raw(msgspec.json.encode(body)), **fields)
-        (outcome,) = await self.work_queues.messages.publish(self.caller, SCOPE, queue, [new])
+        message = NewMessage(body=msgspec.Raw(msgspec.json.encode(body)), **fields)
+        (outcome,) = await self.outcomes(message, queue=queue)
         return outcome
 
-    async def id_of(self, body: Any = None, queue: str = "jobs", **fields: Any) -> str:
+    async def id_of(self, body: Any = None, queue: str = JOBS, **fields: Any) -> str:
         outcome = await self.put(body, queue, **fields)
         assert isinstance(outcome, Published), outcome
         return outcome.id
@@ -126,9 +164,16 @@ class Desk:
     async def bodies(self, queue: str) -> list[Any]:
         return [msgspec.json.decode(each.body) for each in await self.all(queue=queue)]
 
-    async def depth(self, queue: str = "jobs", scope: str = SCOPE) -> Depth:
+    async def depth(self, queue: str = JOBS, scope: str = SCOPE) -> Depth:
         record = await self.work_queues.queues.lookup(self.caller, scope, queue)
         return (await depths_of(self.work_queues.database, [record.id]))[record.id]
+
+    async def states(self, queue: str = JOBS) -> dict[str, int]:
+        """How many rows of a queue are in each state: what the depths must agree with."""
+        record = await self.work_queues.queues.lookup(self.caller, SCOPE, queue)
+        async with self.work_queues.database.connect() as connection:
+            query = select(messages.c.state, func.count()).where(messages.c.queue_id == record.id)
+            return {row[0]: row[1] for row in await connection.execute(query.group_by(messages.c.state))}
 
     async def labels(self, message_id: str) -> dict[str, str]:
         async with self.work_queues.database.connect() as connection:
@@ -165,8 +210,8 @@ async def tallied(work_queues: WorkQueues, queue_id: int) -> dict[str, int]:
     return {name: int(row[name]) for name in TALLIES}
 
 
-async def a_desk(work_queues: WorkQueues, clock: Clock, **scope: Any) -> Desk:
-    tenant = await work_queues.tenants.create("acme")
+async def a_desk(work_queues: WorkQueues, clock: Clock, tenant_name: str = "acme", **scope: Any) -> Desk:
+    tenant = await work_queues.tenants.create(tenant_name)
     caller = work_queues.tenants.caller(tenant)
     await work_queues.scopes.create(caller, SCOPE, **scope)
     return Desk(work_queues, caller, clock)

@@ -11,7 +11,7 @@ from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.clock import Clock
 from tests.servers.server import Server
 from tests.servers.stores import STORES, store_url, with_tables
-from tests.work.desk import SCOPE, Desk
+from tests.support.desk import Desk, a_desk
 
 PATHS = ("index", "sql", "alone")
 LANES = tuple(f"{store}-{path}" for store in STORES for path in PATHS)
@@ -65,9 +65,6 @@ async def work_queues(open_work_queues: OpenWorkQueues) -> WorkQueues:
 
 
 @pytest.fixture
-async def desk(work_queues: WorkQueues) -> Desk:
+async def desk(work_queues: WorkQueues, clock: Clock) -> Desk:
     """A tenant of the test's own, with the scope `main`."""
-    tenant = await work_queues.tenants.create(f"t{uuid.uuid4().hex[:12]}")
-    caller = work_queues.tenants.caller(tenant)
-    await work_queues.scopes.create(caller, SCOPE)
-    return Desk(work_queues, caller)
+    return await a_desk(work_queues, clock, f"t{uuid.uuid4().hex[:12]}")

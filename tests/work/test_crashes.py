@@ -24,13 +24,13 @@ from relevo.work.work_queues import WorkSettings
 from tests.clock import Clock
 from tests.patience import until
 from tests.servers.stores import STORES
-from tests.work.casualty import Orders, live
+from tests.support.desk import JOBS, SCOPE, Desk, new
+from tests.support.killed_worker import Orders, live
 from tests.work.conftest import Lane
-from tests.work.desk import JOBS, SCOPE, Desk, new
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["tests.work.casualty", "relevo.work.store.sqlite.driver", "asyncpg", "asyncmy", "aiosqlite"]
+    ["tests.support.killed_worker", "relevo.work.store.sqlite.driver", "asyncpg", "asyncmy", "aiosqlite"]
 )
 
 

@@ -13,8 +13,8 @@ from relevo.work.store.tables import queues
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.work_queues import WorkQueues
 from tests.pace import limit
+from tests.support.desk import Desk, new
 from tests.work.conftest import OpenWorkQueues
-from tests.work.desk import Desk, new
 
 SERVERS = ("postgres-alone", "mariadb-alone")
 pytestmark = pytest.mark.parametrize("lane", SERVERS, indirect=True)
@@ -41,7 +41,7 @@ async def test_locks_of_a_node_that_stands_still_end_and_publishes_go_on(
         async with asyncio.timeout(
             limit(15)
         ):  # less than the session_timeouts of who waits: it is not that which ends the wait
-            assert isinstance((await desk.publish(new()))[0], Published)
+            assert isinstance((await desk.outcomes(new()))[0], Published)
         with pytest.raises(DBAPIError):
             await dead.execute(select(queues))
         await dead.invalidate()
@@ -63,7 +63,7 @@ async def test_a_transaction_that_stood_still_runs_once_more(desk: Desk, work_qu
     await holding.wait()
     async with asyncio.timeout(limit(15)):
         assert isinstance(
-            (await desk.publish(new()))[0], Published
+            (await desk.outcomes(new()))[0], Published
         )  # it waited for the lock, which the database took away
     ended.set()
     await standing
@@ -85,7 +85,7 @@ async def test_a_transaction_that_always_stands_still_is_ended_and_says_so(desk:
     for _ in range(2):
         go_on = await holding.get()
         async with asyncio.timeout(limit(15)):
-            assert isinstance((await desk.publish(new()))[0], Published)
+            assert isinstance((await desk.outcomes(new()))[0], Published)
         go_on.set()
     with pytest.raises(StoreUnavailable):
         await standing

@@ -9,7 +9,7 @@ from relevo.work.message.failure import Failure
 from relevo.work.reading.search import MessageFilter
 from relevo.work.store.outbox import WorkEvent, decode
 from relevo.work.store.tables import outbox
-from tests.work.desk import SCOPE, Desk, new
+from tests.support.desk import SCOPE, Desk, new
 
 pytestmark = pytest.mark.parametrize("lane", ["sqlite-alone", "postgres-sql", "mariadb-index"], indirect=True)
 """Each database once: how a message was claimed makes no difference here."""

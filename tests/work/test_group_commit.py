@@ -16,7 +16,7 @@ from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.work_queues import WorkQueues
 from tests.pace import limit
 from tests.patience import turn, until
-from tests.work.desk import JOBS, Desk, new
+from tests.support.desk import JOBS, Desk, new
 
 
 async def rows_of(work_queues: WorkQueues, table: Any) -> int:
@@ -181,7 +181,7 @@ async def test_the_events_of_a_transaction_tell_what_happened(desk: Desk) -> Non
     queue = await desk.queue(backoff_initial_ms=60_000)
     (message_id,) = await desk.ids(new(message_type="invoice", correlation_id="c-1"))
     (claimed,) = await desk.claim()
-    await desk.settle("fail", claimed, reason="no")
+    await desk.settle("fail", claimed, reason="no", queue=JOBS)
     async with desk.work_queues.database.connect() as connection:
         query = select(tables.outbox.c.events).order_by(tables.outbox.c.id.desc()).limit(3)
         texts = list((await connection.execute(query)).scalars())
@@ -196,7 +196,7 @@ async def test_the_events_of_a_transaction_tell_what_happened(desk: Desk) -> Non
 async def test_calls_are_audited_with_their_messages(desk: Desk) -> None:
     queue = await desk.queue()
     ids = await desk.ids(new(), new())
-    await desk.settle("complete", *await desk.claim(2))
+    await desk.settle("complete", await desk.claim(2), queue=JOBS)
     async with desk.work_queues.database.connect() as connection:
         mine = tables.audit.c.queue_id == queue.id
         rows = (await connection.execute(select(tables.audit).where(mine).order_by(tables.audit.c.id))).mappings().all()

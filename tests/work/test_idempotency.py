@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 
 from relevo.contract.messages import NewMessage, Published, Refusal
+from tests.support.desk import Desk, new
 from tests.work.conftest import OpenWorkQueues
-from tests.work.desk import Desk, new
 
 
 def other(message: NewMessage) -> NewMessage:
@@ -15,8 +15,8 @@ def other(message: NewMessage) -> NewMessage:
 
 async def test_the_same_key_and_body_is_the_first_message(desk: Desk) -> None:
     await desk.queue()
-    (first,) = await desk.publish(new(1, idempotency_key="k"))
-    (second,) = await desk.publish(new(1, idempotency_key="k"))
+    (first,) = await desk.outcomes(new(1, idempotency_key="k"))
+    (second,) = await desk.outcomes(new(1, idempotency_key="k"))
     assert isinstance(first, Published)
     assert second == Published(first.id, "pending", duplicate=True)
     assert await desk.states() == {"pending": 1}
@@ -24,9 +24,9 @@ async def test_the_same_key_and_body_is_the_first_message(desk: Desk) -> None:
 
 async def test_a_duplicate_tells_the_state_of_the_first(desk: Desk) -> None:
     await desk.queue()
-    await desk.publish(new(1, idempotency_key="k"))
+    await desk.outcomes(new(1, idempotency_key="k"))
     await desk.drain()
-    (again,) = await desk.publish(new(1, idempotency_key="k"))
+    (again,) = await desk.outcomes(new(1, idempotency_key="k"))
     assert isinstance(again, Published)
     assert (again.state, again.duplicate) == ("completed", True)
 
@@ -34,8 +34,8 @@ async def test_a_duplicate_tells_the_state_of_the_first(desk: Desk) -> None:
 async def test_the_same_key_and_another_body_is_a_conflict(desk: Desk) -> None:
     await desk.queue()
     message = new(1, idempotency_key="k")
-    await desk.publish(message)
-    (outcome,) = await desk.publish(other(message))
+    await desk.outcomes(message)
+    (outcome,) = await desk.outcomes(other(message))
     assert isinstance(outcome, Refusal)
     assert outcome.code == "IDEMPOTENCY_CONFLICT"
     assert await desk.states() == {"pending": 1}
@@ -44,7 +44,7 @@ async def test_the_same_key_and_another_body_is_a_conflict(desk: Desk) -> None:
 async def test_a_key_twice_in_one_call_is_one_message(desk: Desk) -> None:
     await desk.queue()
     message = new(1, idempotency_key="k")
-    first, second, third = await desk.publish(message, message, other(message))
+    first, second, third = await desk.outcomes(message, message, other(message))
     assert isinstance(first, Published)
     assert second == Published(first.id, "pending", duplicate=True)
     assert isinstance(third, Refusal)
@@ -62,7 +62,7 @@ async def test_a_key_belongs_to_its_queue(desk: Desk) -> None:
 async def test_one_key_from_many_sides_at_once_is_one_message(desk: Desk, open_work_queues: OpenWorkQueues) -> None:
     await desk.queue()
     desks = [desk, desk.at(await open_work_queues())]
-    outcomes = await asyncio.gather(*(desks[n % 2].publish(new(1, idempotency_key="k")) for n in range(20)))
+    outcomes = await asyncio.gather(*(desks[n % 2].outcomes(new(1, idempotency_key="k")) for n in range(20)))
     published = [each for outcome in outcomes for each in outcome if isinstance(each, Published)]
     assert len(published) == 20
     assert len({each.id for each in published}) == 1
@@ -77,16 +77,16 @@ async def test_many_keys_crosswise_from_two_nodes_are_each_one_message(
     await desk.queue()
     desks = [desk, desk.at(await open_work_queues())]
     keyed = [new(n, idempotency_key=f"k{n}") for n in range(40)]
-    await asyncio.gather(*(desks[n % 2].publish(*(keyed if n % 2 else keyed[::-1])) for n in range(8)))
+    await asyncio.gather(*(desks[n % 2].outcomes(*(keyed if n % 2 else keyed[::-1])) for n in range(8)))
     assert await desk.states() == {"pending": 40}
 
 
 async def test_a_message_that_found_no_room_does_not_hold_its_key(desk: Desk) -> None:
     await desk.queue(max_depth=1)
     await desk.ids(new(1))
-    (refused,) = await desk.publish(new(2, idempotency_key="k"))
+    (refused,) = await desk.outcomes(new(2, idempotency_key="k"))
     assert isinstance(refused, Refusal)
     await desk.drain()
-    (outcome,) = await desk.publish(new(2, idempotency_key="k"))
+    (outcome,) = await desk.outcomes(new(2, idempotency_key="k"))
     assert isinstance(outcome, Published)
     assert not outcome.duplicate

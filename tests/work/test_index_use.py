@@ -14,7 +14,7 @@ from relevo.work.dead_letters.listing import DeadLetterFilter
 from relevo.work.reading.search import MessageFilter
 from relevo.work.store.statements import labelled, statement
 from relevo.work.work_queues import WorkQueues
-from tests.work.desk import JOBS, SCOPE, Desk, new
+from tests.support.desk import JOBS, SCOPE, Desk, new
 
 TWO = ("sqlite-alone", "postgres-alone")
 ORDER, CLAIMS, CORRELATION = (f"ix_relevo_messages_{name}" for name in ("order", "claims", "correlation"))
@@ -44,7 +44,7 @@ async def crowded(desk: Desk) -> None:
     for _ in range(4):
         await desk.ids(*(new(n) for n in range(500)))
         claimed = await desk.claim(500)
-        await desk.settle("complete", *claimed)
+        await desk.settle("complete", claimed)
     await desk.ids(*(new(n, correlation_id="order-17" if n == 3 else None) for n in range(20)))
     await desk.claim(2)
     if desk.work_queues.dialect == "postgresql":

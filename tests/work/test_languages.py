@@ -8,8 +8,8 @@ from psycopg import sql
 
 from relevo.work.reading.search import MessageFilter
 from tests.servers.postgres import PostgresServer
+from tests.support.desk import SCOPE, Desk, new
 from tests.work.conftest import Lane
-from tests.work.desk import SCOPE, Desk, new
 
 
 @pytest.fixture
@@ -45,4 +45,4 @@ async def test_messages_are_claimed_in_their_order_and_completed(desk: Desk) -> 
     assert [each.id for each in await desk.claim(2, labels={"Ä": "ä"})] == ids[:2]
     claimed = await desk.claim(5)
     assert [each.id for each in claimed] == ids[2:]
-    assert {each.state for each in await desk.settle("complete", *claimed)} == {"completed"}
+    assert {each.state for each in await desk.settle("complete", claimed)} == {"completed"}

@@ -7,7 +7,7 @@ from relevo.contract.messages import Published, Refusal
 from relevo.errors import InvalidInput, QueueArchived, QueueDraining, QueuePaused, ScopePaused
 from relevo.work.store.counters import Depth
 from tests.clock import Clock
-from tests.work.desk import JOBS, SCOPE, Desk, new, number
+from tests.support.desk import JOBS, SCOPE, Desk, new, number
 
 
 async def test_a_completed_message_keeps_its_result_and_its_history(desk: Desk) -> None:
@@ -15,7 +15,7 @@ async def test_a_completed_message_keeps_its_result_and_its_history(desk: Desk) 
     (message_id,) = await desk.ids(new(7))
     (claimed,) = await desk.claim()
     assert (claimed.id, number(claimed), claimed.attempts) == (message_id, 7, 1)
-    (settled,) = await desk.settle("complete", claimed, result=msgspec.Raw(b'{"ok": true}'))
+    (settled,) = await desk.settle("complete", claimed, result=msgspec.Raw(b'{"ok": true}'), queue=JOBS)
     assert (settled.state, settled.refusal) == ("completed", None)
     row = await desk.row(message_id)
     assert (row["state"], row["result"]) == ("completed", '{"ok": true}')
@@ -25,7 +25,7 @@ async def test_a_completed_message_keeps_its_result_and_its_history(desk: Desk) 
 async def test_a_body_comes_back_byte_for_byte(desk: Desk) -> None:
     await desk.queue()
     body = '{ "b":1,"a" :[1.50, "ünï\\u00e9", "漢字 🐢"],"nul":"\\u0000" }'.encode()
-    await desk.publish(msgspec.structs.replace(new(), body=msgspec.Raw(body)))
+    await desk.outcomes(msgspec.structs.replace(new(), body=msgspec.Raw(body)))
     (claimed,) = await desk.claim()
     assert bytes(claimed.body) == body
 
@@ -69,9 +69,9 @@ async def test_depths_follow_every_change(desk: Desk) -> None:
     await desk.queue(backoff_initial_ms=60_000)
     await desk.ids(*(new(n) for n in range(5)), new(5, delay_s=600))
     claimed = await desk.claim(4)
-    await desk.settle("complete", claimed[0])
-    await desk.settle("release", claimed[1])
-    await desk.settle("fail", claimed[2])
+    await desk.settle("complete", claimed[0], queue=JOBS)
+    await desk.settle("release", claimed[1], queue=JOBS)
+    await desk.settle("fail", claimed[2], queue=JOBS)
     assert await desk.depth() == Depth(pending=2, delayed=2, claimed=1)
     assert await desk.states() == {"pending": 2, "delayed": 2, "claimed": 1, "completed": 1}
 
@@ -80,7 +80,7 @@ async def test_a_released_message_is_first_again_and_the_attempt_does_not_count(
     await desk.queue()
     first, _ = await desk.ids(new(), new())
     (claimed,) = await desk.claim()
-    await desk.settle("release", claimed)
+    await desk.settle("release", claimed, queue=JOBS)
     (again,) = await desk.claim()
     assert (again.id, again.attempts) == (first, 1)
 
@@ -91,7 +91,7 @@ async def test_an_extended_claim_lasts_from_now_on(desk: Desk, clock: Clock) -> 
     (claimed,) = await desk.claim()
     clock.turn(20)
     before = clock()
-    (settled,) = await desk.settle("extend", claimed, seconds=100)
+    (settled,) = await desk.settle("extend", claimed, seconds=100, queue=JOBS)
     assert settled.claim_until is not None
     assert before + 100_000 <= settled.claim_until <= clock() + 100_000
     assert (await desk.row(claimed.id))["claim_until"] == settled.claim_until
@@ -99,14 +99,14 @@ async def test_an_extended_claim_lasts_from_now_on(desk: Desk, clock: Clock) -> 
 
 async def test_a_delayed_message_is_not_claimed(desk: Desk) -> None:
     await desk.queue()
-    outcomes = await desk.publish(new(1, delay_s=60), new(2))
+    outcomes = await desk.outcomes(new(1, delay_s=60), new(2))
     assert [each.state for each in outcomes if isinstance(each, Published)] == ["delayed", "pending"]
     assert [number(each) for each in await desk.claim(10)] == [2]
 
 
 async def test_a_time_that_has_passed_is_no_delay(desk: Desk, clock: Clock) -> None:
     await desk.queue()
-    (outcome,) = await desk.publish(new(1, visible_at=clock() - 1))
+    (outcome,) = await desk.outcomes(new(1, visible_at=clock() - 1))
     assert isinstance(outcome, Published)
     assert outcome.state == "pending"
 
@@ -125,7 +125,7 @@ async def test_a_message_that_cannot_be_is_refused_and_its_neighbours_are_not(de
         new(9, delay_s=1, visible_at=2**41),
         new(10, deadline=-5),
     ]
-    outcomes = await desk.publish(new(0), *wrong, new(11))
+    outcomes = await desk.outcomes(new(0), *wrong, new(11))
     assert [each.code for each in outcomes if isinstance(each, Refusal)] == ["INVALID_INPUT"] * len(wrong)
     assert [number(each) for each in await desk.claim(20)] == [0, 11]
 
@@ -146,7 +146,7 @@ async def test_a_queue_that_is_not_active_takes_nothing_in(desk: Desk, state: st
     await desk.queue()
     await desk.work_queues.queues.change(desk.caller, SCOPE, JOBS, {"state": state})
     with pytest.raises(error):
-        await desk.publish(new())
+        await desk.outcomes(new())
 
 
 async def test_a_draining_queue_gives_out_what_it_has(desk: Desk) -> None:
@@ -163,7 +163,7 @@ async def test_a_paused_queue_gives_nothing_out_and_takes_settles(desk: Desk) ->
     await desk.work_queues.queues.change(desk.caller, SCOPE, JOBS, {"state": "paused"})
     with pytest.raises(QueuePaused):
         await desk.claim()
-    (settled,) = await desk.settle("complete", claimed)
+    (settled,) = await desk.settle("complete", claimed, queue=JOBS)
     assert settled.state == "completed"
 
 
@@ -171,7 +171,7 @@ async def test_a_paused_scope_closes_its_queues(desk: Desk) -> None:
     await desk.queue()
     await desk.work_queues.scopes.change(desk.caller, SCOPE, {"state": "paused"})
     with pytest.raises(ScopePaused):
-        await desk.publish(new())
+        await desk.outcomes(new())
     with pytest.raises(ScopePaused):
         await desk.claim()
 

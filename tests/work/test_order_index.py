@@ -13,8 +13,8 @@ from relevo.work.work_queues import WorkQueues
 from tests.conftest import Launch
 from tests.patience import turn, until
 from tests.servers.server import Redis86, Server
+from tests.support.desk import Desk, new, number
 from tests.work.conftest import INDEXED, Lane, OpenWorkQueues
-from tests.work.desk import Desk, new, number
 
 pytestmark = pytest.mark.parametrize("lane", INDEXED, indirect=True)
 
@@ -167,7 +167,7 @@ async def work_off(desk: Desk, meddle: Meddle) -> None:
             places = [(-each.priority_score, each.id) for each in claimed]
             assert places == sorted(places)
             if claimed:
-                settled = await desk.settle("complete", *claimed)
+                settled = await desk.settle("complete", claimed)
                 assert all(each.state == "completed" for each in settled), settled
                 done.extend(each.id for each in settled)
                 await steps.take()

@@ -10,8 +10,8 @@ from relevo.contract.messages import NewMessage
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
 from tests.clock import Clock
+from tests.support.desk import SCOPE, Desk, new, number
 from tests.work.conftest import OpenWorkQueues
-from tests.work.desk import SCOPE, Desk, new, number
 
 
 def place(ordering: str, message: Claimed) -> tuple[int, str]:
@@ -114,7 +114,7 @@ async def test_publishers_and_workers_at_once_lose_and_double_nothing(
     async def settle(at: Desk, claimed: list[Claimed]) -> None:
         places = [place(ordering, each) for each in claimed]
         assert places == sorted(places)
-        settled = await at.settle("complete", *claimed)
+        settled = await at.settle("complete", claimed)
         done.extend(each.id for each in settled if each.state == "completed")
 
     workers = [asyncio.create_task(worker(at)) for at in desks for _ in range(3)]

@@ -3,13 +3,13 @@
 import asyncio
 
 from relevo.contract.messages import Published, Refusal
+from tests.support.desk import Desk, new, number
 from tests.work.conftest import OpenWorkQueues
-from tests.work.desk import Desk, new, number
 
 
 async def test_reject_takes_what_fits_and_refuses_the_rest(desk: Desk) -> None:
     await desk.queue(max_depth=3)
-    outcomes = await desk.publish(*(new(n) for n in range(5)))
+    outcomes = await desk.outcomes(*(new(n) for n in range(5)))
     assert [each.code if isinstance(each, Refusal) else each.state for each in outcomes] == [
         *("pending", "pending", "pending"),
         *("QUEUE_FULL", "QUEUE_FULL"),
@@ -21,7 +21,7 @@ async def test_what_is_claimed_makes_room(desk: Desk) -> None:
     await desk.queue(max_depth=1)
     await desk.ids(new(0))
     await desk.claim()
-    (outcome,) = await desk.publish(new(1))
+    (outcome,) = await desk.outcomes(new(1))
     assert isinstance(outcome, Published)
 
 
@@ -38,7 +38,7 @@ async def test_what_comes_back_is_never_refused(desk: Desk) -> None:
 async def test_the_limit_is_exact_under_concurrency(desk: Desk, open_work_queues: OpenWorkQueues) -> None:
     await desk.queue(max_depth=25)
     desks = [desk, desk.at(await open_work_queues())]
-    outcomes = await asyncio.gather(*(desks[n % 2].publish(new(n), new(n)) for n in range(30)))
+    outcomes = await asyncio.gather(*(desks[n % 2].outcomes(new(n), new(n)) for n in range(30)))
     published = [each for outcome in outcomes for each in outcome if isinstance(each, Published)]
     assert len(published) == 25
     assert await desk.states() == {"pending": 25}
@@ -65,6 +65,6 @@ async def test_dead_letter_oldest_buries_the_oldest(desk: Desk) -> None:
 async def test_a_batch_larger_than_the_queue_is_cut(desk: Desk) -> None:
     await desk.queue(max_depth=3, overflow_policy="drop_oldest")
     await desk.ids(new(0))
-    outcomes = await desk.publish(*(new(n) for n in range(1, 6)))
+    outcomes = await desk.outcomes(*(new(n) for n in range(1, 6)))
     assert [isinstance(each, Published) for each in outcomes] == [True, True, True, False, False]
     assert await desk.states() == {"pending": 3, "cancelled": 1}

@@ -15,8 +15,8 @@ from sqlalchemy import text
 from relevo.work.store.counters import Depth
 from tests.servers.postgres import PostgresServer
 from tests.servers.server import Server
+from tests.support.desk import Desk, new
 from tests.work.conftest import Lane
-from tests.work.desk import Desk, new
 
 AWKWARD = ("enable_hashjoin", "enable_mergejoin", "enable_material")
 

@@ -7,7 +7,7 @@ from sqlalchemy import update
 from relevo.work.store.counters import Depth
 from relevo.work.store.tables import messages
 from tests.clock import Clock
-from tests.work.desk import Desk, new
+from tests.support.desk import Desk, new
 
 
 async def promote(desk: Desk, message_id: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from relevo.contract.claims import Claimed, Settled
 from relevo.errors import PermissionDenied
 from relevo.work.message.verdict import SettleItem, Verdict
-from tests.work.desk import JOBS, SCOPE, Desk, new
+from tests.support.desk import JOBS, SCOPE, Desk, new
 
 VERDICTS: tuple[Verdict, ...] = ("complete", "fail", "release", "extend")
 
@@ -26,7 +26,7 @@ async def test_a_wrong_token_settles_nothing(desk: Desk, verdict: Verdict) -> No
     await desk.queue()
     await desk.ids(new())
     (claimed,) = await desk.claim()
-    (settled,) = await desk.settle(verdict, with_token(claimed, "0" * 26))
+    (settled,) = await desk.settle(verdict, with_token(claimed, "0" * 26), queue=JOBS)
     assert code(settled) == "CLAIM_LOST"
     assert (await desk.row(claimed.id))["state"] == "claimed"
 
@@ -36,9 +36,9 @@ async def test_the_same_verdict_again_is_answered_as_done_and_does_nothing(desk:
     await desk.queue(backoff_initial_ms=60_000)
     await desk.ids(new())
     (claimed,) = await desk.claim()
-    first = await desk.settle(verdict, claimed)
+    first = await desk.settle(verdict, claimed, queue=JOBS)
     before = await desk.row(claimed.id)
-    assert await desk.settle(verdict, claimed) == first
+    assert await desk.settle(verdict, claimed, queue=JOBS) == first
     assert await desk.row(claimed.id) == before
 
 
@@ -50,8 +50,8 @@ async def test_another_verdict_after_the_first_is_lost(desk: Desk, first: Verdic
     await desk.queue(backoff_initial_ms=60_000)
     await desk.ids(new())
     (claimed,) = await desk.claim()
-    await desk.settle(first, claimed)
-    (settled,) = await desk.settle(second, claimed)
+    await desk.settle(first, claimed, queue=JOBS)
+    (settled,) = await desk.settle(second, claimed, queue=JOBS)
     assert code(settled) == "CLAIM_LOST"
 
 
@@ -59,12 +59,12 @@ async def test_a_zombie_cannot_finish_what_another_holds(desk: Desk) -> None:
     await desk.queue()
     await desk.ids(new())
     (zombie,) = await desk.claim()
-    await desk.settle("release", zombie)
+    await desk.settle("release", zombie, queue=JOBS)
     (owner,) = await desk.claim()
     for verdict in VERDICTS:
-        (settled,) = await desk.settle(verdict, zombie)
+        (settled,) = await desk.settle(verdict, zombie, queue=JOBS)
         assert code(settled) == "CLAIM_LOST"
-    (settled,) = await desk.settle("complete", owner)
+    (settled,) = await desk.settle("complete", owner, queue=JOBS)
     assert settled.state == "completed"
 
 
@@ -73,7 +73,7 @@ async def test_verdicts_that_meet_settle_once(desk: Desk) -> None:
     await desk.ids(*(new(n) for n in range(10)))
     claimed = await desk.claim(10)
     outcomes = await asyncio.gather(
-        *(desk.settle(verdict, *claimed) for verdict in ("complete", "fail", "release") * 3)
+        *(desk.settle(verdict, claimed, queue=JOBS) for verdict in ("complete", "fail", "release") * 3)
     )
     for at, message in enumerate(claimed):
         states = {outcome[at].state for outcome in outcomes if outcome[at].refusal is None}
@@ -85,8 +85,8 @@ async def test_one_message_named_twice_in_a_call_is_settled_once(desk: Desk) -> 
     await desk.queue(backoff_initial_ms=60_000)
     await desk.ids(new(), new())
     first, second = await desk.claim(2)
-    assert [each.state for each in await desk.settle("complete", first, first)] == ["completed"] * 2
-    assert [each.state for each in await desk.settle("fail", second, second)] == ["delayed"] * 2
+    assert [each.state for each in await desk.settle("complete", [first, first], queue=JOBS)] == ["completed"] * 2
+    assert [each.state for each in await desk.settle("fail", [second, second], queue=JOBS)] == ["delayed"] * 2
     assert await desk.states() == {"completed": 1, "delayed": 1}
     assert (await desk.depth()).delayed == 1
 
@@ -95,9 +95,9 @@ async def test_a_batch_settles_what_it_can_and_names_the_rest(desk: Desk) -> Non
     await desk.queue()
     await desk.ids(*(new(n) for n in range(3)))
     mine, lost, gone = await desk.claim(3)
-    await desk.settle("release", lost)
+    await desk.settle("release", lost, queue=JOBS)
     items = [mine, lost, msgspec.structs.replace(gone, id="01J9ZZZZZZZZZZZZZZZZZZZZZZ")]
-    assert [code(each) or each.state for each in await desk.settle("complete", *items)] == [
+    assert [code(each) or each.state for each in await desk.settle("complete", items, queue=JOBS)] == [
         "completed",
         "CLAIM_LOST",
         "NOT_FOUND",
@@ -112,7 +112,7 @@ async def test_a_message_of_another_queue_is_not_found_through_this_one(desk: De
     for verdict in VERDICTS:
         (settled,) = await desk.settle(verdict, claimed, queue="others")
         assert code(settled) == "NOT_FOUND"
-    (settled,) = await desk.settle("complete", claimed, queue=None)
+    (settled,) = await desk.settle("complete", claimed)
     assert settled.state == "completed"
 
 
@@ -121,12 +121,12 @@ async def test_a_key_for_other_queues_does_not_see_the_message(desk: Desk) -> No
     await desk.queue("others")
     await desk.ids(new())
     (claimed,) = await desk.claim()
-    stranger = Desk(desk.work_queues, msgspec.structs.replace(desk.caller, queues=frozenset({"others"})))
+    stranger = desk.by(msgspec.structs.replace(desk.caller, queues=frozenset({"others"})))
     for verdict in VERDICTS:
-        (settled,) = await stranger.settle(verdict, claimed, queue=None)
+        (settled,) = await stranger.settle(verdict, claimed)
         assert code(settled) == "NOT_FOUND"
-    owner = Desk(desk.work_queues, msgspec.structs.replace(desk.caller, queues=frozenset({JOBS})))
-    (settled,) = await owner.settle("complete", claimed, queue=None)
+    owner = desk.by(msgspec.structs.replace(desk.caller, queues=frozenset({JOBS})))
+    (settled,) = await owner.settle("complete", claimed)
     assert settled.state == "completed"
 
 
@@ -135,16 +135,16 @@ async def test_another_tenant_finds_nothing(desk: Desk) -> None:
     await desk.ids(new())
     (claimed,) = await desk.claim()
     tenant = await desk.work_queues.tenants.create(f"x{claimed.id[-12:].lower()}")
-    thief = Desk(desk.work_queues, desk.work_queues.tenants.caller(tenant))
+    thief = desk.by(desk.work_queues.tenants.caller(tenant))
     await desk.work_queues.scopes.create(thief.caller, SCOPE)
     for verdict in VERDICTS:
-        (settled,) = await thief.settle(verdict, claimed, queue=None)
+        (settled,) = await thief.settle(verdict, claimed)
         assert code(settled) == "NOT_FOUND"
 
 
 async def test_consuming_needs_its_permission(desk: Desk) -> None:
     await desk.queue()
-    reader = Desk(desk.work_queues, msgspec.structs.replace(desk.caller, permissions=frozenset({"view", "publish"})))
+    reader = desk.by(msgspec.structs.replace(desk.caller, permissions=frozenset({"view", "publish"})))
     with pytest.raises(PermissionDenied):
         await reader.claim()
     with pytest.raises(PermissionDenied):
@@ -158,5 +158,5 @@ async def test_an_extension_that_cannot_be_is_refused(desk: Desk, seconds: float
     await desk.queue()
     await desk.ids(new())
     (claimed,) = await desk.claim()
-    (settled,) = await desk.settle("extend", claimed, seconds=seconds)
+    (settled,) = await desk.settle("extend", claimed, seconds=seconds, queue=JOBS)
     assert code(settled) == "INVALID_INPUT"

@@ -13,8 +13,8 @@ from relevo.work.work_queues import WorkQueues
 from tests.pace import limit
 from tests.patience import turn
 from tests.servers.stores import STORES
+from tests.support.desk import JOBS, SCOPE, Desk, new, number
 from tests.work.conftest import OpenWorkQueues
-from tests.work.desk import JOBS, SCOPE, Desk, new, number
 
 LONG = 30.0
 

@@ -18,12 +18,12 @@ from relevo.pipeline.jobs.ingest import Batch, Ingest
 from relevo.pipeline.jobs.replay import replay
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.keys import QueueKeys
-from tests.interop.side import Side
 from tests.pace import limit
 from tests.servers.server import Server
 from tests.spark.connector.filled import add_events
 from tests.spark.lake import plain
 from tests.spark.lake.happenings import Row
+from tests.support.side import Side
 
 pytestmark = pytest.mark.timeout(300)
 

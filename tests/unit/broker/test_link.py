@@ -8,7 +8,7 @@ from relevo.broker.resp import ReplyError, command
 from relevo.engine.service.leader_loop import HOLD_LOCK
 from relevo.errors import ConnectionLost, Redirected, ServerRefused, Unreachable
 from tests.patience import turn, until
-from tests.unit.fake_server import SILENCE, FakeServer
+from tests.support.fake_server import SILENCE, FakeServer
 
 
 @pytest.fixture

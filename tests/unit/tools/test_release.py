@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.page import ROOT
+from tests.support.page import ROOT
 from tools.release import NotReady, Release, make
 
 CHANGELOG = """# Changelog

@@ -17,7 +17,7 @@ from relevo.wire.dead import DeadLetterFields
 from relevo.wire.envelope import Envelope
 from relevo.wire.notes import Notes
 from tests.patience import turn, until
-from tests.unit.fake_server import KEYS, SILENCE, Command, FakeServer
+from tests.support.fake_server import KEYS, SILENCE, Command, FakeServer
 
 MOST_STALLED = 2
 
@@ -38,7 +38,7 @@ class Letters(Settler):
         self.letters.append((delivery.entry_id.decode(), letter.reason))
 
 
-class Desk:
+class ReaderAlone:
     """A reader of a stream that has what the test gives it, and then blocks."""
 
     def __init__(self, *, modern: bool = True, slots: int = 10) -> None:
@@ -104,66 +104,66 @@ def entry(number: int, *, data: bytes | None = None, name: bytes = b"job", befor
 
 
 @pytest.fixture
-async def desk() -> AsyncGenerator[Desk]:
-    made = Desk()
+async def alone() -> AsyncGenerator[ReaderAlone]:
+    made = ReaderAlone()
     made.reader.start()
     yield made
     await made.link.close()
     await made.reader.stop()
 
 
-async def test_it_makes_the_group_and_reads_what_the_slots_can_use(desk: Desk) -> None:
-    await desk.blocked()
-    assert desk.server.seen[0] == [b"XGROUP", b"CREATE", KEYS.stream, b"default", b"0", b"MKSTREAM"]
-    assert desk.asked_for() == [10]
-    await desk.gives(entry(1), entry(2))
-    await desk.takes(2)
-    assert [(each.envelope.id, each.name) for each in desk.got] == [("job-1", "job"), ("job-2", "job")]
-    assert list(desk.held) == [b"1-0", b"2-0"]
+async def test_it_makes_the_group_and_reads_what_the_slots_can_use(alone: ReaderAlone) -> None:
+    await alone.blocked()
+    assert alone.server.seen[0] == [b"XGROUP", b"CREATE", KEYS.stream, b"default", b"0", b"MKSTREAM"]
+    assert alone.asked_for() == [10]
+    await alone.gives(entry(1), entry(2))
+    await alone.takes(2)
+    assert [(each.envelope.id, each.name) for each in alone.got] == [("job-1", "job"), ("job-2", "job")]
+    assert list(alone.held) == [b"1-0", b"2-0"]
 
 
-async def test_with_a_full_line_it_waits_for_room(desk: Desk) -> None:
-    await desk.gives(*(entry(number) for number in range(10)))
+async def test_with_a_full_line_it_waits_for_room(alone: ReaderAlone) -> None:
+    await alone.gives(*(entry(number) for number in range(10)))
     await turn()
-    reads = len(desk.asked_for())
-    desk.queue.running |= dict.fromkeys(desk.queue.line)
-    desk.queue.line.clear()
-    desk.queue.freed()
+    reads = len(alone.asked_for())
+    alone.queue.running |= dict.fromkeys(alone.queue.line)
+    alone.queue.line.clear()
+    alone.queue.freed()
     for _ in range(5):
         await turn()
-    assert len(desk.asked_for()) == reads, "all slots are taken"
-    desk.queue.running.clear()
-    desk.queue.freed()
-    await until(lambda: len(desk.asked_for()) > reads)
+    assert len(alone.asked_for()) == reads, "all slots are taken"
+    alone.queue.running.clear()
+    alone.queue.freed()
+    await until(lambda: len(alone.asked_for()) > reads)
 
 
 async def test_it_reads_nothing_while_paused_and_goes_on_when_resumed() -> None:
-    desk = Desk()
-    desk.queue.pause()
-    desk.reader.start()
-    await until(lambda: desk.reader.joined.count == 1)
+    alone = ReaderAlone()
+    alone.queue.pause()
+    alone.reader.start()
+    await until(lambda: alone.reader.joined.count == 1)
     for _ in range(5):
         await turn()
-    assert desk.asked_for() == []
-    desk.queue.resume()
-    await desk.blocked()
-    await desk.link.close()
-    await desk.reader.stop()
+    assert alone.asked_for() == []
+    alone.queue.resume()
+    await alone.blocked()
+    await alone.link.close()
+    await alone.reader.stop()
 
 
 async def test_it_reads_nothing_while_the_server_is_slow_to_settle() -> None:
-    desk = Desk()
-    desk.settler.slow = True
-    desk.reader.start()
-    await until(lambda: desk.reader.joined.count == 1)
+    alone = ReaderAlone()
+    alone.settler.slow = True
+    alone.reader.start()
+    await until(lambda: alone.reader.joined.count == 1)
     for _ in range(5):
         await turn()
-    assert desk.asked_for() == []
-    desk.settler.slow = False
-    desk.queue.freed()
-    await desk.blocked()
-    await desk.link.close()
-    await desk.reader.stop()
+    assert alone.asked_for() == []
+    alone.settler.slow = False
+    alone.queue.freed()
+    await alone.blocked()
+    await alone.link.close()
+    await alone.reader.stop()
 
 
 @pytest.mark.parametrize(
@@ -177,82 +177,82 @@ async def test_it_reads_nothing_while_the_server_is_slow_to_settle() -> None:
     ],
     ids=["no-envelope", "too-large", "no-name", "no-job", "killed-its-workers"],
 )
-async def test_what_can_never_run_goes_to_the_dead_letters(desk: Desk, given: Reply, reason: str) -> None:
-    await desk.gives(given, entry(2))
-    assert desk.settler.letters == [("1-0", reason)]
-    assert [each.entry_id for each in desk.queue.line] == [b"2-0"]
+async def test_what_can_never_run_goes_to_the_dead_letters(alone: ReaderAlone, given: Reply, reason: str) -> None:
+    await alone.gives(given, entry(2))
+    assert alone.settler.letters == [("1-0", reason)]
+    assert [each.entry_id for each in alone.queue.line] == [b"2-0"]
 
 
-async def test_a_job_of_a_dead_worker_runs_here(desk: Desk) -> None:
-    await desk.gives(entry(1, before=1))
-    assert [each.before for each in desk.queue.line] == [1]
-    assert desk.reader.batches.last is not None
-    assert desk.reader.batches.last.reclaimed == 1
+async def test_a_job_of_a_dead_worker_runs_here(alone: ReaderAlone) -> None:
+    await alone.gives(entry(1, before=1))
+    assert [each.before for each in alone.queue.line] == [1]
+    assert alone.reader.batches.last is not None
+    assert alone.reader.batches.last.reclaimed == 1
 
 
-async def test_our_own_entry_read_again_is_the_delivery_that_we_hold(desk: Desk) -> None:
-    await desk.gives(entry(1))
-    await desk.takes(1)
-    (mine,) = desk.got
+async def test_our_own_entry_read_again_is_the_delivery_that_we_hold(alone: ReaderAlone) -> None:
+    await alone.gives(entry(1))
+    await alone.takes(1)
+    (mine,) = alone.got
     mine.lost, before = True, mine.leased_at
-    await desk.gives(entry(1, before=1), entry(2))
-    await desk.takes(1)
-    assert desk.held[b"1-0"] is mine
+    await alone.gives(entry(1, before=1), entry(2))
+    await alone.takes(1)
+    assert alone.held[b"1-0"] is mine
     assert (mine.lost, mine.leased_at > before) == (False, True)
-    assert [each.entry_id for each in desk.got] == [b"1-0", b"2-0"]
+    assert [each.entry_id for each in alone.got] == [b"1-0", b"2-0"]
 
 
-async def test_notes_are_fetched_when_there_are_any(desk: Desk) -> None:
-    desk.server.on |= {"HLEN": 1, "HMGET": [Notes(lane="tenant").encode(), None]}
-    await desk.gives(entry(1), entry(2))
-    await until(lambda: len(desk.queue.line) == 2)
-    assert [each.notes for each in desk.queue.line] == [Notes(lane="tenant"), None]
-    assert desk.server.asked("HMGET") == [[b"HMGET", KEYS.notes, b"job-1", b"job-2"]]
+async def test_notes_are_fetched_when_there_are_any(alone: ReaderAlone) -> None:
+    alone.server.on |= {"HLEN": 1, "HMGET": [Notes(lane="tenant").encode(), None]}
+    await alone.gives(entry(1), entry(2))
+    await until(lambda: len(alone.queue.line) == 2)
+    assert [each.notes for each in alone.queue.line] == [Notes(lane="tenant"), None]
+    assert alone.server.asked("HMGET") == [[b"HMGET", KEYS.notes, b"job-1", b"job-2"]]
 
 
-async def test_after_a_lost_answer_it_takes_up_what_the_server_gave_it(desk: Desk) -> None:
-    await desk.gives(entry(1))
-    await desk.takes(1)
-    await desk.blocked()
+async def test_after_a_lost_answer_it_takes_up_what_the_server_gave_it(alone: ReaderAlone) -> None:
+    await alone.gives(entry(1))
+    await alone.takes(1)
+    await alone.blocked()
     pending = iter([[entry(1), entry(2)], []])
-    desk.server.on["EVALSHA"] = lambda _: next(pending)
-    desk.server.drop()
-    await desk.takes(1)
-    assert [each.entry_id for each in desk.got] == [b"1-0", b"2-0"], "the first is held, and is not run twice"
+    alone.server.on["EVALSHA"] = lambda _: next(pending)
+    alone.server.drop()
+    await alone.takes(1)
+    assert [each.entry_id for each in alone.got] == [b"1-0", b"2-0"], "the first is held, and is not run twice"
 
 
 async def test_a_server_without_claim_is_asked_by_script_for_what_others_left() -> None:
-    desk = Desk(modern=False)
+    alone = ReaderAlone(modern=False)
     found: list[Reply] = [[], [entry(1, before=1)]]
-    desk.server.on["EVALSHA"] = lambda _: found.pop() if found else []
-    desk.reader.start()
-    await desk.takes(1)
-    assert desk.got[0].before == 1
-    await desk.blocked()
-    assert b"CLAIM" not in desk.server.asked("XREADGROUP")[0]
-    await desk.link.close()
-    await desk.reader.stop()
+    alone.server.on["EVALSHA"] = lambda _: found.pop() if found else []
+    alone.reader.start()
+    await alone.takes(1)
+    assert alone.got[0].before == 1
+    await alone.blocked()
+    assert b"CLAIM" not in alone.server.asked("XREADGROUP")[0]
+    await alone.link.close()
+    await alone.reader.stop()
 
 
-async def test_an_empty_read_after_work_says_that_the_stream_is_drained(desk: Desk) -> None:
-    await desk.gives(entry(1))
-    await desk.takes(1)
-    drained = asyncio.ensure_future(desk.reader.drained.wait_for())
+async def test_an_empty_read_after_work_says_that_the_stream_is_drained(alone: ReaderAlone) -> None:
+    await alone.gives(entry(1))
+    await alone.takes(1)
+    drained = asyncio.ensure_future(alone.reader.drained.wait_for())
     await turn()
-    await desk.gives()
+    await alone.gives()
     await drained
 
 
-async def test_it_wakes_its_blocked_read_when_it_stops(desk: Desk) -> None:
+async def test_it_wakes_its_blocked_read_when_it_stops(alone: ReaderAlone) -> None:
     """Otherwise the server would give the next job to a worker that has left."""
 
     def unblock(_: Command) -> Reply:
-        desk.server.on["XREADGROUP"] = None
-        asyncio.get_running_loop().call_soon(desk.server.let_go, 2)
+        alone.server.on["XREADGROUP"] = None
+        asyncio.get_running_loop().call_soon(alone.server.let_go, 2)
         return 1
 
-    await desk.blocked()
-    desk.server.on["CLIENT"] = unblock
-    await desk.reader.stop()
-    assert desk.server.asked("CLIENT") == [[b"CLIENT", b"UNBLOCK", b"%d" % desk.link.client_id, b"TIMEOUT"]]
-    assert len(desk.asked_for()) == 1
+    await alone.blocked()
+    alone.server.on["CLIENT"] = unblock
+    await alone.reader.stop()
+    assert alone.server.asked("CLIENT") == [[b"CLIENT", b"UNBLOCK", b"%d" % alone.link.client_id, b"TIMEOUT"]]
+    assert len(alone.asked_for()) == 1

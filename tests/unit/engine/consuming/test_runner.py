@@ -22,7 +22,7 @@ from relevo.wire.dead import DeadLetterFields
 from relevo.wire.envelope import Envelope
 from relevo.wire.retry import RetryDefaults
 from tests.patience import forever, turn, until
-from tests.unit.fake_server import KEYS, FakeServer
+from tests.support.fake_server import KEYS, FakeServer
 
 
 class Outcomes(Settler):
@@ -44,7 +44,7 @@ class Outcomes(Settler):
         self.ends.append((delivery.envelope.id, letter.reason))
 
 
-class Desk:
+class RunnerAlone:
     """A runner of `slots`, whose handler the test writes."""
 
     def __init__(self, handler: Callable[[Job], Awaitable[Any]], slots: int = 3) -> None:
@@ -78,20 +78,20 @@ class Desk:
         return sum(task.get_name() == "relevo-slot" for task in asyncio.all_tasks())
 
 
-MakeDesk = Callable[..., Desk]
+MakeRunnerAlone = Callable[..., RunnerAlone]
 
 
 @pytest.fixture
-async def desk_of() -> AsyncGenerator[MakeDesk]:
-    made: list[Desk] = []
+async def alone_of() -> AsyncGenerator[MakeRunnerAlone]:
+    made: list[RunnerAlone] = []
 
-    def make(handler: Callable[[Job], Awaitable[Any]], slots: int = 3) -> Desk:
-        made.append(Desk(handler, slots))
+    def make(handler: Callable[[Job], Awaitable[Any]], slots: int = 3) -> RunnerAlone:
+        made.append(RunnerAlone(handler, slots))
         return made[-1]
 
     yield make
-    for desk in made:
-        await desk.runner.finish(0)
+    for alone in made:
+        await alone.runner.finish(0)
 
 
 async def nothing(_: Job) -> None:
@@ -110,58 +110,58 @@ class Gate:
         await self.open.wait()
 
 
-async def test_handlers_that_never_wait_are_run_by_one_slot(desk_of: MakeDesk) -> None:
-    desk = desk_of(nothing, slots=50)
-    desk.put(*range(100))
-    assert await desk.ended(100) == [(str(number), "done") for number in range(100)]
-    assert desk.slots() <= 2, "one that ran, and the spare"
+async def test_handlers_that_never_wait_are_run_by_one_slot(alone_of: MakeRunnerAlone) -> None:
+    alone = alone_of(nothing, slots=50)
+    alone.put(*range(100))
+    assert await alone.ended(100) == [(str(number), "done") for number in range(100)]
+    assert alone.slots() <= 2, "one that ran, and the spare"
 
 
-async def test_handlers_that_wait_get_a_slot_each_up_to_the_concurrency(desk_of: MakeDesk) -> None:
+async def test_handlers_that_wait_get_a_slot_each_up_to_the_concurrency(alone_of: MakeRunnerAlone) -> None:
     gate = Gate()
-    desk = desk_of(gate)
-    desk.put(1, 2, 3, 4, 5)
+    alone = alone_of(gate)
+    alone.put(1, 2, 3, 4, 5)
     await until(lambda: len(gate.inside) == 3)
     for _ in range(5):
         await turn()
-    assert (gate.inside, len(desk.runner.running), len(desk.queue.line)) == (["1", "2", "3"], 3, 2)
+    assert (gate.inside, len(alone.runner.running), len(alone.queue.line)) == (["1", "2", "3"], 3, 2)
     gate.open.set()
-    assert len(await desk.ended(5)) == 5
-    assert (desk.slots(), len(desk.runner.running)) == (3, 0)
+    assert len(await alone.ended(5)) == 5
+    assert (alone.slots(), len(alone.runner.running)) == (3, 0)
 
 
-async def test_what_comes_while_handlers_wait_is_started_by_the_spare_slot(desk_of: MakeDesk) -> None:
+async def test_what_comes_while_handlers_wait_is_started_by_the_spare_slot(alone_of: MakeRunnerAlone) -> None:
     gate = Gate()
-    desk = desk_of(gate)
+    alone = alone_of(gate)
     for number in (1, 2, 3):
-        desk.put(number)
+        alone.put(number)
         await until(lambda number=number: len(gate.inside) == number)
         for _ in range(3):
             await turn()
-    assert desk.slots() == 3
+    assert alone.slots() == 3
 
 
-async def test_a_long_line_lets_others_have_their_turn(desk_of: MakeDesk) -> None:
+async def test_a_long_line_lets_others_have_their_turn(alone_of: MakeRunnerAlone) -> None:
     async def busy(_: Job) -> None:
         ends = time.perf_counter() + 0.006  # longer than a turn: every job ends it
         while time.perf_counter() < ends:
             pass
 
-    desk = desk_of(busy)
-    desk.put(*range(10))
+    alone = alone_of(busy)
+    alone.put(*range(10))
     seen: list[int] = []
-    while len(desk.settler.ends) < 10:
+    while len(alone.settler.ends) < 10:
         await turn()
-        seen.append(len(desk.settler.ends))
+        seen.append(len(alone.settler.ends))
     assert len(set(seen)) >= 5, "others were let in between"
 
 
-async def test_an_idle_slot_asks_for_more(desk_of: MakeDesk) -> None:
-    desk = desk_of(nothing)
-    desk.queue.room.clear()
-    desk.put(1)
-    await desk.ended()
-    await until(desk.queue.room.is_set)
+async def test_an_idle_slot_asks_for_more(alone_of: MakeRunnerAlone) -> None:
+    alone = alone_of(nothing)
+    alone.queue.room.clear()
+    alone.put(1)
+    await alone.ended()
+    await until(alone.queue.room.is_set)
 
 
 @pytest.mark.parametrize(
@@ -176,92 +176,92 @@ async def test_an_idle_slot_asks_for_more(desk_of: MakeDesk) -> None:
     ],
     ids=["fails", "fails-for-the-last-time", "unrecoverable", "told-to-come-later", "exits", "cancels-itself"],
 )
-async def test_a_run_that_ends_badly(desk_of: MakeDesk, error: BaseException, attempt: int, end: str) -> None:
+async def test_a_run_that_ends_badly(alone_of: MakeRunnerAlone, error: BaseException, attempt: int, end: str) -> None:
     async def fail(_: Job) -> None:
         raise error
 
-    desk = desk_of(fail)
-    desk.put(1, attempt=attempt)
-    assert await desk.ended() == [("1", end)]
-    desk.put(2)
-    assert (await desk.ended(2))[1][0] == "2", "the slot lives on"
+    alone = alone_of(fail)
+    alone.put(1, attempt=attempt)
+    assert await alone.ended() == [("1", end)]
+    alone.put(2)
+    assert (await alone.ended(2))[1][0] == "2", "the slot lives on"
 
 
-async def test_a_job_that_came_with_no_attempts_left_never_starts(desk_of: MakeDesk) -> None:
+async def test_a_job_that_came_with_no_attempts_left_never_starts(alone_of: MakeRunnerAlone) -> None:
     gate = Gate()
-    desk = desk_of(gate)
-    desk.put(1, attempt=3)
-    assert await desk.ended() == [("1", "retries_exhausted")]
+    alone = alone_of(gate)
+    alone.put(1, attempt=3)
+    assert await alone.ended() == [("1", "retries_exhausted")]
     assert gate.inside == []
 
 
-async def test_what_another_worker_has_taken_over_does_not_start(desk_of: MakeDesk) -> None:
+async def test_what_another_worker_has_taken_over_does_not_start(alone_of: MakeRunnerAlone) -> None:
     gate = Gate()
-    desk = desk_of(gate)
-    (delivery,) = desk.put(1)
+    alone = alone_of(gate)
+    (delivery,) = alone.put(1)
     delivery.lost = True
-    desk.put(2)
+    alone.put(2)
     await until(lambda: gate.inside == ["2"])
-    assert b"1-0" not in desk.held
+    assert b"1-0" not in alone.held
 
 
-async def test_a_running_job_that_is_marked_is_cancelled_and_its_slot_lives_on(desk_of: MakeDesk) -> None:
+async def test_a_running_job_that_is_marked_is_cancelled_and_its_slot_lives_on(alone_of: MakeRunnerAlone) -> None:
     async def wait(job: Job) -> None:
         if job.id == "1":
             await forever()
         raise asyncio.CancelledError  # the handler's own doing: only a slot that is being stopped takes it for its end
 
-    desk = desk_of(wait, slots=1)
-    desk.put(1)
-    await until(lambda: len(desk.runner.running) == 1)
-    desk.server.on |= {"ZRANGEBYSCORE": [b"1"], "ZSCORE": None}
-    await desk.cancels.tick()
-    assert await desk.ended() == [("1", "cancelled")]
-    desk.put(2)
-    assert await desk.ended(2) == [("1", "cancelled"), ("2", "retry")]
+    alone = alone_of(wait, slots=1)
+    alone.put(1)
+    await until(lambda: len(alone.runner.running) == 1)
+    alone.server.on |= {"ZRANGEBYSCORE": [b"1"], "ZSCORE": None}
+    await alone.cancels.tick()
+    assert await alone.ended() == [("1", "cancelled")]
+    alone.put(2)
+    assert await alone.ended(2) == [("1", "cancelled"), ("2", "retry")]
 
 
 @pytest.mark.parametrize(("mark", "end"), [(b"1", "cancelled"), (None, "done")], ids=["marked", "no-longer-marked"])
 async def test_a_marked_job_is_asked_for_again_before_it_starts(
-    desk_of: MakeDesk, mark: bytes | None, end: str
+    alone_of: MakeRunnerAlone, mark: bytes | None, end: str
 ) -> None:
-    desk = desk_of(nothing)
-    desk.server.on |= {"ZRANGEBYSCORE": [b"1"], "ZSCORE": mark}
-    await desk.cancels.tick()
-    desk.put(1, 2)
-    assert sorted(await desk.ended(2)) == [("1", end), ("2", "done")]
-    assert len(desk.server.asked("ZSCORE")) == 1
+    alone = alone_of(nothing)
+    alone.server.on |= {"ZRANGEBYSCORE": [b"1"], "ZSCORE": mark}
+    await alone.cancels.tick()
+    alone.put(1, 2)
+    assert sorted(await alone.ended(2)) == [("1", end), ("2", "done")]
+    assert len(alone.server.asked("ZSCORE")) == 1
 
 
-async def test_a_run_that_takes_too_long_is_failed(desk_of: MakeDesk) -> None:
+async def test_a_run_that_takes_too_long_is_failed(alone_of: MakeRunnerAlone) -> None:
     async def wait(_: Job) -> None:
         await forever()
 
-    desk = desk_of(wait)
-    desk.put(1)
-    await until(lambda: len(desk.runner.running) == 1)
-    assert desk.runner.expire(time.perf_counter() - 100, 100) == 0
-    assert desk.runner.expire(time.perf_counter() + 1, 1) == 1
-    assert await desk.ended() == [("1", "retry")]
+    alone = alone_of(wait)
+    alone.put(1)
+    await until(lambda: len(alone.runner.running) == 1)
+    assert alone.runner.expire(time.perf_counter() - 100, 100) == 0
+    assert alone.runner.expire(time.perf_counter() + 1, 1) == 1
+    assert await alone.ended() == [("1", "retry")]
 
 
-async def test_at_the_end_running_handlers_may_finish_and_others_are_handed_back(desk_of: MakeDesk) -> None:
+async def test_at_the_end_running_handlers_may_finish_and_others_are_handed_back(alone_of: MakeRunnerAlone) -> None:
     gate = Gate()
-    desk = desk_of(gate, slots=2)
-    desk.put(1, 2, 3)
+    alone = alone_of(gate, slots=2)
+    alone.put(1, 2, 3)
     await until(lambda: len(gate.inside) == 2)
-    assert [each.envelope.id for each in desk.queue.take_unstarted()] == ["3"]
+    assert [each.envelope.id for each in alone.queue.take_unstarted()] == ["3"]
     gate.open.set()
-    assert await desk.runner.finish(10) == []
-    assert desk.settler.ends == [("1", "done"), ("2", "done")]
+    assert await alone.runner.finish(10) == []
+    assert alone.settler.ends == [("1", "done"), ("2", "done")]
 
 
-async def test_what_does_not_end_in_time_is_cancelled_and_handed_back(desk_of: MakeDesk) -> None:
+async def test_what_does_not_end_in_time_is_cancelled_and_handed_back(alone_of: MakeRunnerAlone) -> None:
     async def wait(_: Job) -> None:
         await forever()
 
-    desk = desk_of(wait)
-    desk.put(1)
-    await until(lambda: len(desk.runner.running) == 1)
-    assert [each.envelope.id for each in await desk.runner.finish(0.01)] == ["1"]
-    assert desk.settler.ends == []
+    alone = alone_of(wait)
+    alone.put(1)
+    await until(lambda: len(alone.runner.running) == 1)
+    assert [each.envelope.id for each in await alone.runner.finish(0.01)] == ["1"]
+    assert alone.settler.ends == []

@@ -16,7 +16,7 @@ from relevo.errors import ConnectionLost, QueueFull, ServerRefused
 from relevo.wire.limits import QueueLimits
 from relevo.wire.payload import MSGPACK
 from tests.patience import turn, until
-from tests.unit.fake_server import KEYS, FakeServer
+from tests.support.fake_server import KEYS, FakeServer
 
 CAP = 1_000_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.room import Room
-from tests.api.seeds import HOOK, RULE, Seeds
+from tests.support.room import Room
+from tests.support.seeds import HOOK, RULE, Seeds
 
 ONLY_WITH_REDIS = {
     "GET /v1/scopes/{scope}/events",

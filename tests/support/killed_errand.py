@@ -20,7 +20,7 @@ from tests.patience import until
 SCOPE = "main"
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["tests.people.casualty", "relevo.work.store.sqlite.driver", "asyncpg", "asyncmy", "aiosqlite"]
+    ["tests.support.killed_errand", "relevo.work.store.sqlite.driver", "asyncpg", "asyncmy", "aiosqlite"]
 )
 
 

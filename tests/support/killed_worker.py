@@ -16,7 +16,7 @@ from relevo.work.caller import Caller
 from relevo.work.message.verdict import SettleItem
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.pace import limit
-from tests.work.desk import JOBS, SCOPE
+from tests.support.desk import JOBS, SCOPE
 
 
 class Orders(NamedTuple):

@@ -4,8 +4,8 @@ import asyncio
 
 from relevo import Job, Queue
 from relevo.engine.settling.delivery import Delivery
-from tests.conformance.runs import Runs
-from tests.conformance.watched import WatchedWorker
+from tests.support.runs import Runs
+from tests.support.watched import WatchedWorker
 
 WARM_UP = 200
 
