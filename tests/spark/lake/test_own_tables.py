@@ -9,11 +9,13 @@ from pyspark.sql import SparkSession
 
 from relevo.errors import BadArgument
 from relevo.pipeline.jobs.build import Built, build
+from relevo.pipeline.jobs.lineage import Lineage
 from relevo.pipeline.jobs.progress import Step
 from relevo.pipeline.jobs.status import status
 from relevo.pipeline.lake.expectations import Expectation
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.own import own_tables, parse
+from tests.spark.lake.test_lineage import server
 from tests.spark.lake.test_table_commands import NEW_DAY, OLD_DAY, rows
 from tests.support.command_line import call
 
@@ -92,7 +94,12 @@ def test_a_query_that_fails_or_writes_stops_its_own_table_only(spark: SparkSessi
     write(lake, "good", "SELECT count(*) AS n FROM relevo_gold.usage")
     write(lake, "bad", "SELECT nope FROM relevo_gold.usage")
     write(lake, "worse", "DROP TABLE relevo_gold.usage")
-    built = build(lake, spark)
+    with server() as (url, events):
+        built = build(lake, spark, lineage=Lineage(url))
+    assert {(one["job"]["name"], one["eventType"]) for _, _, one in events if one["inputs"]} == {
+        ("relevo.build.own.good", "START"),
+        ("relevo.build.own.good", "COMPLETE"),
+    }
     assert {one.table: one.state for one in built.steps if one.table.startswith("own.")} == {
         "own.bad": "broken",
         "own.good": "built",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Generator
@@ -26,6 +27,7 @@ from relevo.pipeline.session import log_to_tell, running, session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from relevo.pipeline.jobs.lineage import Lineage
     from relevo.pipeline.jobs.progress import Step
     from relevo.work.store.database import Database
 
@@ -37,6 +39,14 @@ Master = Annotated[
 Objectives = Annotated[
     list[str] | None,
     typer.Option("--objective", help="queue=share%@seconds, such as 'emails=99.5%@30'; may be repeated."),
+]
+LineageUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--lineage",
+        envvar="OPENLINEAGE_URL",
+        help="An OpenLineage server to tell what each table was made from; OPENLINEAGE_API_KEY is its key.",
+    ),
 ]
 
 
@@ -54,6 +64,10 @@ def ingest(
     lossy: Annotated[
         bool, typer.Option("--lossy", help="Continue when events were trimmed before they were read.")
     ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(help="Answer /metrics on this port of 127.0.0.1: rows behind, events.", min=1, max=65535),
+    ] = None,
     checkpoint: Annotated[
         str | None, typer.Option(help="Where Spark keeps how far it is; in the lake, if that is a folder here.")
     ] = None,
@@ -61,6 +75,7 @@ def ingest(
     as_json: Json = False,
 ) -> None:
     """Read events from Redis into the lake, each exactly once."""
+    from relevo.cli.pipeline.ingest_metrics import served
     from relevo.pipeline.jobs.ingest import Batch, Ingest
     from relevo.pipeline.lake.lake import Lake
 
@@ -71,15 +86,25 @@ def ingest(
         "failOnDataLoss": "false" if lossy else "true",
         **({"source": source} if source else {}),
     }
-    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+    with (
+        served(metrics_port) as metrics,
+        bar("starting Spark", quiet=as_json) as shown,
+        _session(master) as spark,
+    ):
         shown.update(label="reading events")
 
         def taken(batch: Batch) -> None:
+            if metrics is not None:
+                metrics.taken(batch)
             shown.update(more=batch.rows, label=f"events (batch {batch.number})")
             if as_json and follow:
                 print_json(batch, lines=True)
 
-        job = Ingest(Lake(lake), spark, taken=taken, checkpoint=checkpoint)
+        def behind(rows: int) -> None:
+            if metrics is not None:
+                metrics.behind(rows)
+
+        job = Ingest(Lake(lake), spark, taken=taken, behind=behind, checkpoint=checkpoint)
         with _told_to_stop() if follow else nullcontext() as stop:
             new = job.once(options) if stop is None else job.follow(options, every_s=every, stop=stop.is_set)
     events = Lake(lake).table("bronze.events").rows
@@ -95,6 +120,7 @@ def build(
     platform_queues: Annotated[
         bool, typer.Option("--platform-queues", help="Also count the platform's own queues in gold.")
     ] = False,
+    lineage: LineageUrl = None,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
@@ -106,6 +132,7 @@ def build(
 
     where = Lake(lake)
     where.must_exist()
+    told = _lineage(lineage)
     aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
     with bar("starting Spark", len(BUILT), quiet=as_json) as shown, _session(master) as spark:
 
@@ -119,6 +146,7 @@ def build(
             wait_target_s=wait_target,
             tell=tell,
             platform_queues=platform_queues,
+            lineage=told,
         )
     show({"seconds": round(built.seconds, 3), "steps": built.steps}, as_json, *built_lines(built))
     if built.broken:
@@ -162,10 +190,12 @@ def refresh(
     queues: Annotated[str, typer.Option(help="Names or globs, separated by commas.")] = "*",
     to: Annotated[Path | None, typer.Option("--to", "-o", help="Where to write the report.")] = None,
     objective: Objectives = None,
+    lineage: LineageUrl = None,
     master: Master = None,
     as_json: Json = False,
 ) -> None:
     """Ingest, build and report in one go: Spark starts once."""
+    told = _lineage(lineage)
     options = {**_server(ctx), "queues": queues}
     from relevo.pipeline.jobs.build import build as run_build
     from relevo.pipeline.jobs.ingest import Ingest
@@ -178,7 +208,7 @@ def refresh(
     with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
         shown.update(label="reading events")
         new = Ingest(where, spark, taken=lambda batch: shown.update(more=batch.rows)).once(options)
-        built = run_build(where, spark, objectives=aims, tell=lambda step: shown.update(label=step.table))
+        built = run_build(where, spark, objectives=aims, tell=lambda step: shown.update(label=step.table), lineage=told)
     if to is not None:
         write(where, to)
     value = {"new": new, "seconds": round(built.seconds, 3), "broken": [step.table for step in built.broken]}
@@ -349,6 +379,13 @@ def _server(ctx: typer.Context) -> dict[str, str]:
     server = server_of(ctx)
     server.must_answer()
     return {"url": server.url}
+
+
+def _lineage(url: str | None) -> Lineage | None:
+    from relevo.pipeline.jobs.lineage import Lineage
+
+    namespace = os.environ.get("OPENLINEAGE_NAMESPACE", "relevo")
+    return None if url is None else Lineage(url, namespace, os.environ.get("OPENLINEAGE_API_KEY"))
 
 
 def _assignment(text: str) -> tuple[str, str]:

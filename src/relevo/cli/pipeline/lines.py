@@ -11,7 +11,7 @@ from rich.text import Text
 from relevo.cli.shell.output import count, moment, span, table
 
 if TYPE_CHECKING:
-    from relevo.pipeline.jobs.build import Built
+    from relevo.pipeline.jobs.progress import Built
     from relevo.pipeline.jobs.status import TableStatus
     from relevo.pipeline.report.figures import Figures
 

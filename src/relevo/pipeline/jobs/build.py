@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from relevo.pipeline.jobs import build_gold as gold
 from relevo.pipeline.jobs import build_silver as silver
 from relevo.pipeline.jobs.build_own import build_own
-from relevo.pipeline.jobs.progress import Step, Tell, nobody
+from relevo.pipeline.jobs.lineage import Lineage
+from relevo.pipeline.jobs.progress import Built, Tell, nobody
 from relevo.pipeline.jobs.renewal import Renewal
 from relevo.pipeline.lake import results
 from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
@@ -31,18 +32,6 @@ BUILT = tuple(
 """The tables a build renews, in order."""
 
 
-@dataclass(frozen=True)
-class Built:
-    """What a build did."""
-
-    steps: tuple[Step, ...]
-    seconds: float
-
-    @property
-    def broken(self) -> tuple[Step, ...]:
-        return tuple(step for step in self.steps if step.state in ("broken", "skipped"))
-
-
 def build(
     lake: Lake,
     spark: SparkSession,
@@ -52,9 +41,11 @@ def build(
     tell: Tell = nobody,
     upkeep: bool = True,
     platform_queues: bool = False,
+    lineage: Lineage | None = None,
 ) -> Built:
     """Renews every table whose sources have changed, also those of the lake's own SQL files; gold leaves out the platform's
-    own queues unless they are asked for. A table that breaks its expectations keeps its last good version."""
+    own queues unless they are asked for. A table that breaks its expectations keeps its last good version.
+    `lineage` is a server that is told what each table was made from."""
     began = time.monotonic()
     lake.must_exist()
     own = own_tables(lake.storage)
@@ -69,6 +60,8 @@ def build(
         results.record(lake, work.checked)
     order = (*BUILT, *(table.name for table in own))
     built = Built(tuple(sorted(work.steps, key=lambda step: order.index(step.table))), time.monotonic() - began)
+    if lineage is not None:
+        lineage.tell(lake, built)
     if upkeep:
         keep_up(lake, {step.table for step in built.broken})
     return built

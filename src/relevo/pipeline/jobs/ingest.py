@@ -26,6 +26,7 @@ from relevo.errors import IngestFailed, WorkersFailed
 from relevo.pipeline.cause import cause_of, worker_failure
 from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.connector.options import SourceOptions
+from relevo.pipeline.jobs.rows_behind import Behind, BehindWatch
 from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.lake.files import Written
 from relevo.pipeline.lake.instants import part_of
@@ -53,8 +54,9 @@ Taken = Callable[[Batch], None]
 
 
 class Ingest:
-    """Ingests into one lake. `checkpoint` is where Spark keeps how far it is: by default in the lake, beside the table, or, for
-    a lake that is not on this machine, in this user's folder for states. Spark needs no jar for the lake then."""
+    """Ingests into one lake. `taken` hears of each batch, `behind` how many events it left in Redis. `checkpoint` is where
+    Spark keeps how far it is: by default in the lake, beside the table, or, for a lake that is not on this machine, in this
+    user's folder for states. Spark needs no jar for the lake then."""
 
     def __init__(
         self,
@@ -62,12 +64,14 @@ class Ingest:
         spark: SparkSession,
         *,
         taken: Taken = lambda _: None,
+        behind: Behind = lambda _: None,
         tries: Tries | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self._lake = lake
         self._spark = spark
         self._taken = taken
+        self._behind = behind
         self._tries = tries or Tries()
         self._batches = 0
         self.rows = 0
@@ -124,11 +128,11 @@ class Ingest:
             .trigger(**trigger)
             .start()
         )
+        watch = BehindWatch(self._source, self._behind)
         try:
-            if stop is None:
-                query.awaitTermination()
-            while stop is not None and not query.awaitTermination(1) and not stop():
-                pass
+            while not query.awaitTermination(1) and not (stop is not None and stop()):
+                watch.look(query)
+            watch.look(query)
         finally:
             query.stop()
 

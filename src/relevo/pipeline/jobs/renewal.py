@@ -91,12 +91,24 @@ class Renewal:
             error: TableBroken = self.lake.refuse(staged, reasons)
             self._broken.add(table)
             self._note(table, base.version, findings)
-            self._say(Step(table, "broken", staged.rows, len(staged.files), taken, str(error)))
+            self._say(
+                Step(table, "broken", staged.rows, len(staged.files), taken, str(error), built_from=built_from or {})
+            )
             return False
         self._bases[table] = self.lake.commit(staged, instead=instead, built_from=built_from, notes=notes, base=base)
-        warnings = self._note(table, self._bases[table].version, findings)
-        seconds = time.monotonic() - began
-        self._say(Step(table, "built", staged.rows, len(staged.files), seconds, warnings=warnings))
+        version = self._bases[table].version
+        self._say(
+            Step(
+                table,
+                "built",
+                staged.rows,
+                len(staged.files),
+                time.monotonic() - began,
+                version=version,
+                built_from=built_from or {},
+                warnings=self._note(table, version, findings),
+            )
+        )
         return True
 
     def _examined(self, staged: Staged) -> list[Finding]:
