@@ -26,6 +26,12 @@ _PARAMETERS = ("lane", "backend", "server", "store", "kind")
 _BY_PAIRS = (("redis7", "valkey"), ("redis86", "cluster"))
 _WORK_DEFAULTS = (("sqlite-alone",), ("postgres-sql", "mariadb-index"))
 """How relevo claims by itself on each database: the embedded one, and one of the servers."""
+_WORK_PATHS = (
+    ("sqlite-alone", "sqlite-sql"),
+    ("postgres-alone", "postgres-sql", "mariadb-alone", "mariadb-sql"),
+    ("sqlite-index", "postgres-index", "mariadb-index", "sqlite-cluster"),
+)
+"""For files about how claims are made: by SQL on the embedded database and on a server, and by the index."""
 
 _BY_STORE = ("tests/agents/", "tests/routing/", "tests/people/", "tests/audit/")
 
@@ -104,7 +110,8 @@ def chosen(file: str, tests: Mapping[str, Sequence[str]], refused: Iterable[str]
 
 def rule_of(file: str, places: Sequence[str]) -> Rule | None:
     if file.startswith("tests/work/"):
-        return None if names_the_index(file) else Rule(_WORK_DEFAULTS, sum(_WORK_DEFAULTS, ()))
+        pick = _WORK_PATHS if names_the_index(file) else _WORK_DEFAULTS
+        return Rule(pick, sum(pick, ()))
     if file.startswith(_BY_STORE):
         return Rule((STORES,), STORES)
     if file.startswith("tests/outbox/"):

@@ -119,7 +119,19 @@ def test_work_queues_run_embedded_and_on_one_server_in_its_default_way() -> None
 
     assert all(len(places) == 2 and "sqlite-alone" in places for places in picked.values())
     assert {at for places in picked.values() for at in places} == {"sqlite-alone", "postgres-sql", "mariadb-index"}
-    assert [at for _, at in chosen("tests/work/test_order_index.py", {"test_a": lanes})] == lanes
+
+
+def test_what_is_about_claims_runs_by_sql_embedded_and_on_a_server_and_by_the_index() -> None:
+    lanes = [f"{store}-{path}" for store in STORES for path in ("index", "sql", "alone")]
+    picked: dict[str, list[str]] = defaultdict(list)
+    for test, at in chosen("tests/work/test_order_index.py", {f"test_{number}": lanes for number in range(40)}):
+        picked[test].append(at)
+
+    for places in picked.values():
+        by_index = [at for at in places if at.endswith("-index")]
+        embedded = [at for at in places if at.startswith("sqlite") and at not in by_index]
+        assert (len(places), len(by_index), len(embedded)) == (3, 1, 1)
+    assert {at for places in picked.values() for at in places} == set(lanes)
 
 
 def test_a_command_runs_on_one_server_and_each_file_on_cluster_too() -> None:
