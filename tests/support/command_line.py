@@ -35,6 +35,13 @@ class Said:
         """Its --json, one object a line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
+    def refusal(self) -> str:
+        """What it says of a call that must go wrong: one line."""
+        assert self.code == 1
+        assert self.err.startswith("error: ")
+        assert self.err.count("\n") == 1
+        return self.err
+
 
 def relevo(*arguments: str, stdin: str = "", url: str | None = None) -> Said:
     """Runs `relevo` in a process of its own."""

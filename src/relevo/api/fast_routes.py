@@ -27,8 +27,8 @@ from relevo.contract.claims import (
     Settled,
 )
 from relevo.contract.messages import BatchOutcome, Published, Refusal
-from relevo.errors import InvalidInput, NotFound
-from relevo.wire.ids import minted_ms
+from relevo.errors import InvalidInput
+from relevo.wire.ids import require_id
 from relevo.work.caller import Caller
 from relevo.work.consume.long_poll import CancelToken
 from relevo.work.message.failure import Failure
@@ -229,9 +229,7 @@ class FastRoutes:
         verdict, message_id = cast("Verdict", parts[6]), parts[5]
         raw = await self._body(asked, self._settings.max_message_bytes, "result", "max_message_bytes")
         body = decoded(SETTLE[verdict].decoder, raw)
-        if minted_ms(message_id) is None:
-            raise NotFound(what="message", name=message_id[:100])
-        item = _item(message_id, body)
+        item = _item(require_id("message", message_id), body)
         (outcome,) = await self._work_queues.settlements.settle(asked.caller, parts[3], verdict, [item])
         request_id = asked.caller.request_id
         if outcome.refusal is not None:

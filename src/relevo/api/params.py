@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Annotated, TypedDict
 
 from fastapi import Depends, Path, Query
 from pydantic import AfterValidator
 
-from relevo.errors import InvalidInput, NotFound
-from relevo.wire.ids import minted_ms
+from relevo.contract.fields import ANY_QUEUE, LAST_MS, PLAIN
+from relevo.errors import InvalidInput
+from relevo.wire.ids import require_id
 from relevo.work.pagination import LONGEST, LONGEST_CURSOR
 
-PLAIN = r"^[^\x00-\x1f\x7f]*$"
-_QUEUE = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
-_LAST_MS = 253_402_300_799_999
 _LONGEST_ID = 100  # an id has 26 characters: what is longer, or no id at all, is answered with 404
 
 ScopeSlug = Annotated[str, Path(description="slug of the scope", max_length=63)]
@@ -23,14 +22,8 @@ QueueSlug = Annotated[str, Path(description="slug of the queue", max_length=63)]
 
 
 def _id(what: str) -> AfterValidator:
-    """An id in an address. What is no id names nothing: it is looked for nowhere."""
-
-    def named(text: str) -> str:
-        if minted_ms(text) is None:
-            raise NotFound(what=what, name=text[:100])
-        return text
-
-    return AfterValidator(named)
+    """An id in an address."""
+    return AfterValidator(partial(require_id, what))
 
 
 MessageKey = Annotated[str, Path(description="id of the message", max_length=_LONGEST_ID), _id("message")]
@@ -60,8 +53,8 @@ async def _paging(limit: Limit = 100, cursor: Cursor = None) -> Paging:
 
 Paged = Annotated[Paging, Depends(_paging)]
 """What every listing takes."""
-QueueFilter = Annotated[str | None, Query(alias="queue", pattern=_QUEUE, max_length=63)]
-ScopeFilter = Annotated[str | None, Query(alias="scope", pattern=_QUEUE, max_length=63)]
+QueueFilter = Annotated[str | None, Query(alias="queue", pattern=ANY_QUEUE, max_length=63)]
+ScopeFilter = Annotated[str | None, Query(alias="scope", pattern=ANY_QUEUE, max_length=63)]
 TextFilter = Annotated[str | None, Query(max_length=200, pattern=PLAIN)]
 LabelFilter = Annotated[
     list[str] | None, Query(alias="label", max_length=20, description="`name=value`; all must match; may be repeated")
@@ -81,7 +74,7 @@ def moment_ms(text: str | None, name: str) -> int | None:
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) <= 15:
-        return min(int(text), _LAST_MS)
+        return min(int(text), LAST_MS)
     try:
         # A plus sign that nobody escaped arrives as a space.
         moment = datetime.fromisoformat(
@@ -92,9 +85,24 @@ def moment_ms(text: str | None, name: str) -> int | None:
         raise InvalidInput(where=name, reason=reason) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     try:
-        return min(max(int(moment.timestamp() * 1000), 0), _LAST_MS)
+        return min(max(int(moment.timestamp() * 1000), 0), LAST_MS)
     except (OverflowError, ValueError):
         return 0
+
+
+class Period(TypedDict):
+    """From when on and until when, in milliseconds."""
+
+    since: int | None
+    until: int | None
+
+
+async def _period(since: MomentFilter = None, until: MomentFilter = None) -> Period:
+    return {"since": moment_ms(since, "since"), "until": moment_ms(until, "until")}
+
+
+Within = Annotated[Period, Depends(_period)]
+"""What every listing of things with a moment takes."""
 
 
 def labels_in(given: Sequence[str] | None) -> dict[str, str]:

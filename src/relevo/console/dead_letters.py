@@ -11,8 +11,8 @@ from relevo.console.forms import posted
 from relevo.console.inbox import scopes_of
 from relevo.console.login import Visit
 from relevo.console.rendering import HEADERS
-from relevo.errors import NotFound, PermissionDenied, ReplayLoop, WrongState
-from relevo.wire.ids import minted_ms
+from relevo.errors import PermissionDenied, ReplayLoop, WrongState
+from relevo.wire.ids import require_id
 from relevo.work.dead_letters.listing import DeadLetterFilter
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ async def show_dead_letters(console: Console, visit: Visit) -> Response:
 
 async def send_to_review(console: Console, visit: Visit) -> Response:
     await posted(visit.request, visit.token)
-    scope, message_id = visit.request.path_params["scope"], visit.request.path_params["message"]
-    if minted_ms(message_id) is None:
-        raise NotFound(what="message", name=message_id[:100])
+    scope, message_id = visit.request.path_params["scope"], require_id("message", visit.request.path_params["message"])
     try:
         review = await console.work_queues.reviews.open_for_dead_letter(
             visit.session.caller(scope, "review"), scope, message_id

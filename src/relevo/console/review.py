@@ -16,7 +16,6 @@ from relevo.console.rendering import HEADERS, pretty
 from relevo.errors import (
     BadDecision,
     InvalidInput,
-    NotFound,
     NotYourReview,
     PermissionDenied,
     ReviewChanged,
@@ -25,7 +24,7 @@ from relevo.errors import (
     SchemaInvalid,
     WorkError,
 )
-from relevo.wire.ids import minted_ms
+from relevo.wire.ids import require_id
 from relevo.work.review.reviews import Review
 from relevo.work.review.subject import Subject
 
@@ -107,9 +106,7 @@ def _faults(verb: str, fields: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _found(console: Console, visit: Visit) -> tuple[Review, Subject]:
-    scope, review_id = visit.request.path_params["scope"], visit.request.path_params["review"]
-    if minted_ms(review_id) is None:
-        raise NotFound(what="review", name=review_id[:100])
+    scope, review_id = visit.request.path_params["scope"], require_id("review", visit.request.path_params["review"])
     caller = visit.session.caller(scope)
     review = await console.work_queues.reviews.get(caller, scope, review_id)
     return review, await console.work_queues.subjects.of(caller, review)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from relevo.errors import NotFound
+
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]  # ten bits are two characters
 
@@ -73,6 +75,13 @@ def minted_ms(job_id: str) -> int | None:
     for character in job_id[:10]:
         ms = ms << 5 | _VALUES[character]
     return ms
+
+
+def require_id(what: str, text: str) -> str:
+    """An id of ours that an address names. What is none names nothing: `NotFound`, and it is looked for nowhere."""
+    if minted_ms(text) is None:
+        raise NotFound(what=what, name=text[:100])
+    return text
 
 
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}

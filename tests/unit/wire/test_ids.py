@@ -3,7 +3,10 @@
 import re
 import time
 
-from relevo.wire.ids import IdMint
+import pytest
+
+from relevo.errors import NotFound
+from relevo.wire.ids import IdMint, require_id
 
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -60,3 +63,12 @@ def test_more_ids_than_a_millisecond_holds_run_on_in_the_next() -> None:
 
 def test_two_processes_make_different_ids_in_the_same_millisecond() -> None:
     assert len({IdMint()(1000) for _ in range(2000)}) == 2000
+
+
+def test_what_is_no_id_names_nothing() -> None:
+    minted = IdMint()()
+    assert require_id("message", minted) == minted
+    for text in ("", "order-17", minted[:-1], minted + "0", "8" + minted[1:], "x" * 1000):
+        with pytest.raises(NotFound) as refused:
+            require_id("message", text)
+        assert len(str(refused.value)) < 300

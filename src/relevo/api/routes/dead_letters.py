@@ -10,14 +10,13 @@ from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import (
     LabelFilter,
-    MomentFilter,
     Paged,
     QueueFilter,
     ReplayKey,
     ScopeSlug,
     TextFilter,
+    Within,
     labels_in,
-    moment_ms,
 )
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
@@ -42,13 +41,12 @@ async def list_dead_letters(
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     paging: Paged,
+    period: Within,
     queue: QueueFilter = None,
     reason: TextFilter = None,
     message_type: TextFilter = None,
     correlation_id: TextFilter = None,
     label: LabelFilter = None,
-    since: MomentFilter = None,
-    until: MomentFilter = None,
     text: TextFilter = None,
 ) -> Response:
     wanted = DeadLetterFilter(
@@ -57,8 +55,7 @@ async def list_dead_letters(
         message_type=message_type,
         correlation_id=correlation_id,
         labels=labels_in(label),
-        since=moment_ms(since, "since"),
-        until=moment_ms(until, "until"),
+        **period,
         text=text,
     )
     page = await work_queues.dead_letters.list(caller, scope, wanted, **paging)

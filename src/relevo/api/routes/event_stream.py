@@ -15,6 +15,7 @@ from relevo.api.auth import Authenticated, ThisWorkQueues, caller_of, header
 from relevo.api.openapi import describe
 from relevo.api.params import ScopeSlug
 from relevo.contract.events import EventName
+from relevo.contract.fields import ANY_QUEUE
 from relevo.errors import EventsNotKept, EventsUnavailable, RelevoError, TooManyRequests, WorkError
 from relevo.work.reading.event_feed import EventFeed
 
@@ -24,7 +25,6 @@ BEAT_S = 15.0
 """A sign of life when nothing happens: proxies close what is silent, and clients notice a line that is dead."""
 MOST_READERS = 200
 """Of one process: each has a connection to Redis of its own."""
-_SLUG = r"^_?[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$"
 
 _about: dict[str, Any] = describe("follow_events", None, problems=[EventsNotKept, EventsUnavailable, TooManyRequests])
 _about["responses"][200] = {"description": "events, until one side ends it", "content": {"text/event-stream": {}}}
@@ -37,7 +37,7 @@ async def follow_events(
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     queue: Annotated[
-        list[Annotated[str, Query(pattern=_SLUG, max_length=63)]] | None,
+        list[Annotated[str, Query(pattern=ANY_QUEUE, max_length=63)]] | None,
         Query(max_length=100, description="only of these; may be repeated"),
     ] = None,
     event: Annotated[list[EventName] | None, Query(max_length=50, description="only these; may be repeated")] = None,

@@ -13,13 +13,12 @@ from relevo.api.openapi import describe
 from relevo.api.params import (
     LabelFilter,
     MessageKey,
-    MomentFilter,
     Paged,
     QueueFilter,
     ScopeSlug,
     TextFilter,
+    Within,
     labels_in,
-    moment_ms,
 )
 from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
@@ -44,6 +43,7 @@ async def search_messages(
     work_queues: ThisWorkQueues,
     scope: ScopeSlug,
     paging: Paged,
+    period: Within,
     queue: QueueFilter = None,
     state: State | None = None,
     message_type: TextFilter = None,
@@ -52,8 +52,6 @@ async def search_messages(
     source_id: TextFilter = None,
     idempotency_key: TextFilter = None,
     label: LabelFilter = None,
-    since: MomentFilter = None,
-    until: MomentFilter = None,
     archived: Annotated[bool | None, Query(description="only the archive, or only what is not in it")] = None,
 ) -> Response:
     wanted = MessageFilter(
@@ -65,8 +63,7 @@ async def search_messages(
         source_id=source_id,
         idempotency_key=idempotency_key,
         labels=labels_in(label),
-        since=moment_ms(since, "since"),
-        until=moment_ms(until, "until"),
+        **period,
         archived=archived,
     )
     page = await work_queues.search.list(caller, scope, wanted, **paging)

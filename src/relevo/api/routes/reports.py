@@ -13,17 +13,16 @@ from relevo.api import idempotency
 from relevo.api.auth import Authenticated, ThisWorkQueues
 from relevo.api.openapi import describe
 from relevo.api.params import (
-    PLAIN,
     DayFilter,
-    MomentFilter,
     Paged,
     QueueFilter,
     ScopeFilter,
     TextFilter,
-    moment_ms,
+    Within,
 )
 from relevo.api.responses import answer, page_answer
 from relevo.contract.audit import AuditEntry, Trace, UsageRow
+from relevo.contract.fields import PLAIN
 from relevo.work.audit.entries import AuditFilter, ExportedEntry
 
 router = idempotency.router("/v1", tag="reports")
@@ -49,6 +48,7 @@ async def audit(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
     paging: Paged,
+    period: Within,
     scope: ScopeFilter = None,
     queue: QueueFilter = None,
     actor: TextFilter = None,
@@ -56,8 +56,6 @@ async def audit(
     target: TextFilter = None,
     request_id: TextFilter = None,
     correlation_id: TextFilter = None,
-    since: MomentFilter = None,
-    until: MomentFilter = None,
 ) -> Response:
     wanted = AuditFilter(
         scope=scope,
@@ -67,8 +65,7 @@ async def audit(
         target=target,
         request_id=request_id,
         correlation_id=correlation_id,
-        since=moment_ms(since, "since"),
-        until=moment_ms(until, "until"),
+        **period,
     )
     page = await work_queues.audit.list(caller, wanted, **paging)
     return page_answer(page, caller.request_id)
@@ -83,12 +80,11 @@ _exporting["responses"][200] = {"description": "one JSON object a line", "conten
 async def export_audit(
     caller: Authenticated,
     work_queues: ThisWorkQueues,
+    period: Within,
     scope: ScopeFilter = None,
-    since: MomentFilter = None,
-    until: MomentFilter = None,
     after: Annotated[int, Query(ge=0, lt=2**63, description="the `id` of the last line there is already")] = 0,
 ) -> Response:
-    wanted = AuditFilter(scope=scope, since=moment_ms(since, "since"), until=moment_ms(until, "until"))
+    wanted = AuditFilter(scope=scope, **period)
     caller.require("view")  # here: once the answer has begun it is too late to refuse
     lines = _lines(work_queues.audit.export(caller, wanted, after=after))
     return StreamingResponse(lines, media_type=LINES, headers={"cache-control": "no-store"})
