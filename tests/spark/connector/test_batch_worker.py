@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 from relevo import Queue
 from relevo.wire.keys import QueueKeys
 from tests.conftest import Launch
-from tests.pace import limit
 from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import Redis86, Server
 from tests.spark.connector.batch_worker import BATCH
 from tests.spark.connector.filled import send
+from tests.spark.queries import finish
 
 
 async def add(url: str, name: str, count: int) -> set[str]:
@@ -45,8 +45,7 @@ def test_a_query_takes_jobs_and_tells_which_failed(
     odd = F.when(F.col("data").cast("int") % 10 == 3, "no model for it")
     told = jobs.select("_id", "_taken_by", odd.alias("error"), F.lit(True).alias("final"))
     settling = told.writeStream.format("relevo").options(**source, mode="settle")
-    query = settling.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-    assert query.awaitTermination(math.ceil(limit(120)))
+    finish(settling.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start)
     keys = QueueKeys(queue_name)
     length, letters = send(redis86.url, keys.stream, [("XLEN", keys.stream), ("XLEN", keys.dead)])
     assert (length, letters) == (0, 3)

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import math
 import os
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -14,16 +12,14 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from relevo import Queue
-from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.session import log_of, session
 from relevo.wire.keys import QueueKeys
 from tests.conftest import Launch
-from tests.pace import limit
 from tests.servers.server import Redis86, Server
 from tests.spark.connector.filled import add_events, add_jobs, send
+from tests.spark.queries import finish
 
 
 def events(spark: SparkSession, url: str, queues: str, **options: str) -> Any:
@@ -32,17 +28,6 @@ def events(spark: SparkSession, url: str, queues: str, **options: str) -> Any:
 
 def followed(spark: SparkSession, url: str, queues: str, **options: str) -> Any:
     return spark.readStream.format("relevo").options(url=url, queues=queues, **options).load()
-
-
-def finish(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """Runs a query to its end, as patient with a busy machine as an ingest is."""
-
-    def run() -> StreamingQuery:
-        query = start()
-        assert query.awaitTermination(math.ceil(limit(120)))
-        return query
-
-    return Tries().run(run, "the query")
 
 
 def test_one_stream_is_read_by_many_tasks(spark: SparkSession, redis86: Server, queue_name: str) -> None:
