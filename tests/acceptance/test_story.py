@@ -32,8 +32,15 @@ async def send(job: Job) -> dict[str, str]:
 """
 CORRELATION = "order-1017"
 STORY = [
-    "published", "routed", "failed", "dead_lettered", "review_needed", "corrected", "replayed", "completed",
-]  # fmt: skip
+    "published",
+    "routed",
+    "failed",
+    "dead_lettered",
+    "review_needed",
+    "corrected",
+    "replayed",
+    "completed",
+]
 
 
 class Post:
@@ -109,15 +116,18 @@ async def furnish(post: Post, stream_queue: str, *, escalate: bool) -> None:
         {"slug": "letters", "max_retries": 2, "backoff_initial_s": 0, "backoff_jitter_s": 0},
     )
     to_stream = {
-        "name": "to-the-machine", "trigger": "message_published", "condition": "body.kind == 'mail'",
+        "name": "to-the-machine",
+        "trigger": "message_published",
+        "condition": "body.kind == 'mail'",
         "actions": [{"action": "route", "stream_queue": stream_queue, "job_name": "send"}],
-    }  # fmt: skip
+    }
     await post.do("POST", "/scopes/post/rules", to_stream)
     if escalate:
         to_people = {
-            "name": "to-people", "trigger": "message_dead",
+            "name": "to-people",
+            "trigger": "message_dead",
             "actions": [{"action": "escalate", "review": {"title": "Where to?", "may_correct": True}}],
-        }  # fmt: skip
+        }
         await post.do("POST", "/scopes/post/rules", to_people)
 
 
