@@ -12,8 +12,8 @@ README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 WORK = ROOT / "docs" / "tutorial-work-queues.md"
 
-ELSEWHERE = ("relevo up", "pip install 'relevo[all]'", "relevo demo", "make ")
-"""What a block may begin with that the walk has done or leaves to another test: installing, the other terminal, the demo."""
+ELSEWHERE = ("relevo up", "pip install 'relevo[all]'", "relevo demo", "relevo pipeline ", "make ")
+"""What a block may begin with that the walk has done or leaves to other tests: installing, the other terminal, the demo, the lake."""
 
 
 @pytest.mark.timeout(400)

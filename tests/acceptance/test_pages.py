@@ -39,10 +39,10 @@ def test_every_python_example_of_a_page_runs_in_order(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # a page may write files
     work_url = _work_url(page, request)
 
     def run() -> None:
-        monkeypatch.chdir(tempfile.mkdtemp(dir=tmp_path))  # a page may write files
         namespace: dict[str, object] = {"__name__": "page"}
         for block in blocks_of(page):
             if block.language == "python":
@@ -52,6 +52,7 @@ def test_every_python_example_of_a_page_runs_in_order(
                     assert printed == block.prints, f"{block.place} prints something else than the page says"
 
     def run_anew() -> None:
+        monkeypatch.chdir(tempfile.mkdtemp(dir=tmp_path))
         capsys.readouterr()
         valkey.call("FLUSHALL")
         run()
