@@ -13,7 +13,7 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 WORK = ROOT / "docs" / "tutorial-work-queues.md"
 
 ELSEWHERE = ("relevo up", "pip install 'relevo[all]'", "relevo demo", "relevo pipeline ", "make ")
-"""What a block may begin with that the walk has done or leaves to other tests: installing, the other terminal, the demo, the lake."""
+"""What a block may begin with that the walk has done or leaves to other tests: set-up, the other terminal, demo and lake."""
 
 
 @pytest.mark.timeout(400)
