@@ -68,7 +68,13 @@ class Post:
         return found
 
 
-@pytest.fixture(params=[("sqlite", "valkey"), ("postgres", "redis86"), ("mariadb", "redis7")], ids="-".join)
+@pytest.fixture(
+    params=[
+        pytest.param(("sqlite", "valkey"), id="sqlite-valkey"),
+        pytest.param(("postgres", "redis86"), id="postgres-redis86"),
+        pytest.param(("mariadb", "redis7"), id="mariadb-redis7", marks=pytest.mark.whole),
+    ]
+)
 def servers(request: pytest.FixtureRequest, tmp_path: Path, key_leaks: KeyLeaks) -> tuple[str, str]:
     """A database of its own, and a Redis: where each of them is."""
     store, cache = request.param

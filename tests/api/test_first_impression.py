@@ -42,7 +42,7 @@ def test_agents_that_catch_up_after_a_downtime_are_nothing_to_tell_of(tmp_path: 
     assert TABLES.match(said), said
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+@pytest.mark.parametrize("kind", ["postgres", pytest.param("mariadb", marks=pytest.mark.whole)])
 def test_processes_that_share_a_port_start_without_a_word_of_libraries(
     request: pytest.FixtureRequest, kind: str
 ) -> None:

@@ -14,12 +14,15 @@ from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.session import activated, session
 from tests.spark.standalone import executors, on_cluster
 
+BATCH = 3000
+"""Events that a query takes at once."""
+
 
 def ingest_and_feed(url: str, queue: str, folder: Path) -> None:
     """Three streaming queries at once, until all is done: events to a table, events to jobs, and events to a lake."""
     spark = session("local[2]", log=folder / "spark.log", settings={"spark.driver.memory": "1g"})
     source = spark.readStream.format("relevo").options(
-        url=url, queues=queue, maxRowsPerTrigger="3000", rowsPerPartition="1200"
+        url=url, queues=queue, maxRowsPerTrigger=str(BATCH), rowsPerPartition="1200"
     )
     table = source.load().writeStream.format("parquet").option("checkpointLocation", str(folder / "ingested"))
     jobs = source.load().selectExpr("'thank' as name", "_id as data").writeStream.format("relevo")
@@ -32,7 +35,7 @@ def ingest_and_feed(url: str, queue: str, folder: Path) -> None:
             threads.submit(_run, "the jobs", lambda: jobs.trigger(availableNow=True).start()),
         ]
         _say("running")
-        options = {"url": url, "queues": queue, "maxRowsPerTrigger": "3000", "rowsPerPartition": "1200"}
+        options = {"url": url, "queues": queue, "maxRowsPerTrigger": str(BATCH), "rowsPerPartition": "1200"}
         Ingest(Lake(folder / "lake"), spark).once(options)
         for each in beside:
             each.result()

@@ -1,5 +1,6 @@
 """The driver killed with SIGKILL at any moment: every event once in the table and in the lake, every row once in the queue."""
 
+import math
 import os
 import random
 import sys
@@ -18,19 +19,22 @@ from relevo.wire.payload import decode_payload
 from tests.conftest import Launch
 from tests.servers.child import Child
 from tests.servers.server import Redis7, Redis86, Server
+from tests.spark.connector.driver import BATCH
 from tests.spark.connector.filled import add_events, send
 
 
 def killed_rounds(spark: SparkSession, server: Server, queue: str, folder: Path, *, events: int, rounds: int) -> None:
     ids = add_events(server.url, queue, events)
     command = (sys.executable, "-m", "tests.spark.connector.driver", server.url, queue, folder)
+    batches = 3 * math.ceil(events / BATCH)  # of the three queries together
     for round_ in range(rounds + 1):
+        killed_at = min(_committed(folder) + random.randint(0, 5), batches - 1)
         # A group, so that its JVM and the Python workers die with it; and who is killed cannot tidy up.
         environment = {**os.environ, "TMPDIR": str(folder)}
         with Child(*command, env=environment, logs=[folder / "spark.log"], group=True) as driver:
             assert driver.line(timeout=120) == "running"
             if round_ < rounds:
-                _until_more_is_committed(driver, folder, random.randint(0, 5))
+                _until_committed(driver, folder, killed_at)
                 time.sleep(random.uniform(0, 2))  # and then any moment: there is none to wait for
             else:
                 assert driver.line(timeout=240) == "done"
@@ -41,10 +45,14 @@ def killed_rounds(spark: SparkSession, server: Server, queue: str, folder: Path,
     assert Counter(fed(server, f"{queue}-next")) == Counter(ids)
 
 
-def _until_more_is_committed(driver: Child, folder: Path, batches: int) -> None:
-    """Batches, not seconds: so that kills lie over the whole of the work on a slow machine and on a fast one."""
-    there = _committed(folder)
-    driver.wait_until(lambda: _committed(folder) >= there + batches, f"{batches} more batches", timeout=240)
+def _until_committed(driver: Child, folder: Path, batches: int) -> None:
+    """Batches, not seconds: so that kills lie over the whole of the work on a slow machine and on a fast one. A driver that has
+    done all its work meanwhile has ended by itself, and the next one finds nothing to do."""
+
+    def reached() -> bool:
+        return _committed(folder) >= batches or driver.process.poll() == 0
+
+    driver.wait_until(reached, f"{batches} batches", timeout=240)
 
 
 def _committed(folder: Path) -> int:

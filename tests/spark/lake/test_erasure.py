@@ -80,6 +80,7 @@ async def test_what_silver_is_made_of_stays_in_the_events_of_an_erased_message(
     assert (await Erasure(lake, database).run()).events == 0  # nothing is left to say
 
 
+@pytest.mark.whole  # two builds; that an erasure leaves no word in bronze and silver is shown above
 @pytest.mark.timeout(240)
 async def test_the_reasons_of_an_erased_message_s_job_go_from_every_table_and_its_numbers_stay(
     spark: SparkSession, database: Database, tmp_path: Path
