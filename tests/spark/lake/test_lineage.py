@@ -103,6 +103,13 @@ def test_a_server_that_is_away_or_refuses_is_logged_and_harms_nothing(
     assert "secret" not in repr(Lineage(url, key="secret"))
 
 
+def test_an_address_with_a_password_is_refused_and_not_shown() -> None:
+    for url in ("http://me:secret@127.0.0.1:5000", "ftp://me:secret@host"):
+        with pytest.raises(BadArgument) as refused:
+            Lineage(url)
+        assert "secret" not in str(refused.value)
+
+
 def test_an_address_that_is_not_http_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     with pytest.raises(BadArgument, match="no http address"):
         Lineage("file:///etc/passwd")

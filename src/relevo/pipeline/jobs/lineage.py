@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.error import URLError
+from urllib.parse import urlsplit
 
 from relevo.errors import BadArgument
 from relevo.pipeline.jobs.progress import Built, Step
 from relevo.pipeline.lake.lake import Lake
 
-PRODUCER = "https://pypi.org/project/relevo"
+PRODUCER = "urn:relevo"
 _SPEC = "https://openlineage.io/spec"
 _EVENT = f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _BUILD = "relevo.build"
@@ -42,9 +43,14 @@ class Lineage:
     timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
+        address = urlsplit(self.url)
+        shown = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"  # without a password
+        if address.scheme not in ("http", "https"):
             remedy = "Name the server's address, such as http://127.0.0.1:5000."
-            raise BadArgument(argument="lineage", value=self.url, reason="this is no http address", remedy=remedy)
+            raise BadArgument(argument="lineage", value=shown, reason="this is no http address", remedy=remedy)
+        if "@" in address.netloc:
+            remedy = "Leave out what stands before the @, and set OPENLINEAGE_API_KEY."
+            raise BadArgument(argument="lineage", value=shown, reason="it holds a name or a password", remedy=remedy)
 
     def tell(self, lake: Lake, built: Built) -> int:
         """Sends the events of a build; returns how many arrived. The first that does not is the last that is tried."""
