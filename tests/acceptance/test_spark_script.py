@@ -12,17 +12,14 @@ from tests.support.page import ROOT, WRITTEN_URL, blocks_of
 README = ROOT / "README.md"
 
 
+@pytest.mark.whole  # the page's own test runs it in the session of all tests
 @pytest.mark.timeout(300)  # it starts a JVM each time
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.whole)])
-def test_the_spark_example_of_the_readme_runs_as_a_script_and_once_more(
-    times: int, valkey: Server, tmp_path: Path
-) -> None:
-    """It only reads: once more is what the page's own test does, in a session that runs."""
+def test_the_spark_example_of_the_readme_runs_as_a_script_and_once_more(valkey: Server, tmp_path: Path) -> None:
     greet, spark = (block for block in blocks_of(README) if block.language == "python")
     assert "relevo.spark" in spark.text
     script = tmp_path / "script.py"
     script.write_text(greet.text.replace(WRITTEN_URL, valkey.url))
     assert Child.run(sys.executable, script, cwd=tmp_path) == (0, greet.prints, "")
     script.write_text(spark.text.replace(WRITTEN_URL, valkey.url))
-    for _ in range(times):
+    for _ in range(2):
         assert Child.run(sys.executable, script, cwd=tmp_path, timeout=120) == (0, "1 completed so far\n", "")
