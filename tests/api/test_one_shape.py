@@ -179,3 +179,16 @@ OTHER_NOUNS = {
     ("compatibility", "queue"),
 }
 """What is named after another thing than the folder it is in."""
+
+
+async def test_no_address_can_be_taken_for_another(operations: dict[str, Any]) -> None:
+    """A rule that is called as an operation would hide behind it, and `Allow` would name what the document does not."""
+    paths = sorted({name.partition(" ")[2] for name in operations})
+    assert [(path, other) for path in paths for other in paths if path != other and _covers(path, other)] == []
+
+
+def _covers(template: str, path: str) -> bool:
+    parts, others = template.split("/"), path.split("/")
+    if len(parts) != len(others):
+        return False
+    return all(part == other or part.startswith("{") for part, other in zip(parts, others, strict=True))

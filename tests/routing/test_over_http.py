@@ -39,11 +39,11 @@ async def test_a_rule_that_cannot_work_is_a_problem(room: Room) -> None:
 async def test_a_dry_run_over_http(room: Room) -> None:
     await room.publish(body={"late": True})
     asked: dict[str, Any] = {"rule": DROP, "queue": "invoices"}
-    (told,) = await room.do("POST", f"{SCOPE}/rules/dry-run", asked | {"body": {"late": True}})
+    (told,) = await room.do("POST", f"{SCOPE}/rule-dry-runs", asked | {"body": {"late": True}})
     assert (told["matches"], told["ending"]) == (True, "dropped")
-    (told,) = await room.do("POST", f"{SCOPE}/rules/dry-run", asked | {"last": 10})
+    (told,) = await room.do("POST", f"{SCOPE}/rule-dry-runs", asked | {"last": 10})
     assert told["matches"] is True
-    assert await room.problem("POST", f"{SCOPE}/rules/dry-run", asked) == (422, "INVALID_INPUT")
+    assert await room.problem("POST", f"{SCOPE}/rule-dry-runs", asked) == (422, "INVALID_INPUT")
 
 
 async def test_a_review_over_http(room: Room) -> None:

@@ -169,7 +169,7 @@ class Seeds:
         items = made.get("items")
         if self.token and isinstance(items, list) and items and isinstance(items[0], dict):
             made["items"] = [{**items[0], "id": found["message_id"], "claim_token": self.token}, *items[1:]]
-        if path.endswith("/dry-run") and isinstance(made.get("queue"), str):
+        if path.endswith("/rule-dry-runs") and isinstance(made.get("queue"), str):
             made["queue"] = self.queue()
             self.message(made["queue"])
         if path.endswith("/grants") and isinstance(made.get("key_id"), str):

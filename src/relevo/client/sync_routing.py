@@ -55,7 +55,7 @@ class Routing(Sender):
         asked = {"labels": labels, "message_type": message_type, "last": last}
         options |= {name: value for name, value in asked.items() if value is not None}
         body = {"rule": dict(rule), "queue": queue, **options}
-        return self.send(Call("POST", at("scopes", scope, "rules", "dry-run"), list[Tried], body))
+        return self.send(Call("POST", at("scopes", scope, "rule-dry-runs"), list[Tried], body))
 
     def trusts(self, scope: str, *, limit: int = 100, cursor: str | None = None) -> Page[Trust]:
         """The scopes whose messages may be routed into this one."""

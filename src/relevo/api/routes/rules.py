@@ -1,4 +1,4 @@
-"""`/v1/scopes/{scope}/rules`: the routing rules of a scope, how they do, and trying one out before it is enabled."""
+"""`/v1/scopes/{scope}/rules`: the routing rules of a scope, how they do, and `…/rule-dry-runs`: what one would do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relevo.errors import BadRule, InvalidInput, SlugTaken
 from relevo.work.routing import rules as work
 from relevo.work.routing.rule import Rule
 
-router = idempotency.router("/v1/scopes/{scope}/rules", tag="rules")
+router = idempotency.router("/v1/scopes/{scope}", tag="rules")
 
 RuleName = Annotated[str, Path(max_length=63, description="name of the rule")]
 
@@ -51,7 +51,7 @@ _DRY_RUN = msgspec.json.Decoder(DryRunIn)
 
 
 @router.get(
-    "",
+    "/rules",
     summary="The rules of a scope, in the order in which they are asked",
     **describe("list_rules", list[StoredRule], paged=True),
 )
@@ -61,7 +61,7 @@ async def list_rules(caller: Authenticated, work_queues: ThisWorkQueues, scope: 
 
 
 @router.post(
-    "",
+    "/rules",
     summary="Make a rule",
     **describe("create_rule", StoredRule, body=Rule, status=201, problems=[BadRule, SlugTaken]),
 )
@@ -73,7 +73,7 @@ async def create_rule(
 
 
 @router.post(
-    "/dry-run",
+    "/rule-dry-runs",
     summary="What a rule would do, with a sample or with the last messages of a queue",
     **describe("try_rule", list[Tried], body=DryRunIn, problems=[BadRule]),
 )
@@ -96,12 +96,14 @@ async def dry_run(request: Request, caller: Authenticated, work_queues: ThisWork
     return answer(tried, caller.request_id)
 
 
-@router.get("/{rule}", summary="Read a rule", **describe("get_rule", StoredRule))
+@router.get("/rules/{rule}", summary="Read a rule", **describe("get_rule", StoredRule))
 async def get_rule(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await work_queues.rules.get(caller, scope, rule)), caller.request_id)
 
 
-@router.put("/{rule}", summary="Replace a rule", **describe("replace_rule", StoredRule, body=Rule, problems=[BadRule]))
+@router.put(
+    "/rules/{rule}", summary="Replace a rule", **describe("replace_rule", StoredRule, body=Rule, problems=[BadRule])
+)
 async def change_rule(
     request: Request, caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, rule: RuleName
 ) -> Response:
@@ -109,12 +111,12 @@ async def change_rule(
     return answer(_shown(changed), caller.request_id)
 
 
-@router.post("/{rule}/reset", summary="Close the breaker of a rule", **describe("reset_rule", StoredRule))
+@router.post("/rules/{rule}/reset", summary="Close the breaker of a rule", **describe("reset_rule", StoredRule))
 async def reset_rule(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, rule: RuleName) -> Response:
     return answer(_shown(await work_queues.rules.reset(caller, scope, rule)), caller.request_id)
 
 
-@router.delete("/{rule}", summary="Delete a rule", **describe("delete_rule", None, status=204))
+@router.delete("/rules/{rule}", summary="Delete a rule", **describe("delete_rule", None, status=204))
 async def delete_rule(caller: Authenticated, work_queues: ThisWorkQueues, scope: ScopeSlug, rule: RuleName) -> Response:
     await work_queues.rules.delete(caller, scope, rule)
     return Response(status_code=204)
