@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from relevo.agents.agent import Agent
+from relevo.agents.agent_loop import AgentLoop
 from relevo.agents.agent_runner import AgentRunner
 from relevo.agents.agent_scheduler import AgentScheduler
 from relevo.agents.audit_exporter import AuditExporter
@@ -23,7 +24,6 @@ from relevo.agents.dead_letter_monitor import DeadLetterMonitor
 from relevo.agents.erasure_runner import ErasureRunner
 from relevo.agents.expiry_enforcer import ExpiryEnforcer
 from relevo.agents.index_auditor import IndexAuditor
-from relevo.agents.leader_loop import LeaderLoop
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.outbox_relay import OutboxRelay
@@ -77,7 +77,7 @@ class Agents:
         self._webhook_deliveries = work_queues.webhook_deliveries
         self._deaf: Callable[[], None] = lambda: None
         self.relays = [
-            LeaderLoop(agent, self._runs) for agent in self._agents.values() if isinstance(agent, OutboxRelay)
+            AgentLoop(agent, self._runs) for agent in self._agents.values() if isinstance(agent, OutboxRelay)
         ]
 
     async def start(self) -> None:

@@ -13,7 +13,7 @@ LEASE_S = 6.0
 _NOTE_S = 2.0
 
 
-class LeaderLoop(Loop):
+class AgentLoop(Loop):
     """Holds the lease of one agent and works for as long as it has it. Noted in the record every two seconds, not at every
     look: a look that finds nothing should cost one query and no write."""
 
