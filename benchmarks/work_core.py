@@ -22,12 +22,12 @@ import msgspec
 import uvloop
 from sqlalchemy import insert
 
+from relevo.api.service import prepare
 from relevo.contract.messages import NewMessage, Published
 from relevo.work.caller import PERMISSIONS, Caller
 from relevo.work.message.verdict import SettleItem
 from relevo.work.queue_record import QueueSettings
 from relevo.work.store.tables import tenants
-from relevo.work.tenancy.scopes import Scopes
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
@@ -82,7 +82,8 @@ class Stopwatch:
 
 @contextlib.asynccontextmanager
 async def office_on(url: str, redis: str | None, path: str) -> AsyncGenerator[tuple[WorkQueues, Caller]]:
-    settings = WorkSettings(database_url=url, redis_url=redis, claim_path=path, create_tables=True)  # pyright: ignore[reportArgumentType]
+    settings = WorkSettings(database_url=url, redis_url=redis, claim_path=path)  # pyright: ignore[reportArgumentType]
+    await prepare(url, upgrade=True)
     async with await WorkQueues.open(settings) as work_queues:
         async with work_queues.database.begin() as connection:
             row = {"slug": uuid.uuid4().hex[:12], "display_name": "bench", "state": "active", "created_at": 0}
@@ -90,7 +91,7 @@ async def office_on(url: str, redis: str | None, path: str) -> AsyncGenerator[tu
             assert made is not None
         permissions = frozenset(PERMISSIONS)
         caller = Caller(tenant_id=made[0], actor="key:bench", permissions=permissions, request_id="bench")
-        await Scopes(work_queues.database, work_queues.queues, work_queues.now_ms).create(caller, SCOPE)
+        await work_queues.scopes.create(caller, SCOPE)
         await work_queues.queues.create(
             caller, SCOPE, QUEUE, QueueSettings(ordering="priority", visibility_timeout_s=3600)
         )

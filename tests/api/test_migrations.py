@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from relevo.errors import StoreOutdated
+from relevo.errors import StoreOutdated, StoreUnknown
 from relevo.work.store import schema
 from relevo.work.store.database import Database
+from relevo.work.store.tables import messages, metadata, tenants
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 
@@ -49,6 +50,24 @@ async def test_an_upgrade_of_what_is_up_to_date_changes_nothing(empty: Database)
 async def test_a_database_without_tables_is_named_outdated(empty: Database) -> None:
     with pytest.raises(StoreOutdated, match="relevo db upgrade"):
         await schema.require_head(empty)
+
+
+async def test_tables_of_another_version_are_left_alone(empty: Database) -> None:
+    await schema.upgrade(empty)
+    async with empty.begin() as connection:
+        await connection.execute(text("UPDATE relevo_schema SET version_num = '9999'"))
+    with pytest.raises(StoreUnknown, match="9999"):
+        await schema.upgrade(empty)
+    with pytest.raises(StoreUnknown, match="9999"):
+        await schema.require_head(empty)
+
+
+async def test_an_upgrade_that_was_cut_short_goes_on(empty: Database) -> None:
+    """MariaDB commits after each table: who is killed leaves some of them."""
+    async with empty.begin() as connection:
+        await connection.run_sync(lambda sync: metadata.create_all(sync, tables=[messages, tenants]))
+    assert await schema.upgrade(empty) == (None, schema.head())
+    assert await schema.differences(empty) == []
 
 
 async def test_a_missing_index_is_found(empty: Database) -> None:

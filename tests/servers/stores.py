@@ -48,9 +48,7 @@ async def with_tables(url: str) -> bool:
     if url.startswith(_SQLITE):
         await sqlite_with_tables(Path(url.removeprefix(_SQLITE)))
         return True
-    from relevo.work.store.database import Database
+    from relevo.api.service import prepare
 
-    database = Database(url)
-    await database.create_tables()
-    await database.close()
+    await prepare(url, upgrade=True)
     return False  # a test may have begun with them otherwise

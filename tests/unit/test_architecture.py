@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "relevo"
+STEPS = "relevo/work/store/migrations"
 
 # Data flows one way (engine/queue -> wire -> broker -> Redis …). A room may import itself and what is listed here; a
 # dotted entry opens only that part. "*" is for what stands outside the rooms. A new room needs a line, and a reason.
@@ -161,6 +162,10 @@ def test_no_modules_import_one_another() -> None:
     assert import_cycles(ROOT / "src") == []
 
 
+def test_steps_of_the_database_import_nothing_that_goes_on() -> None:
+    assert list(live_code_in_steps(ROOT / "src")) == []
+
+
 def test_a_queue_loads_nothing_of_workers() -> None:
     listed = (
         "import sys, relevo; relevo.Queue; print(*(name for name in sys.modules if name.startswith('relevo.engine.')))"
@@ -200,6 +205,15 @@ def forbidden_inside(src: Path) -> Iterator[str]:
                 inside = target.startswith(f"{PACKAGE}.{room}.") and other != part
                 if part and inside and "*" not in parts[part] and other not in parts[part]:
                     yield f"{module}:{line} imports {target}"
+
+
+def live_code_in_steps(src: Path) -> Iterator[str]:
+    """What migrations import of ours outside their folder, as sentences: a step must do tomorrow what it does today."""
+    for file in sorted((src / STEPS).rglob("*.py")):
+        module = module_of(file, src)
+        for line, target in imports_of(file, module, src):
+            if not target.startswith(STEPS.replace("/", ".")):
+                yield f"{module}:{line} imports {target}"
 
 
 def import_cycles(src: Path) -> list[list[str]]:
@@ -364,3 +378,15 @@ def test_imports_against_the_walk_and_cycles_are_found(tmp_path: Path) -> None:
         "relevo.engine.job.job:1 imports relevo.engine.producing.flows",
     ]
     assert import_cycles(src) == [["relevo.engine.job.job", "relevo.engine.producing.flows"]]
+
+
+def test_a_step_of_the_database_that_imports_what_goes_on_is_found(tmp_path: Path) -> None:
+    files = {
+        "versions/0001_tables.py": "import sqlalchemy\nfrom relevo.work.store.migrations.columns import ULID",
+        "versions/0002_links.py": "from relevo.wire.ids import IdMint",
+        "columns.py": "",
+    }
+    src = tree_of(tmp_path, {f"{STEPS}/{name}": body for name, body in files.items()})
+    assert list(live_code_in_steps(src)) == [
+        "relevo.work.store.migrations.versions.0002_links:1 imports relevo.wire.ids"
+    ]

@@ -209,6 +209,15 @@ class StoreOutdated(WorkError):
     status = 503
 
 
+class StoreUnknown(WorkError):
+    message = (
+        "The database is at revision {current}, which this version of relevo does not know: run the version that made "
+        "its tables, or start with an empty database."
+    )
+    code = "STORE_UNKNOWN"
+    status = 503
+
+
 class BadRevision(WorkError, ValueError):
     message = (
         "There is no revision {revision!r} of the tables: pass one of {known}, or leave `--to` out for the newest."

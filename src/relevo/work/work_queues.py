@@ -67,8 +67,6 @@ class WorkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """None: no Redis at all. Claims are ordered by SQL, and long polls look every `poll_s`."""
     claim_path: Literal["auto", "index", "sql"] = "auto"
     """Where claims ask for the order; `auto` is the faster one for the database (decision 0010)."""
-    create_tables: bool = False
-    """Makes missing tables when opened, for tests and benchmarks; installations use migrations."""
     max_body_bytes: int = 1_048_576
     poll_s: float = 0.5
     """How often a long poll looks without being woken when there is no Redis; with Redis ten times as long."""
@@ -181,8 +179,6 @@ class WorkQueues:
         arm_from_environment()
         work_queues = cls(settings, now_ms=now_ms)
         try:
-            if settings.create_tables:
-                await work_queues.database.create_tables()
             await work_queues._driver.open()
             work_queues.installation = await installation_id(work_queues.database)
         except BaseException:

@@ -21,7 +21,6 @@ from relevo.errors import BadDatabaseUrl, StoreUnavailable
 from relevo.work.store import session_timeouts
 from relevo.work.store.audit_chain import Chains
 from relevo.work.store.interface import Dialect
-from relevo.work.store.tables import metadata
 
 _DIALECTS: dict[str, Dialect] = {
     "sqlite": "sqlite",
@@ -129,11 +128,6 @@ class Database:
         """A connection to read with: one snapshot on SQLite, read committed elsewhere."""
         async with self.engine.connect() as connection:
             yield connection
-
-    async def create_tables(self) -> None:
-        """Makes the tables that are missing. Installations use migrations; this is for tests and benchmarks."""
-        async with self.begin() as connection:
-            await connection.run_sync(metadata.create_all)
 
     async def close(self) -> None:
         if self._engine is not None:

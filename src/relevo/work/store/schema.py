@@ -16,11 +16,10 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
-from relevo.errors import BadRevision, StoreOutdated
+from relevo.errors import BadRevision, StoreOutdated, StoreUnknown
 from relevo.work.store.database import Database
-from relevo.work.store.tables import PREFIX, rules
+from relevo.work.store.tables import PREFIX, metadata
 
-_ALL = rules.metadata  # of store/tables.py and store/people.py together
 _LOCK = 0x72656C65766F  # "relevo": one upgrade at a time, however many processes start at once
 
 
@@ -46,6 +45,7 @@ async def upgrade(database: Database, to: str = "head") -> tuple[str | None, str
 async def require_head(database: Database) -> None:
     """Refuses to work on tables of another time."""
     found, wanted = await current(database), head()
+    _require_known(found)
     if found != wanted:
         raise StoreOutdated(current=found or "none", wanted=wanted)
 
@@ -56,7 +56,7 @@ async def differences(database: Database) -> list[str]:
         return await connection.run_sync(_differences)
 
 
-def configuration_of(_dialect: str) -> dict[str, Any]:
+def _options() -> dict[str, Any]:
     """What alembic is told, for migrating and for comparing alike."""
     return {
         "version_table": f"{PREFIX}schema",
@@ -72,6 +72,12 @@ def _is_ours(name: str | None, kind: str, _: Any) -> bool:
     return kind != "table" or (name or "").startswith(PREFIX)
 
 
+def _require_known(revision: str | None) -> None:
+    """Refuses tables that a newer program made, or one from before the first release."""
+    if revision is not None and revision not in _known():
+        raise StoreUnknown(current=revision)
+
+
 def _known() -> list[str]:
     return sorted(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
 
@@ -81,12 +87,12 @@ def _config(connection: Connection | None = None) -> Config:
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
     config.set_main_option("path_separator", "os")
     if connection is not None:
-        config.attributes["connection"] = connection
+        config.attributes.update(connection=connection, options=_options())
     return config
 
 
 def _current(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection, opts=configuration_of(connection.dialect.name)).get_current_revision()
+    return MigrationContext.configure(connection, opts=_options()).get_current_revision()
 
 
 @contextlib.contextmanager
@@ -113,6 +119,7 @@ def _upgrade(connection: Connection, to: str) -> tuple[str | None, str]:
         connection.execute(text("SELECT GET_LOCK('relevo_schema', 600)"))
     try:
         before = _current(connection)
+        _require_known(before)
         if before != head() or to != "head":
             with _without_names_of_keys():
                 command.upgrade(_config(connection), to)
@@ -127,8 +134,8 @@ def _upgrade(connection: Connection, to: str) -> tuple[str | None, str]:
 
 
 def _differences(connection: Connection) -> list[str]:
-    context = MigrationContext.configure(connection, opts=configuration_of(connection.dialect.name))
-    return [_said(difference) for difference in compare_metadata(context, _ALL)]
+    context = MigrationContext.configure(connection, opts=_options())
+    return [_said(difference) for difference in compare_metadata(context, metadata)]
 
 
 def _said(difference: Any) -> str:

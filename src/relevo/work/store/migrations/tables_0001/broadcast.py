@@ -1,0 +1,49 @@
+"""Subscriptions of broadcast queues, and what each has to do with each message."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String
+
+from relevo.work.store.migrations.tables_0001.columns import (
+    NEVER_AGAIN,
+    Document,
+    Number,
+    exact,
+    table,
+    ulid,
+    where_set,
+)
+from relevo.work.store.migrations.tables_0001.tenancy import queues
+
+subscriptions = table(
+    "subscriptions",
+    Column("id", Number, primary_key=True),
+    Column("queue_id", Number, ForeignKey(queues.c.id), nullable=False),
+    Column("name", exact(63), nullable=False),
+    ulid("from_id", nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Index("uq_relevo_subscriptions_name", "queue_id", "name", unique=True),
+    **NEVER_AGAIN,
+)
+
+deliveries = table(
+    "deliveries",
+    Column("subscription_id", Number, ForeignKey(subscriptions.c.id), primary_key=True),
+    ulid("message_id", primary_key=True),
+    Column("state", exact(10), nullable=False),
+    Column("sort_key", BigInteger, nullable=False),
+    Column("visible_at", BigInteger, nullable=True),
+    Column("claim_until", BigInteger, nullable=True),
+    Column("claim_token", exact(26), nullable=True),
+    Column("claimed_by", String(200), nullable=True),
+    Column("claimed_at", BigInteger, nullable=True),
+    Column("attempts", Integer, nullable=False),
+    Column("reclaims", Integer, nullable=False),
+    Column("failure_reason", Document, nullable=True),
+    Column("result", Document, nullable=True),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("ix_relevo_deliveries_order", "subscription_id", "state", "sort_key", "message_id"),
+    where_set("ix_relevo_deliveries_visible", "visible_at"),
+    where_set("ix_relevo_deliveries_claims", "claim_until"),
+    Index("ix_relevo_deliveries_message", "message_id"),
+)

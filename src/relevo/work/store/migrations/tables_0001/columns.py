@@ -1,0 +1,53 @@
+"""The kinds of columns and indexes that steps speak of. What a name stands for here never changes: a new kind has a new one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table, Text, text
+from sqlalchemy.dialects import mysql, sqlite
+
+PREFIX = "relevo_"
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+
+Number = BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
+
+Document = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+
+
+def exact(length: int) -> String:
+    return String(length).with_variant(
+        mysql.VARCHAR(length, charset="ascii", collation="ascii_bin"), "mysql", "mariadb"
+    )
+
+
+def ulid(name: str, **options: Any) -> Column[str]:
+    kind = String(26).with_variant(mysql.CHAR(26, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+    return Column(name, kind, **options)
+
+
+def partial(name: str, *columns: str, where: str) -> Index:
+    """An index over some rows only, where the database has such."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
+def where_set(name: str, column: str) -> Index:
+    """An index over the rows that have a value there, where the database can leave the others out."""
+    return partial(name, column, where=f"{column} IS NOT NULL")
+
+
+def table(name: str, *columns: Any, **options: Any) -> Table:
+    return Table(PREFIX + name, metadata, *columns, **_MYSQL, **options)
+
+
+NEVER_AGAIN: dict[str, Any] = {"sqlite_autoincrement": True}
+"""SQLite gives the number of a deleted last row to the next one unless it is told not to. The other databases never do."""

@@ -1,0 +1,27 @@
+"""What belongs to the installation as a whole: its settings, and the runs of its agents."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, String
+
+from relevo.work.store.migrations.tables_0001.columns import Document, exact, table
+
+settings = table(
+    "settings",
+    Column("name", exact(64), primary_key=True),
+    Column("value", Document, nullable=False),
+)
+
+agent_runs = table(
+    "agent_runs",
+    Column("agent", exact(40), primary_key=True),
+    Column("last_started_at", BigInteger, nullable=True),
+    Column("last_finished_at", BigInteger, nullable=True),
+    Column("last_items", BigInteger, nullable=True),
+    Column("last_error", Document, nullable=True),
+    Column("last_node", String(100), nullable=True),
+    Column("runs", BigInteger, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    Column("lease_holder", String(100), nullable=True),
+    Column("lease_until", BigInteger, nullable=True),
+)

@@ -1,0 +1,109 @@
+"""Messages, live and archived, and what is kept of each beside its row: labels, idempotency key, parts of its result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Index, Integer, SmallInteger, String
+
+from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, partial, table, ulid, where_set
+
+
+def _message_columns() -> tuple[Any, ...]:
+    return (
+        ulid("id", primary_key=True),
+        Column("tenant_id", Number, nullable=False),
+        Column("scope_id", Number, nullable=False),
+        Column("queue_id", Number, nullable=False),
+        Column("origin_queue_id", Number, nullable=True),
+        Column("state", exact(10), nullable=False),
+        Column("sort_key", BigInteger, nullable=False),
+        Column("visible_at", BigInteger, nullable=True),
+        Column("claim_until", BigInteger, nullable=True),
+        Column("claim_token", exact(26), nullable=True),
+        Column("claimed_by", String(200), nullable=True),
+        Column("claimed_at", BigInteger, nullable=True),
+        Column("attempts", Integer, nullable=False),
+        Column("reclaims", Integer, nullable=False),
+        Column("replays", Integer, nullable=False),
+        Column("message_type", String(200), nullable=False),
+        Column("source_type", String(100), nullable=True),
+        Column("source_id", String(200), nullable=True),
+        Column("correlation_id", String(200), nullable=False),
+        Column("causation_id", String(200), nullable=True),
+        ulid("parent_id", nullable=True),
+        Column("priority_tier", SmallInteger, nullable=False),
+        Column("priority_score", SmallInteger, nullable=False),
+        Column("labels", Document, nullable=False),
+        Column("content_type", String(100), nullable=False),
+        Column("body", Document, nullable=True),
+        Column("body_digest", exact(64), nullable=False),
+        Column("expires_at", BigInteger, nullable=True),
+        Column("deadline_at", BigInteger, nullable=True),
+        Column("idempotency_key", String(200), nullable=True),
+        Column("hitl_spec", Document, nullable=True),
+        Column("open_deliveries", Integer, nullable=True),
+        Column("failure_reason", Document, nullable=True),
+        Column("error", Document, nullable=True),
+        Column("result", Document, nullable=True),
+        Column("trail", Document, nullable=False),
+        Column("created_at", BigInteger, nullable=False),
+        Column("updated_at", BigInteger, nullable=False),
+        Column("finished_at", BigInteger, nullable=True),
+    )
+
+
+messages = table(
+    "messages",
+    *_message_columns(),
+    partial(
+        "ix_relevo_messages_order", "queue_id", "state", "sort_key", "id", where="state NOT IN ('claimed', 'completed')"
+    ),
+    where_set("ix_relevo_messages_visible", "visible_at"),
+    partial("ix_relevo_messages_claims", "claim_until", where="state = 'claimed'"),
+    where_set("ix_relevo_messages_finished", "finished_at"),
+    where_set("ix_relevo_messages_expires", "expires_at"),
+    where_set("ix_relevo_messages_deadline", "deadline_at"),
+    Index("ix_relevo_messages_scope", "scope_id", "id"),
+    partial("ix_relevo_messages_correlation", "scope_id", "correlation_id", where="correlation_id <> id"),
+)
+
+archive = table(
+    "archive",
+    *_message_columns(),
+    Column("archived_at", BigInteger, nullable=False),
+    Index("ix_relevo_archive_scope", "scope_id", "id"),
+    Index("ix_relevo_archive_queue", "queue_id", "id"),
+    Index("ix_relevo_archive_correlation", "scope_id", "correlation_id"),
+    Index("ix_relevo_archive_archived", "archived_at"),
+)
+
+labels = table(
+    "labels",
+    Column("scope_id", Number, primary_key=True),
+    Column("name", String(100), primary_key=True),
+    Column("value", String(200), primary_key=True),
+    ulid("message_id", primary_key=True),
+    Index("ix_relevo_labels_message", "message_id"),
+)
+
+idempotency = table(
+    "idempotency",
+    Column("queue_id", Number, primary_key=True),
+    Column("idempotency_key", String(200), primary_key=True),
+    ulid("message_id", nullable=False),
+    Column("body_digest", exact(64), nullable=False),
+    Index("ix_relevo_idempotency_message", "message_id"),
+    sqlite_with_rowid=False,
+)
+
+chunks = table(
+    "chunks",
+    ulid("message_id", primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("claim_token", exact(26), nullable=False),
+    Column("body", Document, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    Column("final", SmallInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)

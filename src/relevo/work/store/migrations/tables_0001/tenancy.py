@@ -1,0 +1,71 @@
+"""Tenants, their scopes and queues, and which scope trusts which."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String
+
+from relevo.work.store.migrations.tables_0001.columns import NEVER_AGAIN, Document, Number, exact, table
+
+tenants = table(
+    "tenants",
+    Column("id", Number, primary_key=True),
+    Column("slug", exact(63), nullable=False, unique=True),
+    Column("display_name", String(200), nullable=False),
+    Column("state", exact(10), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    **NEVER_AGAIN,
+)
+
+scopes = table(
+    "scopes",
+    Column("id", Number, primary_key=True),
+    Column("tenant_id", Number, ForeignKey(tenants.c.id), nullable=False),
+    Column("slug", exact(63), nullable=False),
+    Column("display_name", String(200), nullable=False),
+    Column("description", Document, nullable=False),
+    Column("state", exact(10), nullable=False),
+    Column("events_to_queue", Document, nullable=False),
+    Column("audit_to_queue", SmallInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("uq_relevo_scopes_slug", "tenant_id", "slug", unique=True),
+    **NEVER_AGAIN,
+)
+
+queues = table(
+    "queues",
+    Column("id", Number, primary_key=True),
+    Column("tenant_id", Number, ForeignKey(tenants.c.id), nullable=False),
+    Column("scope_id", Number, ForeignKey(scopes.c.id), nullable=False),
+    Column("slug", exact(63), nullable=False),
+    Column("display_name", String(200), nullable=False),
+    Column("description", Document, nullable=False),
+    Column("system", SmallInteger, nullable=False),
+    Column("ordering", exact(8), nullable=False),
+    Column("consumer_mode", exact(9), nullable=False),
+    Column("visibility_timeout_s", Integer, nullable=False),
+    Column("max_retries", Integer, nullable=False),
+    Column("backoff_initial_ms", Integer, nullable=False),
+    Column("backoff_multiplier", String(20), nullable=False),
+    Column("backoff_cap_ms", Integer, nullable=False),
+    Column("backoff_jitter_ms", Integer, nullable=False),
+    Column("max_reclaims", Integer, nullable=False),
+    Column("max_depth", BigInteger, nullable=True),
+    Column("overflow_policy", exact(18), nullable=False),
+    Column("default_ttl_s", BigInteger, nullable=True),
+    Column("dead_letter_expired", SmallInteger, nullable=False),
+    Column("aging_crosses_tiers", SmallInteger, nullable=False),
+    Column("state", exact(10), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("uq_relevo_queues_slug", "scope_id", "slug", unique=True),
+    **NEVER_AGAIN,
+)
+
+trusts = table(
+    "trusts",
+    Column("scope_id", Number, ForeignKey(scopes.c.id), primary_key=True, autoincrement=False),
+    Column("trusted_scope_id", Number, ForeignKey(scopes.c.id), primary_key=True, autoincrement=False),
+    Column("created_by", String(200), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)

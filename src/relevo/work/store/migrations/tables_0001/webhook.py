@@ -1,0 +1,45 @@
+"""Webhooks and what they were sent."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String
+
+from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table, ulid
+from relevo.work.store.migrations.tables_0001.tenancy import scopes
+
+webhooks = table(
+    "webhooks",
+    ulid("id", primary_key=True),
+    Column("tenant_id", Number, nullable=False),
+    Column("scope_id", Number, ForeignKey(scopes.c.id), nullable=False),
+    Column("url", String(2000), nullable=False),
+    Column("events", Document, nullable=False),
+    Column("secrets", Document, nullable=False),
+    Column("state", exact(10), nullable=False),
+    Column("failures_in_a_row", Integer, nullable=False),
+    Column("disabled_reason", Document, nullable=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("ix_relevo_webhooks_scope", "scope_id"),
+)
+
+webhook_deliveries = table(
+    "webhook_deliveries",
+    ulid("id", primary_key=True),
+    ulid("webhook_id", nullable=False),
+    Column("event_key", exact(80), nullable=False),
+    Column("event", exact(30), nullable=False),
+    ulid("message_id", nullable=False),
+    Column("payload", Document, nullable=False),
+    Column("state", exact(10), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("last_status", Integer, nullable=True),
+    Column("last_error", Document, nullable=True),
+    Column("next_at", BigInteger, nullable=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("uq_relevo_webhook_deliveries_event", "webhook_id", "event_key", unique=True),
+    Index("ix_relevo_webhook_deliveries_next", "state", "next_at"),
+    Index("ix_relevo_webhook_deliveries_log", "webhook_id", "id"),
+    Index("ix_relevo_webhook_deliveries_message", "message_id"),
+)
