@@ -113,7 +113,7 @@ async def test_no_500_and_no_undocumented_answer_on_sqlite(database_url: str, tm
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("seconds", [15, pytest.param(60, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.whole)])
 async def test_no_500_and_no_undocumented_answer_at_the_edges_of_what_is_allowed(
     seconds: int, database_url: str, tmp_path: Path
 ) -> None:

@@ -185,7 +185,9 @@ def test_whoever_may_only_look_is_told_so(desk: ConsoleDesk) -> None:
     assert desk.do("GET", f"/scopes/{desk.scope}/reviews/{review_id}")["holder"] is None
 
 
-@pytest.mark.parametrize("where", ["body", "title", "context", "comment", "option"])
+@pytest.mark.parametrize(
+    "where", ["body", "comment", *(pytest.param(at, marks=pytest.mark.whole) for at in ("title", "context", "option"))]
+)
 def test_what_messages_and_people_say_is_shown_and_not_obeyed(desk: ConsoleDesk, where: str) -> None:
     body = {"text": NASTY} if where == "body" else {}
     spec: dict[str, object] = {"title": NASTY if where == "title" else "Fine?", "may_correct": where == "body"}

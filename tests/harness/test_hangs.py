@@ -131,8 +131,15 @@ def test_tests_that_did_not_run_are_named_and_make_the_run_red(child: Child) -> 
     assert "because worker gw0 crashed and worker restarting disabled" in ran.said
 
 
-@pytest.mark.parametrize("processes", [0, 2])
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("processes", "stop"),
+    [
+        pytest.param(0, signal.SIGINT),
+        pytest.param(0, signal.SIGTERM, marks=pytest.mark.whole),
+        pytest.param(2, signal.SIGINT, marks=pytest.mark.whole),
+        pytest.param(2, signal.SIGTERM),
+    ],
+)
 def test_a_run_that_is_stopped_names_what_did_not_run(child: Child, processes: int, stop: signal.Signals) -> None:
     child.write(
         "test_stopped.py",

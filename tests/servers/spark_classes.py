@@ -13,9 +13,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
-"""For `make test`: a query of some hundred rows is over before the code that Spark would write for it, and the second compiler
-of the JVM, have paid for themselves. `make test-all` runs with the defaults."""
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+    " -Dspark.sql.adaptive.enabled=false"
+)
+"""For `make test`: a query of some hundred rows is over before the code that Spark would write for it, its second plans
+and the second compiler of the JVM have paid for themselves. `make test-all` runs with the defaults."""
 _QUIETLY = "-Xlog:disable -Xlog:all=error:stderr"
 """A JVM says of every class that it cannot keep, and of every archive that does not fit, on the output that tests read."""
 

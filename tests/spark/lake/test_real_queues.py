@@ -63,6 +63,7 @@ def taken(lake: Lake) -> list[Row]:
     return [] if rows is None else rows.to_pylist()
 
 
+@pytest.mark.whole  # a day of both rooms is added up in test_build.py, and events of ChasquiMQ are read in tests/interop
 async def test_events_of_real_workers_of_both_libraries_give_the_numbers_of_a_plain_recomputation(
     spark: SparkSession, redis86: Server, tmp_path: Path
 ) -> None:
