@@ -18,6 +18,7 @@ from relevo.work.consume.long_poll import CancelToken, LongPoll
 from relevo.work.faults import fault
 from relevo.work.message.history import history_line
 from relevo.work.message.model import AS_WRITTEN, TIERS
+from relevo.work.message.transition import CLAIM
 from relevo.work.queue_record import QueueRecord
 from relevo.work.ready_index.index import IndexLease, ReadyIndex
 from relevo.work.store.group_commit import GroupCommit, Operation
@@ -128,7 +129,7 @@ class Claims:
         for asking in askings:
             names = (asking.caller.actor, asking.consumer)
             if names not in lines:
-                lines[names] = history_line(transaction.now, "claimed", *names)
+                lines[names] = history_line(transaction.now, CLAIM.history, *names)
             until = transaction.now + asking.queue.visibility_timeout_s * 1000
             claim = Claim(secrets.token_hex(13), until, asking.consumer, transaction.now, lines[names])
             looks.append(_Look(asking, claim, []))
@@ -211,11 +212,10 @@ def _require_mode(queue: QueueRecord, subscription: str | None) -> None:
 
 def _note(transaction: UnitOfWork, asking: _Asking, rows: Sequence[ClaimedRow]) -> None:
     queue, now = asking.queue, transaction.now
-    transaction.counters.moved(queue.id, "pending", "claimed", len(rows))
-    transaction.counters.add(queue.id, "claims", len(rows))
+    CLAIM.add_to(transaction.counters, queue.id, "pending", len(rows))
     transaction.events += [
         WorkEvent(
-            "claimed",
+            CLAIM.event,
             queue.id,
             row.id,
             now,
@@ -225,7 +225,7 @@ def _note(transaction: UnitOfWork, asking: _Asking, rows: Sequence[ClaimedRow]) 
         )
         for row in rows
     ]
-    transaction.audit_messages(asking.caller, "message.claim", queue, [row.id for row in rows])
+    transaction.audit_messages(asking.caller, CLAIM.action, queue, [row.id for row in rows])
 
 
 def _claimed(look: _Look, row: ClaimedRow) -> Claimed:

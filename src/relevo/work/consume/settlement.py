@@ -12,17 +12,18 @@ from typing import NamedTuple
 from relevo.contract.claims import Settled
 from relevo.contract.messages import Refusal
 from relevo.errors import ClaimLost, InvalidInput, NotFound, WrongConsumerMode
-from relevo.wire.retry import RetryDefaults
 from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
 from relevo.work.message.history import history_line
-from relevo.work.message.lifecycle import bury_rows, updated
+from relevo.work.message.lifecycle import Change, apply
+from relevo.work.message.retry import wait_before_retry
+from relevo.work.message.transition import COMPLETE, EXTEND, GIVE_UP, RELEASE, RETRY, RETRY_AT_ONCE, Transition
 from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, wrong_in
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.group_commit import GroupCommit, Operation
-from relevo.work.store.interface import CompletedRow, Completion, LockedMessage, MessageUpdate, QueuePolicy
+from relevo.work.store.interface import CompletedRow, Completion, LockedMessage, QueuePolicy
 from relevo.work.store.outbox import WorkEvent
-from relevo.work.store.unit_of_work import Ready, UnitOfWork
+from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.tenancy.queues import Queues
 
 MOST_IN_A_CALL = 1_000
@@ -105,7 +106,7 @@ class Settlements:
             by_actor.setdefault(call.caller.actor, []).append(call)
         done: dict[tuple[str, str], CompletedRow] = {}
         for actor, theirs in by_actor.items():
-            line = history_line(transaction.now, "completed", actor)
+            line = history_line(transaction.now, COMPLETE.history, actor)
             wanted = {
                 item.id: _completion(call, item)
                 for call in theirs
@@ -139,7 +140,7 @@ class Settlements:
             held_in.setdefault(row.queue_id, []).append(held_ms)
             transaction.events.append(
                 WorkEvent(
-                    "completed",
+                    COMPLETE.event,
                     row.queue_id,
                     row.id,
                     now,
@@ -149,12 +150,15 @@ class Settlements:
                 )
             )
         for queue_id, times in held_in.items():
-            counters.moved(queue_id, "claimed", None, len(times))
-            counters.add(queue_id, "completed", len(times))
+            COMPLETE.add_to(counters, queue_id, "claimed", len(times))
             counters.add(queue_id, "handler_ms", sum(times))
         for call in calls:
             rows = [row for item in call.items if (row := done.get((item.id, item.claim_token))) is not None]
-            _audit(transaction, call, "message.complete", [row.id for row in rows])
+            if rows:
+                known, home = call.queue is not None, call.queue or call.scope
+                transaction.audit_messages(
+                    call.caller, COMPLETE.action, home, [row.id for row in rows], known_queue=known
+                )
 
     async def _complete_rest(
         self, transaction: UnitOfWork, call: _Settlement, items: Sequence[SettleItem]
@@ -166,7 +170,7 @@ class Settlements:
             if row.claim_token == item.claim_token and row.state == "completed":
                 outcomes[id(item)] = Settled(item.id, "completed")
             elif row.claim_token == item.claim_token and row.state == "claimed" and call.queue is None:
-                line = history_line(transaction.now, "completed", call.caller.actor)
+                line = history_line(transaction.now, COMPLETE.history, call.caller.actor)
                 rows = await transaction.session.complete([_completion(call, item)], transaction.now, line)
                 self._note_completed(transaction, [call], {(item.id, item.claim_token): rows[0]})
                 outcomes[id(item)] = Settled(item.id, "completed")
@@ -189,26 +193,22 @@ class Settlements:
         """Holds the rows, and gives each that is still claimed with its token what the verdict says."""
         transaction.begun("settle")
         held, outcomes = await _look(transaction, call, call.items)
-        changed: list[MessageUpdate] = []
+        decided: dict[tuple[Transition, QueuePolicy], list[Change]] = {}
         settled: dict[str, Settled] = {}
         for each in held:
             row, item = each.row, each.item
             if row.id in settled and row.claim_token == item.claim_token:
                 outcomes[id(item)] = settled[row.id]  # named twice in one call
             elif row.state == "claimed" and row.claim_token == item.claim_token:
-                rewrite, outcome = _VERDICTS[verdict](transaction, each)
-                if rewrite is None:
-                    await _bury(transaction, each)
-                else:
-                    changed.append(rewrite)
+                transition, change, outcome = _VERDICTS[verdict](each, transaction.now)
+                decided.setdefault((transition, each.rules), []).append(change)
                 outcomes[id(item)] = settled[row.id] = outcome
             elif verdict in LETTERS and row.claim_token == LETTERS[verdict] + item.claim_token[1:]:
                 outcomes[id(item)] = Settled(item.id, row.state, visible_at=row.visible_at)  # pyright: ignore[reportArgumentType]
             else:
                 outcomes[id(item)] = Settled(item.id, refusal=_lost(row))
-        if changed:
-            await transaction.session.update_messages(changed)
-        _audit(transaction, call, f"message.{verdict}", list(settled))
+        for (transition, home), changes in decided.items():
+            await apply(transaction, transition, home, changes, call.caller)
         return [outcomes[id(item)] for item in call.items]
 
 
@@ -276,94 +276,33 @@ def _completion(call: _Settlement, item: SettleItem) -> Completion:
     return Completion(item.id, item.claim_token, call.scope.scope_id, queue_id, result)
 
 
-def _audit(transaction: UnitOfWork, call: _Settlement, action: str, ids: Sequence[str]) -> None:
-    if ids:
-        transaction.audit_messages(
-            call.caller, action, call.queue or call.scope, ids, known_queue=call.queue is not None
-        )
+# --- verdicts: what becomes of a claimed row, and what is answered -----------------------------------------------------------
 
 
-# --- verdicts: the row's new values (none: it is buried), and what is answered -----------------------------------------------
+def _failed(held: _Held, now: int) -> tuple[Transition, Change, Settled]:
+    row, rules, item = held.row, held.rules, held.item
+    columns = {"claim_token": LETTERS["fail"] + item.claim_token[1:]}
+    change = Change(row, item.told, item.failure, columns=columns)
+    wait_ms = wait_before_retry(rules, row.attempts - row.reclaims)
+    if item.dead or wait_ms is None:
+        return GIVE_UP, change, Settled(row.id, "dead")
+    change = change._replace(told={"backoff_ms": wait_ms})
+    if wait_ms == 0:
+        return RETRY_AT_ONCE, change, Settled(row.id, "pending")
+    visible_at = now + wait_ms
+    change = change._replace(columns=columns | {"visible_at": visible_at})
+    return RETRY, change, Settled(row.id, "delayed", visible_at=visible_at)
 
 
-def _failed(transaction: UnitOfWork, held: _Held) -> tuple[MessageUpdate | None, Settled]:
-    row, rules, item, now = held.row, held.rules, held.item, transaction.now
-    reason, failure = item.told, item.failure
-    held_ms = max(0, now - (row.claimed_at or now))
-    transaction.counters.add(row.queue_id, "failed", 1)
-    transaction.counters.add(row.queue_id, "handler_ms", held_ms)
-    told = failure.extras(reason)
-    transaction.event("failed", row, attempt=row.attempts, duration_us=held_ms * 1000, **told)
-    tries = row.attempts - row.reclaims
-    if item.dead or tries >= rules.max_retries:
-        return None, Settled(row.id, "dead")
-    backoff = RetryDefaults(
-        initial_ms=rules.backoff_initial_ms,
-        max_ms=rules.backoff_cap_ms,
-        multiplier=float(rules.backoff_multiplier),
-        jitter_ms=rules.backoff_jitter_ms,
-    )
-    wait_ms = backoff.wait_ms(tries)
-    state = "delayed" if wait_ms > 0 else "pending"
-    visible_at = now + wait_ms if wait_ms > 0 else None
-    transaction.counters.moved(row.queue_id, "claimed", state)
-    transaction.counters.add(row.queue_id, "retried", 1)
-    transaction.event("retried", row, attempt=row.attempts, backoff_ms=wait_ms)
-    if state == "pending":
-        transaction.ready.append(Ready(row.queue_id, row.sort_key, row.id))
-    token = LETTERS["fail"] + item.claim_token[1:]
-    rewrite = updated(
-        row,
-        transaction,
-        "failed",
-        held.call.caller.actor,
-        reason,
-        state=state,
-        visible_at=visible_at,
-        claim_until=None,
-        claim_token=token,
-        claimed_by=None,
-        failure_reason=reason,
-        error=failure.encoded(),
-    )
-    return rewrite, Settled(row.id, state, visible_at=visible_at)
+def _released(held: _Held, _: int) -> tuple[Transition, Change, Settled]:
+    token = LETTERS["release"] + held.item.claim_token[1:]
+    return RELEASE, Change(held.row, columns={"claim_token": token}), Settled(held.row.id, "pending")
 
 
-async def _bury(transaction: UnitOfWork, held: _Held) -> None:
-    token = LETTERS["fail"] + held.item.claim_token[1:]
-    item = held.item
-    why = (item.told, item.failure)
-    home = held.rules.dead_letter_id
-    await bury_rows(transaction, held.call.caller, [held.row], home, *why, claim_token=token, claimed_by=None)
-
-
-def _released(transaction: UnitOfWork, held: _Held) -> tuple[MessageUpdate | None, Settled]:
-    row = held.row
-    transaction.counters.moved(row.queue_id, "claimed", "pending")
-    transaction.counters.add(row.queue_id, "released", 1)
-    transaction.event("released", row, attempt=row.attempts)
-    transaction.ready.append(Ready(row.queue_id, row.sort_key, row.id))
-    rewrite = updated(
-        row,
-        transaction,
-        "released",
-        held.call.caller.actor,
-        state="pending",
-        claim_until=None,
-        claimed_by=None,
-        claim_token=LETTERS["release"] + held.item.claim_token[1:],
-        attempts=row.attempts - 1,
-    )
-    return rewrite, Settled(row.id, "pending")
-
-
-def _extended(transaction: UnitOfWork, held: _Held) -> tuple[MessageUpdate | None, Settled]:
-    row, item = held.row, held.item
-    seconds = item.seconds if item.seconds is not None else held.rules.visibility_timeout_s
-    until = transaction.now + int(seconds * 1000)
-    transaction.event("extended", row, attempt=row.attempts)
-    rewrite = updated(row, transaction, "extended", held.call.caller.actor, claim_until=until)
-    return rewrite, Settled(row.id, "claimed", claim_until=until)
+def _extended(held: _Held, now: int) -> tuple[Transition, Change, Settled]:
+    seconds = held.item.seconds if held.item.seconds is not None else held.rules.visibility_timeout_s
+    until = now + int(seconds * 1000)
+    return EXTEND, Change(held.row, columns={"claim_until": until}), Settled(held.row.id, "claimed", claim_until=until)
 
 
 _VERDICTS = {"fail": _failed, "release": _released, "extend": _extended}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from relevo.contract.messages import Refusal
 from relevo.errors import WorkQueueFull
 from relevo.work.caller import Caller
-from relevo.work.message.lifecycle import bury_rows, cancel_rows
+from relevo.work.message.lifecycle import Change, apply
+from relevo.work.message.transition import BURY, CANCEL
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.unit_of_work import UnitOfWork
 
@@ -28,10 +29,8 @@ async def make_room(transaction: UnitOfWork, caller: Caller, queue: QueueRecord,
     if queue.overflow_policy == "reject":
         return min(over, count)
     oldest = await session.oldest_waiting(queue.id, over - never)
-    if oldest and queue.overflow_policy == "drop_oldest":
-        await cancel_rows(transaction, caller, oldest, REASON)
-    elif oldest:
-        await bury_rows(transaction, caller, oldest, queue.dead_letter_id, REASON)
+    transition = CANCEL if queue.overflow_policy == "drop_oldest" else BURY
+    await apply(transaction, transition, queue, [Change(row, REASON) for row in oldest], caller)
     return min(count, over - len(oldest))
 
 

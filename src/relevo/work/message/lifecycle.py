@@ -1,90 +1,144 @@
-"""How messages end that were not completed: cancelled, or dead and moved to their scope's `_dead_letter`."""
+"""The one way to change a message's state: `apply` does all acts of a transition, so that none is forgotten and all agree."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
+from relevo.work.message.model import TERMINAL
+from relevo.work.message.transition import Transition
 from relevo.work.store.interface import LockedMessage, MessageUpdate
-from relevo.work.store.unit_of_work import UnitOfWork
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.unit_of_work import Ready, UnitOfWork
 
 
-async def cancel_rows(transaction: UnitOfWork, caller: Caller, rows: Sequence[LockedMessage], reason: str) -> None:
-    """Cancels rows that are held and that nobody has claimed."""
-    changed = [
-        updated(
-            row,
-            transaction,
-            "cancelled",
-            caller.actor,
-            reason,
-            state="cancelled",
-            visible_at=None,
-            failure_reason=reason,
-            finished_at=transaction.now,
-        )
-        for row in rows
-    ]
-    await transaction.session.update_messages(changed)
-    for row in rows:
-        transaction.counters.moved(row.queue_id, row.state, None)
-        transaction.counters.add(row.queue_id, "cancelled", 1)
-        transaction.event("cancelled", row, reason=reason)
+class Home(Protocol):
+    """The queue that a message is worked on in: of a dead letter the one it came from."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def dead_letter_id(self) -> int: ...
+    @property
+    def consumer_mode(self) -> str: ...
 
 
-async def bury_rows(
-    transaction: UnitOfWork,
-    caller: Caller,
-    rows: Sequence[LockedMessage],
-    dead_letter_id: int,
-    reason: str,
-    failure: Failure | None = None,
-    **changes: Any,
+class Change(NamedTuple):
+    """A locked row, and what of its change is its own."""
+
+    row: LockedMessage
+    reason: str | None = None
+    """Kept in the row, and told."""
+    failure: Failure | None = None
+    """What was raised; without one a reason to end is all there is."""
+    detail: str | None = None
+    """In the history, when the reason is not."""
+    told: Mapping[str, int | str] = {}
+    """What the events say beside."""
+    columns: Mapping[str, Any] = {}
+    """New values that neither the transition nor the states say."""
+
+
+async def apply(
+    unit: UnitOfWork, transition: Transition, home: Home, changes: Sequence[Change], by: Caller, **audited: Any
 ) -> None:
-    """Moves held rows to `_dead_letter`; they keep where they came from. `changes` are further columns of `MessageUpdate`."""
-    failure = failure or Failure(message=reason)
-    changed = [
-        updated(
-            row,
-            transaction,
-            "dead_lettered",
-            caller.actor,
-            reason,
-            **(
-                _BURIED
-                | {
-                    "queue_id": dead_letter_id,
-                    "origin_queue_id": row.queue_id,
-                    "failure_reason": reason,
-                    "error": failure.encoded(),
-                    "finished_at": transaction.now,
-                }
-                | changes
-            ),
-        )
-        for row in rows
-    ]
-    await transaction.session.update_messages(changed)
-    for row in rows:
-        transaction.counters.moved(row.queue_id, row.state, None)
-        transaction.counters.add(row.queue_id, "dead_lettered", 1)
-        transaction.counters.moved(dead_letter_id, None, "dead")
-        transaction.event("dead_lettered", row, attempt=row.attempts, **failure.extras(reason))
+    """Changes messages that are worked on in one queue: their rows and histories, depths, usage, events, the order, and the
+    audit, which says `audited` beside the ids."""
+    if not changes:
+        return
+    updates: list[MessageUpdate] = []
+    for change in changes:
+        row = change.row
+        assert row.state in transition.before, f"cannot {transition.name} {row.id}: it is {row.state}"
+        columns = _columns(transition, home, change, unit.now)
+        line = _line(transition.history, change, unit.now, by) if transition.history else ""
+        updates.append(MessageUpdate(row, columns, line))
+        _count(unit, transition, home, row, columns)
+        _tell(unit, transition, home, change)
+        if columns["state"] == "pending" and home.consumer_mode == "competing":
+            unit.ready.append(Ready(home.id, columns.get("sort_key", row.sort_key), row.id))
+    await unit.session.update_messages(updates)
+    if transition.action:
+        _audit(unit, transition, home, [change.row for change in changes], by, audited)
 
 
-_BURIED: dict[str, Any] = {"state": "dead", "visible_at": None, "claim_until": None}
+def held_ms(row: LockedMessage, now: int) -> int:
+    """How long its worker has had it."""
+    return max(0, now - (row.claimed_at or now))
 
 
-def updated(
-    row: LockedMessage, transaction: UnitOfWork, event: str, actor: str, detail: str | None = None, **changes: Any
-) -> MessageUpdate:
-    """A held row with some values changed, and the change in its history; for `session.rewrite`."""
-    kept = {name: getattr(row, name) for name in _KEPT}
-    line = history_line(transaction.now, event, actor, detail)
-    return MessageUpdate(**(kept | changes), updated_at=transaction.now, trail=line)
+def _columns(transition: Transition, home: Home, change: Change, now: int) -> dict[str, Any]:
+    row = change.row
+    after = transition.after or row.state
+    columns: dict[str, Any] = {"state": after, "updated_at": now}
+    if after != row.state:
+        columns |= {"visible_at": None, "finished_at": now if after in TERMINAL else None}
+    if row.state == "claimed" and after != "claimed":
+        columns["claim_until"] = None
+        if after != "completed":  # who did it, and the token by which the same settle is known, stay
+            columns |= {"claim_token": None, "claimed_by": None, "claimed_at": None}
+    if transition.attempts:
+        columns["attempts"] = row.attempts + transition.attempts
+    if transition.reclaims:
+        columns["reclaims"] = row.reclaims + transition.reclaims
+    if after == "dead":
+        columns |= {"queue_id": home.dead_letter_id, "origin_queue_id": home.id}
+    elif row.state == "dead" and after == "pending":
+        columns |= {"queue_id": home.id, "origin_queue_id": None}
+    if change.reason is not None:
+        columns["failure_reason"] = change.reason
+        failure = change.failure or (Failure(message=change.reason) if after in ("dead", "failed") else None)
+        if failure is not None:
+            columns["error"] = failure.encoded()
+    return columns | dict(change.columns)
 
 
-_KEPT = tuple(name for name in MessageUpdate._fields if name not in ("updated_at", "trail", "error"))
+def _line(event: str, change: Change, now: int, by: Caller) -> str:
+    return history_line(now, event, by.actor, change.detail or change.reason)
+
+
+def _count(
+    unit: UnitOfWork, transition: Transition, home: Home, row: LockedMessage, columns: Mapping[str, Any]
+) -> None:
+    counters = unit.counters
+    counters.moved(row.queue_id, row.state, None)
+    counters.moved(columns.get("queue_id", row.queue_id), None, columns["state"])
+    for name in transition.usage:
+        counters.add(home.id, name, held_ms(row, unit.now) if name == "handler_ms" else 1)
+
+
+def _tell(unit: UnitOfWork, transition: Transition, home: Home, change: Change) -> None:
+    row = change.row
+    told: dict[str, int | str] = {"attempt": row.attempts}
+    if "handler_ms" in transition.usage:
+        told["duration_us"] = held_ms(row, unit.now) * 1000
+    if change.reason is not None:
+        told |= (change.failure or Failure(message=change.reason)).extras(change.reason)
+    told |= change.told
+    for event in transition.events:
+        unit.events.append(WorkEvent(event, home.id, row.id, unit.now, row.message_type, row.correlation_id, told))
+
+
+def _audit(
+    unit: UnitOfWork,
+    transition: Transition,
+    home: Home,
+    rows: Sequence[LockedMessage],
+    by: Caller,
+    audited: Mapping[str, Any],
+) -> None:
+    first, states = rows[0], {row.state for row in rows}
+    unit.audit(
+        by,
+        transition.action,
+        first.id,
+        tenant_id=first.tenant_id,
+        scope_id=first.scope_id,
+        queue_id=home.id,
+        correlation_id=first.correlation_id if len(rows) == 1 else None,
+        before={"state": first.state} if len(states) == 1 else None,
+        after={"ids": [row.id for row in rows], "state": transition.after or first.state, **audited},
+    )

@@ -14,6 +14,7 @@ from relevo.work.caller import Caller
 from relevo.work.message.history import history_line
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
+from relevo.work.message.transition import PUBLISH
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.interface import Row
 
@@ -58,7 +59,7 @@ def take_in(
     caller: Caller, queue: QueueRecord, messages: Sequence[NewMessage], *, mint: IdMint, now: int, max_body_bytes: int
 ) -> list[NewRow | Refusal]:
     """A row for each message, or why there is none."""
-    trail = history_line(now, "published", caller.actor)
+    trail = history_line(now, PUBLISH.history, caller.actor)
     made: list[NewRow | Refusal] = []
     for message, message_id in zip(messages, mint.row(len(messages), now), strict=True):
         wrong = _wrong(message, now, max_body_bytes)

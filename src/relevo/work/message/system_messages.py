@@ -10,6 +10,7 @@ from relevo.contract.messages import NewMessage
 from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
 from relevo.work.message.rows import COLUMNS, NewRow, take_in
+from relevo.work.message.transition import PUBLISH
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.tables import idempotency, messages
 from relevo.work.store.transactions import SqlUnitOfWork
@@ -32,8 +33,7 @@ async def post(
         keyed = [row for row in rows if row.message.idempotency_key is not None]
         if keyed:
             await transaction.connection.execute(insert(idempotency), [_remembered(queue, row) for row in keyed])
-        transaction.counters.moved(queue.id, None, "pending", len(rows))
-        transaction.counters.add(queue.id, "published", len(rows))
+        PUBLISH.add_to(transaction.counters, queue.id, None, len(rows))
         transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
     return len(rows)
 

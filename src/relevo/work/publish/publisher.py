@@ -20,10 +20,11 @@ from relevo.work.broadcast.subscriptions import Subscriptions
 from relevo.work.caller import Caller
 from relevo.work.clock import Clock
 from relevo.work.message.capacity import make_room, queue_full
-from relevo.work.message.lifecycle import cancel_rows, updated
+from relevo.work.message.lifecycle import Change, apply
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
 from relevo.work.message.rows import COLUMNS, NewRow, take_in
+from relevo.work.message.transition import CANCEL, PUBLISH, PUBLISH_DELAYED, REPRIORITISE
 from relevo.work.publish.admission import Admission
 from relevo.work.publish.idempotency import forget_keys, remember_keys, without_known
 from relevo.work.queue_record import QueueRecord
@@ -31,7 +32,7 @@ from relevo.work.routing.route_plan import RoutePlan
 from relevo.work.routing.route_writer import RouteWriter
 from relevo.work.store import tables
 from relevo.work.store.group_commit import GroupCommit, Operation
-from relevo.work.store.interface import LockedMessage
+from relevo.work.store.interface import LockedMessage, QueuePolicy
 from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.transactions import FastTransactions
 from relevo.work.store.unit_of_work import Ready, UnitOfWork
@@ -40,7 +41,6 @@ from relevo.work.tenancy.queues import Queues
 MOST_IN_A_CALL = 1_000
 _INSERTED_AT_ONCE = 4_000_000
 """Bytes of bodies in one statement: servers refuse packets beyond some size."""
-_UNHELD = ("pending", "delayed", "in_review", "dead")
 
 
 class _Publication(NamedTuple):
@@ -117,22 +117,12 @@ class Publisher:
         scope_id = (await self._queues.scope_of(caller, scope)).scope_id
 
         async def work(transaction: UnitOfWork) -> str:
-            row = await _held(transaction, caller, scope_id, message_id)
+            row, home = await _held(transaction, caller, scope_id, message_id)
             if row.state == "cancelled":
                 return row.state
-            if row.state not in _UNHELD:
+            if row.state not in CANCEL.before:
                 raise WrongState(what="message", name=message_id, state=row.state, done="cancelled")
-            await cancel_rows(transaction, caller, [row], reason or "cancelled")
-            transaction.audit(
-                caller,
-                "message.cancel",
-                row.id,
-                scope_id=scope_id,
-                queue_id=row.queue_id,
-                correlation_id=row.correlation_id,
-                before=f'{{"state":"{row.state}"}}',
-                after='{"state":"cancelled"}',
-            )
+            await apply(transaction, CANCEL, home, [Change(row, reason or "cancelled")], caller)
             return "cancelled"
 
         return await self._fast.run(work)
@@ -147,37 +137,18 @@ class Publisher:
         scope_id = (await self._queues.scope_of(caller, scope)).scope_id
 
         async def work(transaction: UnitOfWork) -> None:
-            row = await _held(transaction, caller, scope_id, message_id)
-            if row.state not in ("pending", "delayed"):
+            row, home = await _held(transaction, caller, scope_id, message_id)
+            if row.state not in REPRIORITISE.before:
                 raise WrongState(what="message", name=message_id, state=row.state, done="moved in its queue")
-            (rules,) = await transaction.session.policies([row.queue_id])
             new_tier = row.priority_tier if tier is None else TIERS.index(tier)
             new_score = row.priority_score if score is None else score
             place = sort_key(
-                rules.ordering, created_at=row.created_at, tier=new_tier, score=new_score, deadline_at=row.deadline_at
+                home.ordering, created_at=row.created_at, tier=new_tier, score=new_score, deadline_at=row.deadline_at
             )
-            changed = updated(
-                row,
-                transaction,
-                "changed",
-                caller.actor,
-                priority_tier=new_tier,
-                priority_score=new_score,
-                sort_key=place,
-            )
-            await transaction.session.update_messages([changed])
-            if row.state == "pending":
-                transaction.ready.append(Ready(row.queue_id, place, row.id))
-            transaction.audit(
-                caller,
-                "message.change",
-                row.id,
-                scope_id=scope_id,
-                queue_id=row.queue_id,
-                correlation_id=row.correlation_id,
-                before=f'{{"priority_tier":"{TIERS[row.priority_tier]}","priority_score":{row.priority_score}}}',
-                after=f'{{"priority_tier":"{TIERS[new_tier]}","priority_score":{new_score}}}',
-            )
+            columns = {"priority_tier": new_tier, "priority_score": new_score, "sort_key": place}
+            before = {"priority_tier": TIERS[row.priority_tier], "priority_score": row.priority_score}
+            after = {"priority_tier": TIERS[new_tier], "priority_score": new_score}
+            await apply(transaction, REPRIORITISE, home, [Change(row, columns=columns)], caller, was=before, **after)
 
         await self._fast.run(work)
 
@@ -239,7 +210,7 @@ class Publisher:
             outcome |= placed
             taken = [row.id for row in routed if isinstance(placed[row.id], Published)]
             if taken:
-                transaction.audit_messages(call.caller, "message.publish", call.queue, taken)
+                transaction.audit_messages(call.caller, PUBLISH.action, call.queue, taken)
         return [row for row in wanted if row.id not in call.plans]
 
     @staticmethod
@@ -283,26 +254,29 @@ def _note(transaction: UnitOfWork, call: _Publication, rows: list[NewRow]) -> No
     if not rows:
         return
     queue, now, counters = call.queue, transaction.now, transaction.counters
-    pending = [row for row in rows if row.state == "pending"]
-    counters.add(queue.id, "pending", len(pending))
-    counters.add(queue.id, "delayed", len(rows) - len(pending))
-    counters.add(queue.id, "published", len(rows))
+    pending = [row for row in rows if row.state == PUBLISH.after]
+    PUBLISH.add_to(counters, queue.id, None, len(pending))
+    PUBLISH_DELAYED.add_to(counters, queue.id, None, len(rows) - len(pending))
     counters.add(queue.id, "published_bytes", sum(row.size for row in rows))
     if queue.consumer_mode == "competing":
         transaction.ready += [Ready(queue.id, row.sort_key, row.id, row.message.labels) for row in pending]
     transaction.events += [
-        WorkEvent("published", queue.id, row.id, now, row.message.message_type, row.message.correlation_id or row.id)
+        WorkEvent(PUBLISH.event, queue.id, row.id, now, row.message.message_type, row.message.correlation_id or row.id)
         for row in rows
     ]
-    transaction.audit_messages(call.caller, "message.publish", queue, [row.id for row in rows])
+    transaction.audit_messages(call.caller, PUBLISH.action, queue, [row.id for row in rows])
 
 
-async def _held(transaction: UnitOfWork, caller: Caller, scope_id: int, message_id: str) -> LockedMessage:
+async def _held(
+    transaction: UnitOfWork, caller: Caller, scope_id: int, message_id: str
+) -> tuple[LockedMessage, QueuePolicy]:
+    """A message that the caller may know of, locked, and the queue that it is worked on in."""
     rows = await transaction.session.lock([message_id])
-    if not rows or rows[0].scope_id != scope_id:
-        raise NotFound(what="message", name=message_id)
-    if caller.queues is not None:
-        rules = await transaction.session.policies([rows[0].origin_queue_id or rows[0].queue_id])
-        if not rules or rules[0].slug not in caller.queues:
-            raise NotFound(what="message", name=message_id)
-    return rows[0]
+    if rows and rows[0].scope_id == scope_id:
+        row, origin = rows[0], rows[0].origin_queue_id
+        places = await transaction.session.policies([row.queue_id, *([] if origin is None else [origin])])
+        if any(caller.sees_queue(place.slug) for place in places):
+            by_id = {place.id: place for place in places}
+            here = by_id[row.queue_id]
+            return row, by_id.get(origin or 0, here) if here.id == here.dead_letter_id else here
+    raise NotFound(what="message", name=message_id)

@@ -49,9 +49,6 @@ class CounterDelta:
     def __init__(self) -> None:
         self._of: dict[int, list[int]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._of)
-
     def add(self, queue_id: int, name: str, by: int) -> None:
         """Adds to one column, such as `published` or `handler_ms`."""
         counts = self._of.get(queue_id)

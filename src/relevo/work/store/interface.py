@@ -7,7 +7,7 @@ must await nothing but its session: no locks, no sleeps, no other I/O.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -89,29 +89,27 @@ class LockedMessage(NamedTuple):
 
 
 class MessageUpdate(NamedTuple):
-    """The new values of one message's row; `LockedMessage` has the old ones. `trail` is appended."""
+    """New values of a locked row, by column, and the lines to append to its history."""
 
-    id: str
-    queue_id: int
-    origin_queue_id: int | None
-    state: str
-    sort_key: int
-    visible_at: int | None
-    claim_until: int | None
-    claim_token: str | None
-    claimed_by: str | None
-    claimed_at: int | None
-    attempts: int
-    reclaims: int
-    replays: int
-    priority_tier: int
-    priority_score: int
-    failure_reason: str | None
-    finished_at: int | None
-    updated_at: int
+    row: LockedMessage
+    columns: Mapping[str, Any]
     trail: str
-    error: str | None = None
-    """None leaves the one that is there."""
+
+    def values(self) -> Row:
+        """For update_messages.sql: the id, all columns that it sets, the lines, the error (None leaves the one there is)."""
+        row, columns = self.row, self.columns
+        if not columns.keys() <= _SETTABLE:
+            raise KeyError(f"update_messages.sql does not set {sorted(columns.keys() - _SETTABLE)}")
+        kept = (columns[name] if name in columns else getattr(row, name) for name in _SET)
+        return (row.id, *kept, columns["updated_at"], self.trail, columns.get("error"))
+
+
+_SET = (
+    *("queue_id", "origin_queue_id", "state", "sort_key", "visible_at", "claim_until", "claim_token", "claimed_by"),
+    *("claimed_at", "attempts", "reclaims", "replays", "priority_tier", "priority_score", "failure_reason"),
+    "finished_at",
+)
+_SETTABLE = {*_SET, "updated_at", "error"}
 
 
 class Completion(NamedTuple):
@@ -244,8 +242,8 @@ class Session(Protocol):
         """What settling needs of these queues."""
         ...
 
-    async def update_messages(self, rows: Sequence[MessageUpdate]) -> None:
-        """Gives rows that are held their new values."""
+    async def update_messages(self, updates: Sequence[MessageUpdate]) -> None:
+        """Gives locked rows their new values. Of a driver's session those that a settle or a publish may change."""
         ...
 
     # --- every transaction ---------------------------------------------------------------------------------------------------

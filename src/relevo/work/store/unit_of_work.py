@@ -12,14 +12,13 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from relevo.contract.events import EventName
 from relevo.work.caller import Caller
 from relevo.work.faults import fault
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store import outbox, tables
 from relevo.work.store.audit_chain import Linking
 from relevo.work.store.counters import CounterDelta
-from relevo.work.store.interface import LockedMessage, Row, Session
+from relevo.work.store.interface import Row, Session
 from relevo.work.store.outbox import WorkEvent
 
 Kind = Literal["publish", "claim", "settle", "review"]
@@ -96,21 +95,14 @@ class UnitOfWork:
             after=f'{{"ids":["{listed}"]}}',
         )
 
-    def event(self, name: EventName, row: LockedMessage, **extras: int | str) -> None:
-        """Something happened to a message whose row is held."""
-        queue_id = row.origin_queue_id if row.state == "dead" and row.origin_queue_id is not None else row.queue_id
-        self.events.append(
-            WorkEvent(name, queue_id, row.id, self.now, row.message_type, row.correlation_id, extras or None)
-        )
-
     async def write(self, slot: int, linking: Linking) -> None:
         """Writes what was collected; the last thing before the commit."""
         session = self.session
         if self.events:
             row = (self.now, outbox.encode(self.events))
             await session.insert(tables.outbox, [row], columns=_OUTBOX_COLUMNS)
-        if self.counters:
-            await session.add_counters(self.counters.rows(now_ms=self.now, slot=slot))
+        if counted := self.counters.rows(now_ms=self.now, slot=slot):
+            await session.add_counters(counted)
         if self._audits:  # last: from here to the end of the commit nobody knows where the chain ends
             await linking.write(self._audits, session)
 

@@ -157,8 +157,8 @@ class MariaDbSession:
     async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
         return [QueuePolicy(*row) for row in await self._fetch(_sql("policies"), tuple(queue_ids))]
 
-    async def update_messages(self, rows: Sequence[MessageUpdate]) -> None:
-        values = [(*row[1:], row[0]) for row in rows]
+    async def update_messages(self, updates: Sequence[MessageUpdate]) -> None:
+        values = [(*rest, message_id) for message_id, *rest in (update.values() for update in updates)]
         await self._cursor.executemany(*in_bulk(_sql("update_messages"), values))
 
     async def add_counters(self, rows: Sequence[Row]) -> None:

@@ -1,4 +1,4 @@
--- The new values of one row in the order of `MessageUpdate`, its id last.
+-- The new values of one row in the order of `MessageUpdate.values`, its id last.
 UPDATE relevo_messages
 SET queue_id = %s, origin_queue_id = %s, state = %s, sort_key = %s, visible_at = %s, claim_until = %s,
     claim_token = %s, claimed_by = %s, claimed_at = %s, attempts = %s, reclaims = %s, replays = %s,

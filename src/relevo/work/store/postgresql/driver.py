@@ -180,8 +180,8 @@ class PostgresSession:
     async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
         return [QueuePolicy(*row) for row in await self._fetch(_sql("policies"), list(queue_ids))]
 
-    async def update_messages(self, rows: Sequence[MessageUpdate]) -> None:
-        await self._fetch(_sql("update_messages"), *_arrays(rows))
+    async def update_messages(self, updates: Sequence[MessageUpdate]) -> None:
+        await self._fetch(_sql("update_messages"), *_arrays([update.values() for update in updates]))
 
     async def add_counters(self, rows: Sequence[Row]) -> None:
         self._later.append((_sql("add_counters"), _arrays(rows)))

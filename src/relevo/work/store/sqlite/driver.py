@@ -159,8 +159,8 @@ class SqliteSession:
     async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
         return [QueuePolicy(*row) for row in self._fetch(_sql("policies"), (_json(queue_ids),))]
 
-    async def update_messages(self, rows: Sequence[MessageUpdate]) -> None:
-        self._connection.executemany(_sql("update_messages"), rows)
+    async def update_messages(self, updates: Sequence[MessageUpdate]) -> None:
+        self._connection.executemany(_sql("update_messages"), [update.values() for update in updates])
 
     async def add_counters(self, rows: Sequence[Row]) -> None:
         self._connection.executemany(_sql("add_counters"), rows)
