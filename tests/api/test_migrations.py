@@ -76,3 +76,39 @@ async def test_a_missing_index_is_found(empty: Database) -> None:
     async with empty.begin() as connection:
         await connection.execute(text(f"DROP INDEX ix_relevo_messages_scope{on}"))
     assert await schema.differences(empty) == ["add_index ix_relevo_messages_scope"]
+
+
+async def test_no_text_is_compared_by_the_rules_of_a_language(empty: Database) -> None:
+    """Nor with spaces filled up: keys, slugs, labels, tokens and whatever is added to them one day."""
+    await schema.upgrade(empty)
+    async with empty.connect() as connection:
+        rows = (await connection.execute(text(_TEXT_COLUMNS[empty.dialect]))).all()
+    assert len(rows) > 150
+    assert [tuple(row) for row in rows if row[2] not in _BYTE_BY_BYTE[empty.dialect]] == []
+
+
+_BYTE_BY_BYTE = {
+    "sqlite": {"BINARY"},
+    "postgresql": {"C"},
+    "mariadb": {"utf8mb4_nopad_bin", "ascii_nopad_bin"},
+}
+_TEXT_COLUMNS = {
+    "sqlite": """
+        SELECT t.name, c.name, CASE WHEN t.sql LIKE '%COLLATE%' THEN 'another' ELSE 'BINARY' END
+        FROM sqlite_master AS t, pragma_table_info(t.name) AS c
+        WHERE t.type = 'table' AND t.name LIKE 'relevo~_%' ESCAPE '~' AND c.type NOT LIKE '%INT%'
+    """,
+    "postgresql": """
+        SELECT r.relname, a.attname, c.collname
+        FROM pg_attribute AS a
+        JOIN pg_class AS r ON r.oid = a.attrelid AND r.relkind = 'r'
+        JOIN pg_collation AS c ON c.oid = a.attcollation
+        WHERE r.relname LIKE 'relevo~_%' ESCAPE '~' AND r.relname <> 'relevo_schema'
+    """,
+    "mariadb": """
+        SELECT table_name, column_name, collation_name
+        FROM information_schema.columns
+        WHERE table_schema = DATABASE() AND collation_name IS NOT NULL AND table_name <> 'relevo_schema'
+    """,
+}
+"""Table, name and collation of every column of text. `relevo_schema` is alembic's own: one row."""

@@ -8,6 +8,9 @@ from psycopg import sql
 from tests.servers.database import DatabaseServer
 from tests.servers.programs import POSTGRES
 
+LANGUAGE = "et-EE"
+"""All its databases order text as Estonian does: Z before T. What relies on the order of bytes has to say so."""
+
 
 class PostgresServer(DatabaseServer):
     """One PostgreSQL on loopback, without passwords; ended with `close`."""
@@ -31,7 +34,10 @@ class PostgresServer(DatabaseServer):
 
     def initialiser(self) -> list[str]:
         initdb = str(self.programs.paths["initdb"])
-        return [initdb, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "--no-sync", "-D", str(self.data)]
+        return [
+            *(initdb, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync", "-D", str(self.data)),
+            *("--no-locale", "--locale-provider=icu", f"--icu-locale={LANGUAGE}"),
+        ]
 
     def command(self) -> list[str]:
         return [

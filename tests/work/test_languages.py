@@ -1,34 +1,58 @@
-"""A PostgreSQL whose text is ordered as a language orders it, as most installations are: signs before digits, case last."""
+"""A PostgreSQL whose text is ordered as a language orders it, as most installations are. That of the tests is Estonian, where Z
+comes before T: ids, which hold both, are ordered by their bytes all the same."""
 
-import uuid
+from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from relevo.work.reading.search import MessageFilter
-from tests.servers.postgres import PostgresServer
+from tests.servers.stores import store_url
 from tests.support.desk import SCOPE, Desk, new
 from tests.work.conftest import Lane
 
+_LETTER_MS = 1 << 20
+"""For so long all ids have the same letter in their sixth place, a quarter of an hour; then the next of the alphabet."""
+_T, _Z = 26 * _LETTER_MS, 31 * _LETTER_MS
+
 
 @pytest.fixture
-def lane(postgres: PostgresServer) -> Lane:
-    name = f"english{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(postgres.url("x", "postgres").replace("+x", ""), autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'").format(
-                sql.Identifier(name)
-            )
-        )
-        row = connection.execute("SELECT '~' < '0' COLLATE \"en-x-icu\"").fetchone()
-        assert row == (True,)
-    return Lane(postgres.url("x", name).replace("+x", ""), None, "sql")
+def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Lane:
+    url = store_url(request, "postgres", tmp_path)
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT datlocprovider, 'Z' < 'T' FROM pg_database WHERE datname = current_database()")
+        assert row.fetchone() == ("i", True)
+    return Lane(url, None, "sql")
+
+
+async def _in_turn(desk: Desk, *letters: int) -> list[str]:
+    """The ids of messages that are published when ids have these letters."""
+    begin = (desk.clock() // (32 * _LETTER_MS) + 1) * 32 * _LETTER_MS
+    ids: list[str] = []
+    for letter in letters:
+        desk.clock.ahead_ms += begin + letter - desk.clock()
+        ids += await desk.ids(new(letter))
+    assert [each[5] for each in ids] == ["TZ"[letter == _Z] for letter in letters]
+    return ids
+
+
+async def test_the_message_that_came_first_is_claimed_first(desk: Desk) -> None:
+    await desk.queue(ordering="priority")
+    ids = await _in_turn(desk, _T, _Z)
+    assert [each.id for _ in ids for each in await desk.claim()] == ids
+
+
+async def test_a_search_by_time_finds_all_of_that_time(desk: Desk) -> None:
+    await desk.queue()
+    ids = await _in_turn(desk, _T, _Z)
+    between = desk.clock() - _LETTER_MS
+    assert [each.id for each in await desk.all(until=between)] == ids[:1]
+    assert [each.id for each in await desk.all(since=between)] == ids[1:]
 
 
 async def test_all_messages_are_listed_page_by_page(desk: Desk) -> None:
     await desk.queue()
-    ids = await desk.ids(*(new(n) for n in range(5)))
+    ids = [*await _in_turn(desk, _T, _Z), *(await desk.ids(*(new(n) for n in range(3))))]
     found: list[str] = []
     cursor: str | None = None
     for _ in range(3):
@@ -39,7 +63,7 @@ async def test_all_messages_are_listed_page_by_page(desk: Desk) -> None:
     assert cursor is None
 
 
-async def test_messages_are_claimed_in_their_order_and_completed(desk: Desk) -> None:
+async def test_messages_are_claimed_by_labels_in_another_language_and_completed(desk: Desk) -> None:
     await desk.queue(ordering="priority")
     ids = await desk.ids(*(new(n, labels={"Ä": "ä"}, idempotency_key=f"K-{n}") for n in range(5)))
     assert [each.id for each in await desk.claim(2, labels={"Ä": "ä"})] == ids[:2]

@@ -3,5 +3,5 @@ INSERT INTO relevo_deliveries
     (subscription_id, message_id, state, sort_key, visible_at, attempts, reclaims, updated_at)
 SELECT s.id, m.id, m.state, m.sort_key, m.visible_at, 0, 0, m.updated_at
 FROM (SELECT id FROM relevo_subscriptions WHERE queue_id = %s) s
-CROSS JOIN JSON_TABLE(%s, '$[*]' COLUMNS (id CHAR(26) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) wanted
+CROSS JOIN JSON_TABLE(%s, '$[*]' COLUMNS (id CHAR(26) CHARACTER SET ascii COLLATE ascii_nopad_bin PATH '$')) wanted
 JOIN relevo_messages m ON m.id = wanted.id

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger
 
-from relevo.work.store.tables.columns import Document, Number, exact, table, ulid
+from relevo.work.store.tables.columns import Document, Number, exact, table, ulid, words
 from relevo.work.store.tables.tenancy import queues, scopes, tenants
 
 api_keys = table(
     "api_keys",  # the key itself is shown once and never stored: `digest` is SHA-256 of 32 random bytes
     Column("id", exact(26), primary_key=True),
     Column("tenant_id", Number, ForeignKey(tenants.c.id), nullable=False, index=True),
-    Column("name", String(200), nullable=False),
+    Column("name", words(200), nullable=False),
     Column("hint", exact(12), nullable=False),
     Column("digest", exact(64), nullable=False, unique=True),
-    Column("permissions", String(200), nullable=False),
+    Column("permissions", words(200), nullable=False),
     Column("scope_slugs", Document, nullable=True),
     Column("queue_slugs", Document, nullable=True),
     Column("created_at", BigInteger, nullable=False),
@@ -30,8 +30,8 @@ grants = table(
     Column("key_id", exact(26), ForeignKey(api_keys.c.id), nullable=False),
     Column("scope_id", Number, ForeignKey(scopes.c.id), nullable=False),
     Column("queue_id", Number, ForeignKey(queues.c.id), nullable=True),
-    Column("permissions", String(200), nullable=False),
-    Column("created_by", String(200), nullable=False),
+    Column("permissions", words(200), nullable=False),
+    Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Index("ix_relevo_grants_key", "key_id"),
     Index("ix_relevo_grants_scope", "scope_id"),
@@ -65,7 +65,7 @@ console_sessions = table(
     Column("digest", exact(64), primary_key=True),  # of the token, which only the browser has
     Column("key_id", exact(26), ForeignKey(api_keys.c.id), nullable=False),
     Column("key_digest", exact(64), nullable=False),  # of the secret they came with: a rotation ends the session
-    Column("person", String(200), nullable=False),
+    Column("person", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Index("ix_relevo_console_sessions_expiry", "expires_at"),

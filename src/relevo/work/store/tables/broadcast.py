@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, ulid, where_set
+from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, ulid, where_set, words
 from relevo.work.store.tables.tenancy import queues
 
 subscriptions = table(
@@ -27,7 +27,7 @@ deliveries = table(
     Column("visible_at", BigInteger, nullable=True),
     Column("claim_until", BigInteger, nullable=True),
     Column("claim_token", exact(26), nullable=True),
-    Column("claimed_by", String(200), nullable=True),
+    Column("claimed_by", words(200), nullable=True),
     Column("claimed_at", BigInteger, nullable=True),
     Column("attempts", Integer, nullable=False),
     Column("reclaims", Integer, nullable=False),

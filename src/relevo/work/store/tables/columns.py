@@ -2,15 +2,17 @@
 
 Times are whole milliseconds since 1970 (`_at`, `_until`): they compare, sort and travel alike everywhere. Message ids are
 ULIDs, so that the primary key is also the order of arrival. JSON is kept as text: bodies leave as they came, byte for byte.
-Ids and states are compared byte by byte (`ascii_bin` on MariaDB), never by the rules of a language.
+All text is compared byte by byte, never by the rules of a language, and a space behind it counts: MariaDB's plain `_bin`
+collations fill the shorter text up with spaces.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table, Text, text
+from sqlalchemy import BigInteger, Column, ColumnElement, Index, MetaData, String, Table, Text, false, text
 from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy.sql import operators
 
 PREFIX = "relevo_"
 
@@ -22,23 +24,44 @@ metadata = MetaData(
     }
 )
 
-_MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+_MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_nopad_bin"}
 
 Number = BigInteger().with_variant(sqlite.INTEGER(), "sqlite")  # SQLite counts up by itself only in an INTEGER key
 
-Document = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+_BYTES = "C"
+"""PostgreSQL's collation by bytes; without it text follows the language that the database was made with."""
+
+Document = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb").with_variant(Text(collation=_BYTES), "postgresql")
+
+
+class Ascii(String):
+    """Text without any letter beyond ASCII: half of the work on MariaDB, where ids and states are in the hot indexes."""
+
+    class Comparator(String.Comparator[str]):
+        def operate(self, op: operators.OperatorType, *other: Any, **options: Any) -> ColumnElement[Any]:
+            """Whoever looks for a text that cannot be here finds nothing. MariaDB refuses to compare them."""
+            if op is operators.eq and isinstance(other[0], str) and not other[0].isascii():
+                return false()
+            return super().operate(op, *other, **options)
+
+    comparator_factory = Comparator
 
 
 def exact(length: int) -> String:
-    """Short text compared byte by byte."""
-    return String(length).with_variant(
-        mysql.VARCHAR(length, charset="ascii", collation="ascii_bin"), "mysql", "mariadb"
-    )
+    """Short text of our own making: slugs, states, tokens, digests."""
+    kind = mysql.VARCHAR(length, charset="ascii", collation="ascii_nopad_bin")
+    return Ascii(length).with_variant(kind, "mysql", "mariadb").with_variant(String(length, _BYTES), "postgresql")
+
+
+def words(length: int) -> String:
+    """Text that people and programs hand in: names, keys, labels."""
+    return String(length).with_variant(String(length, _BYTES), "postgresql")
 
 
 def ulid(name: str, **options: Any) -> Column[str]:
-    kind = String(26).with_variant(mysql.CHAR(26, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
-    return Column(name, kind, **options)
+    kind = mysql.CHAR(26, charset="ascii", collation="ascii_nopad_bin")
+    text = Ascii(26).with_variant(kind, "mysql", "mariadb").with_variant(String(26, _BYTES), "postgresql")
+    return Column(name, text, **options)
 
 
 def partial(name: str, *columns: str, where: str) -> Index:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, String
+from sqlalchemy import BigInteger, Column
 
-from relevo.work.store.tables.columns import Document, exact, table
+from relevo.work.store.tables.columns import Document, exact, table, words
 
 settings = table(
     "settings",  # what belongs to the installation as a whole: its id, which names its keys in Redis
@@ -19,9 +19,9 @@ agent_runs = table(
     Column("last_finished_at", BigInteger, nullable=True),
     Column("last_items", BigInteger, nullable=True),
     Column("last_error", Document, nullable=True),
-    Column("last_node", String(100), nullable=True),
+    Column("last_node", words(100), nullable=True),
     Column("runs", BigInteger, nullable=False),
     Column("failures", BigInteger, nullable=False),
-    Column("lease_holder", String(100), nullable=True),
+    Column("lease_holder", words(100), nullable=True),
     Column("lease_until", BigInteger, nullable=True),
 )

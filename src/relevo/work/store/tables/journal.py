@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String, text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, text
 
-from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, ulid
+from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, ulid, words
 from relevo.work.store.tables.tenancy import queues
 
 # Depths and usage in one: every transaction adds its own counters to a row of (queue, day, slot). A slot belongs to
@@ -41,11 +41,11 @@ audit = table(
     Column("scope_id", Number, nullable=True),
     Column("queue_id", Number, nullable=True),
     Column("at", BigInteger, nullable=False),
-    Column("actor", String(200), nullable=False),
+    Column("actor", words(200), nullable=False),
     Column("action", exact(60), nullable=False),
-    Column("target", String(200), nullable=False),  # what was changed: a slug, or a message id (the first of a batch)
+    Column("target", words(200), nullable=False),  # what was changed: a slug, or a message id (the first of a batch)
     Column("request_id", exact(40), nullable=False),
-    Column("correlation_id", String(200), nullable=True),
+    Column("correlation_id", words(200), nullable=True),
     Column("before", Document, nullable=True),
     Column("after", Document, nullable=True),  # JSON; for a batch the ids and what was done to them
     ulid("chain", nullable=True),  # its place among the others, see store/audit_chain.py

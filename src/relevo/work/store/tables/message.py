@@ -12,7 +12,6 @@ from sqlalchemy import (
     Index,
     Integer,
     SmallInteger,
-    String,
     Table,
     and_,
     literal,
@@ -21,7 +20,8 @@ from sqlalchemy import (
     union_all,
 )
 
-from relevo.work.store.tables.columns import Document, Number, exact, partial, table, ulid, where_set
+from relevo.wire.ids import minted_ms
+from relevo.work.store.tables.columns import Document, Number, exact, partial, table, ulid, where_set, words
 
 
 def _message_columns() -> tuple[Any, ...]:
@@ -36,26 +36,26 @@ def _message_columns() -> tuple[Any, ...]:
         Column("visible_at", BigInteger, nullable=True),  # of a delayed message, else NULL
         Column("claim_until", BigInteger, nullable=True),  # of a claimed one, else NULL
         Column("claim_token", exact(26), nullable=True),
-        Column("claimed_by", String(200), nullable=True),
+        Column("claimed_by", words(200), nullable=True),
         Column("claimed_at", BigInteger, nullable=True),
         Column("attempts", Integer, nullable=False),
         Column("reclaims", Integer, nullable=False),
         Column("replays", Integer, nullable=False),
-        Column("message_type", String(200), nullable=False),
-        Column("source_type", String(100), nullable=True),
-        Column("source_id", String(200), nullable=True),
-        Column("correlation_id", String(200), nullable=False),
-        Column("causation_id", String(200), nullable=True),
+        Column("message_type", words(200), nullable=False),
+        Column("source_type", words(100), nullable=True),
+        Column("source_id", words(200), nullable=True),
+        Column("correlation_id", words(200), nullable=False),
+        Column("causation_id", words(200), nullable=True),
         ulid("parent_id", nullable=True),
         Column("priority_tier", SmallInteger, nullable=False),  # 0 background … 4 critical
         Column("priority_score", SmallInteger, nullable=False),
         Column("labels", Document, nullable=False),  # a JSON object of text
-        Column("content_type", String(100), nullable=False),
+        Column("content_type", words(100), nullable=False),
         Column("body", Document, nullable=True),  # JSON; none after erasure
         Column("body_digest", exact(64), nullable=False),
         Column("expires_at", BigInteger, nullable=True),  # ttl
         Column("deadline_at", BigInteger, nullable=True),
-        Column("idempotency_key", String(200), nullable=True),
+        Column("idempotency_key", words(200), nullable=True),
         Column("hitl_spec", Document, nullable=True),
         Column("open_deliveries", Integer, nullable=True),  # of a broadcast message: subscriptions still at it
         Column("failure_reason", Document, nullable=True),
@@ -103,6 +103,8 @@ def correlated(rows: Table, scope_ids: Collection[int], correlation_id: str) -> 
     found = select(others.id).where(
         *(others.scope_id.in_(scope_ids), others.correlation_id == correlation_id, others.correlation_id != others.id)
     )
+    if minted_ms(correlation_id) is None:  # no message has it as its id
+        return and_(here, messages.c.id.in_(found))
     return and_(here, messages.c.id.in_(union_all(found, select(literal(correlation_id)))))
 
 
@@ -119,8 +121,8 @@ archive = table(
 labels = table(
     "labels",  # the labels once more, a row each, to find messages by; they stay while the message or its archive does
     Column("scope_id", Number, primary_key=True),
-    Column("name", String(100), primary_key=True),
-    Column("value", String(200), primary_key=True),
+    Column("name", words(100), primary_key=True),
+    Column("value", words(200), primary_key=True),
     ulid("message_id", primary_key=True),
     Index("ix_relevo_labels_message", "message_id"),
 )
@@ -128,7 +130,7 @@ labels = table(
 idempotency = table(
     "idempotency",  # one row a key, for as long as the message or its archive exists
     Column("queue_id", Number, primary_key=True),
-    Column("idempotency_key", String(200), primary_key=True),
+    Column("idempotency_key", words(200), primary_key=True),
     ulid("message_id", nullable=False),
     Column("body_digest", exact(64), nullable=False),
     Index("ix_relevo_idempotency_message", "message_id"),

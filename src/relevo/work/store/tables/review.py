@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.tables.columns import Document, Number, exact, table, ulid
+from relevo.work.store.tables.columns import Document, Number, exact, table, ulid, words
 from relevo.work.store.tables.tenancy import scopes
 
 reviews = table(
@@ -16,10 +16,10 @@ reviews = table(
     ulid("message_id", nullable=True),  # none for a dead letter of a stream queue
     Column("source", exact(20), nullable=False),  # message, dead_letter, stream_dead_letter
     Column("origin", Document, nullable=False),  # JSON: where an approved dead letter goes back to
-    Column("correlation_id", String(200), nullable=False),
-    Column("title", String(500), nullable=False),
+    Column("correlation_id", words(200), nullable=False),
+    Column("title", words(500), nullable=False),
     Column("state", exact(10), nullable=False),
-    Column("holder", String(200), nullable=True),
+    Column("holder", words(200), nullable=True),
     Column("next_tick_at", BigInteger, nullable=True),
     Column("version", Integer, nullable=False),  # a change is written only over the version it was read from
     Column("document", Document, nullable=False),  # JSON, the whole case; see review/case.py
@@ -38,7 +38,7 @@ review_patterns = table(
     Column("name", exact(63), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("definition", Document, nullable=False),  # JSON, see review/spec.py
-    Column("created_by", String(200), nullable=False),
+    Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
 
@@ -48,6 +48,6 @@ stream_watches = table(
     Column("stream_queue", exact(200), primary_key=True),
     Column("review", Document, nullable=False),  # JSON: a review specification, or the use of a pattern
     Column("reached", exact(40), nullable=False),  # the last dead letter that was looked at
-    Column("created_by", String(200), nullable=False),
+    Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger
 
-from relevo.work.store.tables.columns import Document, Number, exact, table, ulid
+from relevo.work.store.tables.columns import Document, Number, exact, table, ulid, words
 from relevo.work.store.tables.tenancy import scopes
 
 rules = table(
@@ -41,7 +41,7 @@ stream_jobs = table(
     "stream_jobs",  # a message that is worked on as a job of a stream queue
     ulid("message_id", primary_key=True),
     Column("stream_queue", exact(200), nullable=False),
-    Column("job_name", String(200), nullable=False),
+    Column("job_name", words(200), nullable=False),
     Column("state", exact(10), nullable=False),  # waiting (to be added), sent, over
     Column("job_id", exact(40), nullable=False),
     Column("sends", Integer, nullable=False),  # each send has a job id of its own

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger
 
-from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table
+from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, words
 
 tenants = table(
     "tenants",
     Column("id", Number, primary_key=True),
     Column("slug", exact(63), nullable=False, unique=True),
-    Column("display_name", String(200), nullable=False),
+    Column("display_name", words(200), nullable=False),
     Column("state", exact(10), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     **NEVER_AGAIN,
@@ -21,7 +21,7 @@ scopes = table(
     Column("id", Number, primary_key=True),
     Column("tenant_id", Number, ForeignKey(tenants.c.id), nullable=False),
     Column("slug", exact(63), nullable=False),
-    Column("display_name", String(200), nullable=False),
+    Column("display_name", words(200), nullable=False),
     Column("description", Document, nullable=False),
     Column("state", exact(10), nullable=False),
     Column("events_to_queue", Document, nullable=False),  # JSON list of event names that become messages of `_events`
@@ -38,7 +38,7 @@ queues = table(
     Column("tenant_id", Number, ForeignKey(tenants.c.id), nullable=False),
     Column("scope_id", Number, ForeignKey(scopes.c.id), nullable=False),
     Column("slug", exact(63), nullable=False),
-    Column("display_name", String(200), nullable=False),
+    Column("display_name", words(200), nullable=False),
     Column("description", Document, nullable=False),
     Column("system", SmallInteger, nullable=False),  # 1 for `_dead_letter` and its like
     Column("ordering", exact(8), nullable=False),
@@ -46,7 +46,7 @@ queues = table(
     Column("visibility_timeout_s", Integer, nullable=False),
     Column("max_retries", Integer, nullable=False),
     Column("backoff_initial_ms", Integer, nullable=False),
-    Column("backoff_multiplier", String(20), nullable=False),  # a decimal in text: floats differ between databases
+    Column("backoff_multiplier", words(20), nullable=False),  # a decimal in text: floats differ between databases
     Column("backoff_cap_ms", Integer, nullable=False),
     Column("backoff_jitter_ms", Integer, nullable=False),
     Column("max_reclaims", Integer, nullable=False),
@@ -66,6 +66,6 @@ trusts = table(
     "trusts",  # messages of `trusted_scope_id` may be routed into `scope_id`
     Column("scope_id", Number, ForeignKey(scopes.c.id), primary_key=True, autoincrement=False),
     Column("trusted_scope_id", Number, ForeignKey(scopes.c.id), primary_key=True, autoincrement=False),
-    Column("created_by", String(200), nullable=False),
+    Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )

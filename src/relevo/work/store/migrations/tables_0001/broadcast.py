@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
 from relevo.work.store.migrations.tables_0001.columns import (
     NEVER_AGAIN,
@@ -12,6 +12,7 @@ from relevo.work.store.migrations.tables_0001.columns import (
     table,
     ulid,
     where_set,
+    words,
 )
 from relevo.work.store.migrations.tables_0001.tenancy import queues
 
@@ -35,7 +36,7 @@ deliveries = table(
     Column("visible_at", BigInteger, nullable=True),
     Column("claim_until", BigInteger, nullable=True),
     Column("claim_token", exact(26), nullable=True),
-    Column("claimed_by", String(200), nullable=True),
+    Column("claimed_by", words(200), nullable=True),
     Column("claimed_at", BigInteger, nullable=True),
     Column("attempts", Integer, nullable=False),
     Column("reclaims", Integer, nullable=False),

@@ -17,22 +17,28 @@ metadata = MetaData(
     }
 )
 
-_MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+_MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_nopad_bin"}
 
 Number = BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
 
-Document = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+_BYTES = "C"
+
+Document = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb").with_variant(Text(collation=_BYTES), "postgresql")
 
 
 def exact(length: int) -> String:
-    return String(length).with_variant(
-        mysql.VARCHAR(length, charset="ascii", collation="ascii_bin"), "mysql", "mariadb"
-    )
+    kind = mysql.VARCHAR(length, charset="ascii", collation="ascii_nopad_bin")
+    return String(length).with_variant(kind, "mysql", "mariadb").with_variant(String(length, _BYTES), "postgresql")
+
+
+def words(length: int) -> String:
+    return String(length).with_variant(String(length, _BYTES), "postgresql")
 
 
 def ulid(name: str, **options: Any) -> Column[str]:
-    kind = String(26).with_variant(mysql.CHAR(26, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
-    return Column(name, kind, **options)
+    kind = mysql.CHAR(26, charset="ascii", collation="ascii_nopad_bin")
+    text = String(26).with_variant(kind, "mysql", "mariadb").with_variant(String(26, _BYTES), "postgresql")
+    return Column(name, text, **options)
 
 
 def partial(name: str, *columns: str, where: str) -> Index:

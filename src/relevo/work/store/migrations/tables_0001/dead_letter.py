@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table, ulid
+from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table, ulid, words
 from relevo.work.store.migrations.tables_0001.tenancy import scopes
 
 replays = table(
@@ -20,7 +20,7 @@ replays = table(
     Column("skipped", BigInteger, nullable=False),
     Column("cursor", exact(26), nullable=False),
     Column("error", Document, nullable=True),
-    Column("created_by", String(200), nullable=False),
+    Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Index("ix_relevo_replays_scope", "scope_id", "id"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String, text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, text
 
-from relevo.work.store.migrations.tables_0001.columns import NEVER_AGAIN, Document, Number, exact, table, ulid
+from relevo.work.store.migrations.tables_0001.columns import NEVER_AGAIN, Document, Number, exact, table, ulid, words
 from relevo.work.store.migrations.tables_0001.tenancy import queues
 
 tallies = table(
@@ -38,11 +38,11 @@ audit = table(
     Column("scope_id", Number, nullable=True),
     Column("queue_id", Number, nullable=True),
     Column("at", BigInteger, nullable=False),
-    Column("actor", String(200), nullable=False),
+    Column("actor", words(200), nullable=False),
     Column("action", exact(60), nullable=False),
-    Column("target", String(200), nullable=False),
+    Column("target", words(200), nullable=False),
     Column("request_id", exact(40), nullable=False),
-    Column("correlation_id", String(200), nullable=True),
+    Column("correlation_id", words(200), nullable=True),
     Column("before", Document, nullable=True),
     Column("after", Document, nullable=True),
     ulid("chain", nullable=True),

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Integer, SmallInteger, String
+from sqlalchemy import BigInteger, Column, Index, Integer, SmallInteger
 
-from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, partial, table, ulid, where_set
+from relevo.work.store.migrations.tables_0001.columns import (
+    Document,
+    Number,
+    exact,
+    partial,
+    table,
+    ulid,
+    where_set,
+    words,
+)
 
 
 def _message_columns() -> tuple[Any, ...]:
@@ -21,26 +30,26 @@ def _message_columns() -> tuple[Any, ...]:
         Column("visible_at", BigInteger, nullable=True),
         Column("claim_until", BigInteger, nullable=True),
         Column("claim_token", exact(26), nullable=True),
-        Column("claimed_by", String(200), nullable=True),
+        Column("claimed_by", words(200), nullable=True),
         Column("claimed_at", BigInteger, nullable=True),
         Column("attempts", Integer, nullable=False),
         Column("reclaims", Integer, nullable=False),
         Column("replays", Integer, nullable=False),
-        Column("message_type", String(200), nullable=False),
-        Column("source_type", String(100), nullable=True),
-        Column("source_id", String(200), nullable=True),
-        Column("correlation_id", String(200), nullable=False),
-        Column("causation_id", String(200), nullable=True),
+        Column("message_type", words(200), nullable=False),
+        Column("source_type", words(100), nullable=True),
+        Column("source_id", words(200), nullable=True),
+        Column("correlation_id", words(200), nullable=False),
+        Column("causation_id", words(200), nullable=True),
         ulid("parent_id", nullable=True),
         Column("priority_tier", SmallInteger, nullable=False),
         Column("priority_score", SmallInteger, nullable=False),
         Column("labels", Document, nullable=False),
-        Column("content_type", String(100), nullable=False),
+        Column("content_type", words(100), nullable=False),
         Column("body", Document, nullable=True),
         Column("body_digest", exact(64), nullable=False),
         Column("expires_at", BigInteger, nullable=True),
         Column("deadline_at", BigInteger, nullable=True),
-        Column("idempotency_key", String(200), nullable=True),
+        Column("idempotency_key", words(200), nullable=True),
         Column("hitl_spec", Document, nullable=True),
         Column("open_deliveries", Integer, nullable=True),
         Column("failure_reason", Document, nullable=True),
@@ -81,8 +90,8 @@ archive = table(
 labels = table(
     "labels",
     Column("scope_id", Number, primary_key=True),
-    Column("name", String(100), primary_key=True),
-    Column("value", String(200), primary_key=True),
+    Column("name", words(100), primary_key=True),
+    Column("value", words(200), primary_key=True),
     ulid("message_id", primary_key=True),
     Index("ix_relevo_labels_message", "message_id"),
 )
@@ -90,7 +99,7 @@ labels = table(
 idempotency = table(
     "idempotency",
     Column("queue_id", Number, primary_key=True),
-    Column("idempotency_key", String(200), primary_key=True),
+    Column("idempotency_key", words(200), primary_key=True),
     ulid("message_id", nullable=False),
     Column("body_digest", exact(64), nullable=False),
     Index("ix_relevo_idempotency_message", "message_id"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index
 
-from relevo.work.store.migrations.tables_0001.columns import Number, exact, table, ulid
+from relevo.work.store.migrations.tables_0001.columns import Number, exact, table, ulid, words
 from relevo.work.store.migrations.tables_0001.tenancy import scopes
 
 erasures = table(
@@ -16,7 +16,7 @@ erasures = table(
     Column("state", exact(10), nullable=False),
     Column("messages", BigInteger, nullable=False),
     Column("reached", exact(26), nullable=False),
-    Column("created_by", String(200), nullable=False),
+    Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger, nullable=True),
     Index("ix_relevo_erasures_scope", "scope_id", "id"),

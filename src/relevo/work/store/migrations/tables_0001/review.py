@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table, ulid
+from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table, ulid, words
 from relevo.work.store.migrations.tables_0001.tenancy import scopes
 
 reviews = table(
@@ -16,10 +16,10 @@ reviews = table(
     ulid("message_id", nullable=True),
     Column("source", exact(20), nullable=False),
     Column("origin", Document, nullable=False),
-    Column("correlation_id", String(200), nullable=False),
-    Column("title", String(500), nullable=False),
+    Column("correlation_id", words(200), nullable=False),
+    Column("title", words(500), nullable=False),
     Column("state", exact(10), nullable=False),
-    Column("holder", String(200), nullable=True),
+    Column("holder", words(200), nullable=True),
     Column("next_tick_at", BigInteger, nullable=True),
     Column("version", Integer, nullable=False),
     Column("document", Document, nullable=False),
@@ -38,7 +38,7 @@ review_patterns = table(
     Column("name", exact(63), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("definition", Document, nullable=False),
-    Column("created_by", String(200), nullable=False),
+    Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
 
@@ -48,6 +48,6 @@ stream_watches = table(
     Column("stream_queue", exact(200), primary_key=True),
     Column("review", Document, nullable=False),
     Column("reached", exact(40), nullable=False),
-    Column("created_by", String(200), nullable=False),
+    Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Integer, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Integer
 
-from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table
+from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table, words
 from relevo.work.store.migrations.tables_0001.tenancy import queues, scopes
 
 schemas = table(
@@ -13,7 +13,7 @@ schemas = table(
     Column("name", exact(63), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("definition", Document, nullable=False),
-    Column("created_by", String(200), nullable=False),
+    Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
 

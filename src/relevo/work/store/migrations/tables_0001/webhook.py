@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table, ulid
+from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table, ulid, words
 from relevo.work.store.migrations.tables_0001.tenancy import scopes
 
 webhooks = table(
@@ -12,7 +12,7 @@ webhooks = table(
     ulid("id", primary_key=True),
     Column("tenant_id", Number, nullable=False),
     Column("scope_id", Number, ForeignKey(scopes.c.id), nullable=False),
-    Column("url", String(2000), nullable=False),
+    Column("url", words(2000), nullable=False),
     Column("events", Document, nullable=False),
     Column("secrets", Document, nullable=False),
     Column("state", exact(10), nullable=False),
