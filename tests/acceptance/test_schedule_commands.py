@@ -124,6 +124,7 @@ def test_the_shell_is_offered_queues_that_begin_like_that(
     monkeypatch.setenv("RELEVO_REDIS_URL", server.url)
     assert name in complete_queue(queue_name[:3])
     assert complete_queue("no queue begins like this") == []
+    assert "" not in complete_queue("")  # the registry of queues is not one
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "nonsense"])

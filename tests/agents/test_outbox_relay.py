@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import func, select
@@ -13,6 +13,7 @@ from relevo.agents.outbox_relay import OutboxRelay
 from relevo.broker.resp import pack
 from relevo.engine.events.queue_events import QueueEvent, QueueEvents
 from relevo.errors import EventsOvertaken
+from relevo.wire.keys import REGISTRY
 from relevo.work.store.outbox import EVENTS, WorkEvent
 from relevo.work.store.tables import messages, outbox
 from relevo.work.work_queues import WorkQueues, WorkSettings
@@ -65,6 +66,13 @@ async def read(desk: Desk, count: int, queue: str = "jobs") -> list[QueueEvent]:
             if len(seen) == count:
                 return seen
     raise AssertionError("the stream ended")
+
+
+async def test_queues_whose_events_are_streamed_are_in_the_registry(linked: Desk, valkey: Server) -> None:
+    await linked.queue()
+    await linked.publish()
+    await relayed(linked)
+    assert f"work.acme.{SCOPE}.jobs".encode() in cast("list[bytes]", valkey.call("SMEMBERS", REGISTRY))
 
 
 async def test_events_are_read_as_those_of_a_stream_queue(linked: Desk) -> None:

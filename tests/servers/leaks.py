@@ -8,8 +8,10 @@ from fnmatch import fnmatchcase
 
 from tests.servers.server import Server
 
-# Of `{chasqui:<queue>}:<name>`: the queue itself. A pause, a repeat, a cap and a limit last until someone ends them.
+# The registry of queues. Of `{chasqui:<queue>}:<name>`: the queue itself.
+# A pause, a repeat, a cap and a limit last until someone ends them.
 _DURABLE = re.compile(
+    rb"\{chasqui:\}:queues|"
     rb"\{chasqui:[^}]*\}:(stream|dlq|delayed|repeat|repeat:paused|repeat:declared|repeat:spec:.*|events|paused|cap|lanes:limits)",
     re.DOTALL,
 )

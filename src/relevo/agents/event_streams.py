@@ -9,6 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.broker.resp import ReplyError, command
+from relevo.engine.service.queue_registry import QueueRegistry
 from relevo.errors import ServerRefused
 from relevo.wire.keys import QueueKeys
 from relevo.work.queue_record import QueueRecord
@@ -25,6 +26,7 @@ class EventStreams:
         self._address = Address.parse(redis_url)
         self._max_len = max_len
         self._links: dict[bytes, Link] = {}
+        self._registry = QueueRegistry(self._address)
 
     async def send(self, events: Mapping[QueueRecord, Sequence[tuple[WorkEvent, str]]]) -> None:
         """Appends events, each with its `seq`. The events of one queue arrive all together or not at all, so that a server that
@@ -34,10 +36,11 @@ class EventStreams:
 
     async def close(self) -> None:
         links, self._links = self._links, {}
-        await asyncio.gather(*(link.close() for link in links.values()))
+        await asyncio.gather(self._registry.close(), *(link.close() for link in links.values()))
 
     async def _append(self, queue: QueueRecord, events: Sequence[tuple[WorkEvent, str]]) -> None:
         keys = QueueKeys(stream_name(queue.tenant, queue.scope, queue.slug))
+        await self._registry.add(keys.queue)
         commands = [_MULTI, *packed(keys.events, self._max_len, queue.slug, events), _EXEC]
         replies = await self._link(keys.tag).send("".join(commands).encode(), len(commands))
         done = replies[-1]

@@ -20,6 +20,7 @@ log = logging.getLogger("relevo.link")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _REDIRECTS = 5
+_ASIDE_S = 2.0
 _QUESTIONS = frozenset(
     {
         *("EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "LLEN", "LRANGE", "MGET", "SCARD", "TIME"),
@@ -206,8 +207,7 @@ class Link:
         if code not in ELSEWHERE:
             return False
         if code == "MOVED":
-            host, _, port = str(error).rpartition(" ")[2].rpartition(":")
-            self._hint = Node(host or transport.node.host, int(port))
+            self._hint = _moved_to(error, transport)
         if code not in ("UNBLOCKED", "TRYAGAIN", "NOREPLICAS"):
             self.drop(str(error))
         return True
@@ -299,9 +299,25 @@ class Link:
     async def _say_opening_words(self, transport: Transport) -> None:
         """Packed commands that every new connection begins with. Whoever may not say them works all the same."""
         if self._opening_words:
-            for reply in await send(transport, b"".join(self._opening_words), len(self._opening_words)):
-                if isinstance(reply, ReplyError):
+            replies = await send(transport, b"".join(self._opening_words), len(self._opening_words))
+            for word, reply in zip(self._opening_words, replies, strict=True):
+                if isinstance(reply, ReplyError) and reply.code == "MOVED":
+                    await self._say_at(_moved_to(reply, transport), word)
+                elif isinstance(reply, ReplyError):
                     log.debug("%s link to %s: %s", self.purpose, self.address, reply)
+
+    async def _say_at(self, node: Node, word: bytes) -> None:
+        """An opening word about a key that another node of the cluster has."""
+        try:
+            async with asyncio.timeout(_ASIDE_S):
+                transport = await self._dial(self.address, node)
+                try:
+                    await sign_in(transport, self.address, f"relevo-{self.purpose}")
+                    await send(transport, word, 1)
+                finally:
+                    transport.close()
+        except (OSError, RelevoError, ReplyError, TimeoutError) as error:
+            log.debug("%s link to %s: %s", self.purpose, node, error)
 
     async def _locate(self) -> Node:
         if self.address.kind == "single":
@@ -353,3 +369,8 @@ class Link:
             if first <= slot <= last:
                 return master
         raise ConnectionLost(address=node, reason=f"no node serves slot {slot} yet")
+
+
+def _moved_to(error: ReplyError, transport: Transport) -> Node:
+    host, _, port = str(error).rpartition(" ")[2].rpartition(":")
+    return Node(host or transport.node.host, int(port))

@@ -34,6 +34,7 @@ from relevo.engine.producing.stream_writer import ADD_CAPPED, StreamWriter
 from relevo.engine.schedules.patterns import RepeatableMeta
 from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
 from relevo.engine.schedules.schedules import MissedFiresLike, RepeatLike, Schedules
+from relevo.engine.service.queue_registry import registering
 from relevo.errors import BadArgument, NotSupportedError, RelevoError, WrongType
 from relevo.wire.backoff import BackoffLike
 from relevo.wire.delays import DelayMsLike
@@ -93,8 +94,9 @@ class Queue(QueueAdmin):
         self._limits = QueueLimits.given(
             max_stream_len=max_stream_len, max_delay_secs=max_delay_secs, max_payload_bytes=max_payload_bytes
         )
-        told = () if max_stream_len is None else (command("SET", self._keys.cap, max_stream_len),)
-        self._opening_words = told  # workers that were told of no other cap keep this one
+        # Workers that were told of no other cap keep this one.
+        cap = () if max_stream_len is None else (command("SET", self._keys.cap, max_stream_len),)
+        self._opening_words = (registering(self._keys), *cap)
         self._wait_s = seconds("wait_s", wait_s, zero=True)
         self._group = checked_name("consumer_group", consumer_group)
         self._spans = ProducerSpans(name, tracing)

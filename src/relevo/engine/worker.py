@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
@@ -46,6 +46,7 @@ from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
 from relevo.engine.service.already_done import AlreadyDone
 from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
+from relevo.engine.service.queue_registry import registering
 from relevo.engine.service.service import Service
 from relevo.engine.service.signals import Signal
 from relevo.engine.settling.bad_result import OnBadResult
@@ -155,7 +156,7 @@ class Worker(Service):
         held = HeldDeliveries(idle_s=settings.idle_s)
         self.held: HeldDeliveries = held
         events = EventLog(keys, enabled=settings.events_enabled, max_len=settings.limits.events_max_stream_len)
-        self._settle_link = self._link("settle", FLUSH_SCRIPTS)
+        self._settle_link = self._link("settle", FLUSH_SCRIPTS, opening_words=(registering(keys),))
         self._control_link = control = self._link("control", CONTROL_SCRIPTS)
         self._read_link = self._link("read", (RECLAIM, TAKE_UP), patience=settings.block_ms / 1000 + 15)
         self.settler: Settler = Settler(
@@ -302,8 +303,17 @@ class Worker(Service):
             duties.append(self.timeouts)
         return duties
 
-    def _link(self, purpose: str, scripts: Iterable[Script], *, patience: float = 15.0) -> Link:
-        return Link(self._address, self._keys.tag, purpose=purpose, scripts=scripts, patience=patience)
+    def _link(
+        self, purpose: str, scripts: Iterable[Script], *, patience: float = 15.0, opening_words: Sequence[bytes] = ()
+    ) -> Link:
+        return Link(
+            self._address,
+            self._keys.tag,
+            purpose=purpose,
+            scripts=scripts,
+            opening_words=opening_words,
+            patience=patience,
+        )
 
     # --- what users see ------------------------------------------------------------------------------------------------
 

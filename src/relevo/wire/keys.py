@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
+REGISTRY_TAG = b"{chasqui:}"
+REGISTRY = REGISTRY_TAG + b":queues"
+"""The names of the queues that relevo writes to (ours alone). The tag is that of no queue: none has an empty name."""
+
 
 class QueueKeys:
     """The keys of one queue, as bytes.

@@ -21,7 +21,7 @@ from relevo.pipeline.source_columns import TABLES
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.envelope import Envelope
 from relevo.wire.events import EventFields
-from relevo.wire.keys import QueueKeys
+from relevo.wire.keys import REGISTRY, QueueKeys
 from relevo.wire.payload import encode_payload
 from tests.pace import limit
 from tests.servers.server import Server
@@ -77,8 +77,18 @@ def send(url: str, key: bytes, commands: Iterable[tuple[Argument, ...]]) -> list
     return replies
 
 
-def add_events(url: str, queue: str, count: int, *, ids: Sequence[str] | None = None, name: str = "mail") -> list[str]:
+def add_events(
+    url: str,
+    queue: str,
+    count: int,
+    *,
+    ids: Sequence[str] | None = None,
+    name: str = "mail",
+    registered: bool = True,
+) -> list[str]:
     """A life of jobs: waiting, active, completed, failed in turn. Returns the ids of the entries."""
+    if registered:
+        send(url, REGISTRY, [("SADD", REGISTRY, queue)])
     key = QueueKeys(queue).events
     kinds: list[tuple[str, dict[str, int]]] = [
         ("waiting", {}),

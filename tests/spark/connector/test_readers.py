@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, InputPartition, LessThan
@@ -75,20 +75,50 @@ def test_a_glob_finds_queues_on_every_server(server: Server, queue_name: str) ->
     assert found == {f"{queue_name}-{number}" for number in range(6)}
 
 
-def test_where_there_are_many_keys_a_glob_is_not_looked_for_with_every_batch(
-    redis86: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+def test_a_queue_of_the_registry_is_seen_at_once_and_a_nameless_one_with_the_next_search(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "FREE_CALLS", 0)  # as if these few keys were many
-    monkeypatch.setattr(streams, "PAUSE_A_CALL_S", 3600.0)
-    add_events(redis86.url, queue_name, 3)
-    reader = stream_reader(redis86, queues=f"{queue_name}*")
+    monkeypatch.setattr(streams, "SCAN_EVERY_S", 3600.0)
+    add_events(server.url, queue_name, 3, registered=False)
+    reader = stream_reader(server, queues=f"{queue_name}*")
     start = reader.initialOffset()
-    add_events(redis86.url, f"{queue_name}-late", 3)
+    add_events(server.url, f"{queue_name}-late", 3, registered=False)
+    add_events(server.url, f"{queue_name}-named", 3)
+    add_events(server.url, "another", 3)
     end = reader.latestOffset(start, EVERYTHING)
-    assert {row["queue"] for row in rows(reader, reader.partitions(start, end))} == {queue_name}
-    monkeypatch.setattr(time, "monotonic", lambda: 10.0**9)  # the pause is over
+    seen = {row["queue"] for row in rows(reader, reader.partitions(start, end))}
+    assert seen == {queue_name, f"{queue_name}-named"}
+    monkeypatch.setattr(time, "monotonic", lambda: 10.0**9)  # it is time for the next search
     later = reader.latestOffset(end, EVERYTHING)
     assert {row["queue"] for row in rows(reader, reader.partitions(end, later))} == {f"{queue_name}-late"}
+
+
+def test_after_the_first_plan_the_keys_are_not_searched(
+    redis86: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "SCAN_EVERY_S", 3600.0)
+    add_events(redis86.url, queue_name, 3)
+    reader = stream_reader(redis86, queues="*")
+    start = reader.initialOffset()
+    before = scans(redis86)
+    for _ in range(3):
+        reader.latestOffset(start, EVERYTHING)
+    assert scans(redis86) == before
+
+
+def scans(server: Server) -> int:
+    """How often the server was asked for a page of its keys."""
+    said = cast("bytes", server.call("INFO", "commandstats")).decode()
+    return int(next((line.split("calls=")[1].split(",")[0] for line in said.split() if "_scan:" in line), "0"))
+
+
+def test_a_reader_who_may_not_read_the_registry_finds_its_queues_by_search(redis86: Server, queue_name: str) -> None:
+    add_events(redis86.url, f"{queue_name}-a", 3)
+    rules = (f"~{{chasqui:{queue_name}*", "+@read", "+@connection", "+scan")
+    with AclUser(redis86, rules=rules) as user:
+        reader = RelevoSource({"url": user.url, "queues": f"{queue_name}*"}).reader(spark_schema("events"))
+        assert isinstance(reader, BatchReader)
+        assert len(all_rows(reader)) == 3
 
 
 def test_a_queue_that_is_not_there_has_no_rows(redis86: Server, queue_name: str) -> None:

@@ -11,7 +11,7 @@ from relevo.pipeline.connector.options import SinkOptions
 from relevo.pipeline.connector.sink import feed
 from relevo.pipeline.connector.source import RelevoSource
 from relevo.wire.envelope import Envelope
-from relevo.wire.keys import QueueKeys
+from relevo.wire.keys import REGISTRY, QueueKeys
 from relevo.wire.payload import decode_payload
 from tests.servers.server import Server
 from tests.spark.connector.filled import send
@@ -44,6 +44,8 @@ def test_rows_go_to_the_queue_that_they_name_each_once(server: Server, queue_nam
     assert (again.written, again.passed_over) == (0, 3500)
     assert jobs(server, other) == [each for each in range(3500) if each % 3 == 0]
     assert jobs(server, queue_name) == [each for each in range(3500) if each % 3]
+    (named,) = send(server.url, REGISTRY, [("SMEMBERS", REGISTRY)])
+    assert set(cast("list[bytes]", named)) == {queue_name.encode(), other.encode()}
 
 
 def test_a_row_without_a_queue_is_refused_where_the_options_name_none(redis86: Server) -> None:

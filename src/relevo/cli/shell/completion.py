@@ -24,7 +24,7 @@ def complete_queue(incomplete: str) -> list[str]:
         names = asyncio.run(_queue_names(server))
     except (RelevoError, OSError):
         return []
-    return sorted(name for name in names if name.startswith(incomplete))
+    return sorted(name for name in names if name and name.startswith(incomplete))
 
 
 async def _queue_names(server: Server) -> set[str]:

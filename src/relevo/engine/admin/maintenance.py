@@ -14,6 +14,7 @@ from relevo.broker.scripts import script
 from relevo.engine.admin.job_pages import STATES, Jobs
 from relevo.engine.admin.snapshot import HANDED_BACK
 from relevo.engine.events.event_log import EventLog
+from relevo.engine.service.queue_registry import QueueRegistry
 from relevo.errors import BadArgument, QueueBusy, Undecodable
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
@@ -265,7 +266,16 @@ class Maintenance:
             if found:
                 deleted += int(await self._link.call("UNLINK", *found))
             if cursor == b"0":
-                return deleted
+                break
+        await self._unregister()
+        return deleted
+
+    async def _unregister(self) -> None:
+        registry = QueueRegistry(self._link.address)
+        try:
+            await registry.remove(self._keys.queue)
+        finally:
+            await registry.close()
 
 
 class _Aged(NamedTuple):

@@ -25,6 +25,7 @@ from relevo.pipeline.connector.connection import Directory, Reply
 from relevo.pipeline.connector.job_rows import JobRows
 from relevo.pipeline.connector.options import ConnectionOptions, Given, connection_names, connection_of
 from relevo.pipeline.connector.spark_api import HAS_READ_LIMITS, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from relevo.pipeline.connector.streams import register
 from relevo.pipeline.source_columns import STREAM, Column, ddl
 from relevo.wire.keys import QueueKeys
 
@@ -184,6 +185,7 @@ class _Driver:
         """Set after each round of renewals."""
         self._ended = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="relevo-spark-leases", daemon=True)
+        register(self._directory, options.queue)
         self._keeper.start()
 
     def stop_after_what_waits(self) -> None:

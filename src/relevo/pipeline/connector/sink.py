@@ -19,6 +19,7 @@ from relevo.pipeline.connector.feed import Feed
 from relevo.pipeline.connector.job_parcels import JobParcels
 from relevo.pipeline.connector.options import SinkOptions
 from relevo.pipeline.connector.spark_api import StreamArrowWriter, record_batches
+from relevo.pipeline.connector.streams import register
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _QUEUE = "queue"
@@ -54,19 +55,23 @@ class StreamSink(StreamArrowWriter):
         JobParcels(_of_jobs(schema), sink)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        task = TaskContext.get()
-        assert task is not None
-        query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
-        assert query is not None
-        assert batch is not None
-        batches = record_batches(iterator, self._schema)
-        return feed(self._sink, self._schema, batches, write=query, epoch=int(batch))
+        query, epoch = batch_of(TaskContext.get())
+        return feed(self._sink, self._schema, record_batches(iterator, self._schema), write=query, epoch=epoch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to do: every row is in the queue already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to undo: the batch will run again, and goes on where it stopped."""
+
+
+def batch_of(task: TaskContext | None) -> tuple[str, int]:
+    """The id of the streaming query that a task belongs to, and the number of the batch."""
+    assert task is not None
+    query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
+    assert query is not None
+    assert batch is not None
+    return query, int(batch)
 
 
 def names_queues(schema: StructType) -> bool:
@@ -89,6 +94,7 @@ def feed(sink: SinkOptions, schema: StructType, batches: Iterator[Any], *, write
 
     def made(queue: str) -> Feed:
         own = replace(sink, queue=queue)
+        register(directory, queue)
         return Feed(directory, own, write=write, partition=partition, epoch=epoch, alone=alone)
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import NamedTuple
 
@@ -10,11 +11,14 @@ from relevo.pipeline.connector.connection import Directory, Question, Reply, Rep
 from relevo.pipeline.connector.offsets import NOTHING, EntryId
 from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.connector.ranges import is_place
+from relevo.wire.keys import REGISTRY
 
 _GLOB = frozenset("*?[")
-FREE_CALLS = 25
-PAUSE_A_CALL_S = 0.02
-"""A search of a thousand keys is one call. Up to so many it costs nothing; a million keys are searched every 20 seconds."""
+_PIECE = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|.", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)|\[", re.DOTALL)
+SCAN_EVERY_S = 10.0
+PAUSE_A_CALL_S = 0.2
+"""A search of a thousand keys is one call: a million keys are searched every 200 seconds, and never more often than above."""
 
 
 class StreamState(NamedTuple):
@@ -40,23 +44,34 @@ def queue_of(key: str) -> str:
 
 
 class NamedStreams:
-    """The keys of the queues that are named. Those behind a glob are looked for among all keys of every server: where that are
-    many, the search waits longer before it is made again, and what it has found is kept meanwhile."""
+    """The keys of the queues that are named. For a glob the registry of queues is asked each time. Queues that it does not
+    know, because only ChasquiMQ or an older relevo writes to them, are looked for among all keys of every server: at first, and
+    then rarely. What a search has found is kept until the next."""
 
     def __init__(self, source: SourceOptions) -> None:
         self._source = source
         self._globs = [name for name in source.queues if _GLOB & set(name)]
         self._named = {source.key(name) for name in source.queues if not _GLOB & set(name)}
+        self._matches = [glob_pattern(name).fullmatch for name in self._globs]
         self._found: set[str] = set()
         self._again = 0.0
-        """When to look again."""
+        """When to search again."""
 
     def keys(self, directory: Directory) -> list[str]:
         """All of them, sorted."""
-        if self._globs and time.monotonic() >= self._again:
+        if not self._globs:
+            return sorted(self._named)
+        if time.monotonic() >= self._again:
             self._found, calls = self._search(directory)
-            self._again = time.monotonic() + (calls * PAUSE_A_CALL_S if calls > FREE_CALLS else 0.0)
-        return sorted(self._named | self._found)
+            self._again = time.monotonic() + max(SCAN_EVERY_S, calls * PAUSE_A_CALL_S)
+        return sorted(self._named | self._found | self._registered(directory))
+
+    def _registered(self, directory: Directory) -> set[str]:
+        (reply,) = directory.ask_each([(REGISTRY, ("SMEMBERS", REGISTRY))])
+        if isinstance(reply, ReplyError):  # a user who may read some queues only: the search finds them
+            return set()
+        names = (name.decode(errors="ignore") for name in reply)
+        return {self._source.key(name) for name in names if any(matches(name) for matches in self._matches)}
 
     def _search(self, directory: Directory) -> tuple[set[str], int]:
         found, calls = set[str](), 0
@@ -73,6 +88,34 @@ class NamedStreams:
                     if cursor == b"0":
                         break
         return found, calls
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """A glob as Redis reads it, for names that are here already.
+
+    >>> (
+    ...     bool(glob_pattern("mail-[^0-9]?*").fullmatch("mail-abc")),
+    ...     bool(glob_pattern("mail-[^0-9]*").fullmatch("mail-1")),
+    ... )
+    (True, False)
+    """
+    parts: list[str] = []
+    for piece in _PIECE.findall(glob):
+        if piece in ("*", "?"):
+            parts.append(".*" if piece == "*" else ".")
+        elif piece.startswith("[") and len(piece) > 1:
+            parts.append(f"[{_ESCAPED.sub(lambda escaped: re.escape(escaped[1] or '['), piece[1:-1])}]")
+        else:
+            parts.append(re.escape(piece[-1]))
+    try:
+        return re.compile("".join(parts), re.DOTALL)
+    except re.error:  # such as [z-a]: only Redis knows what it means, and the search asks it
+        return re.compile("(?!)")
+
+
+def register(directory: Directory, queue: str) -> None:
+    """Names a queue that is about to be written to in the registry. A user without the right writes all the same."""
+    directory.ask_each([(REGISTRY, ("SADD", REGISTRY, queue))])
 
 
 def states(directory: Directory, keys: list[str]) -> list[StreamState]:
