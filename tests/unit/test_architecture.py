@@ -26,8 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": {"contract", "agents", "work", "engine", "broker", "wire", "errors"},
     "client": {"contract", "errors"},  # talks HTTP: needs nothing of what it talks to
     "console": {"contract", "work", "wire", "errors"},  # pages for people: beside the HTTP API, not on top of it
-    # The same URLs as the engine, sockets of its own; a consumer of Spark takes and settles jobs as the engine does.
-    "pipeline": {"work.store", "broker.address", "engine.batch_consumer", "wire", "errors"},
+    # The same URLs as the engine, sockets of its own; a consumer of Spark takes and settles jobs as the engine does, and
+    # its sink publishes messages as any client does.
+    "pipeline": {"work.store", "broker.address", "engine.batch_consumer", "client", "wire", "errors"},
     "spark": {"pipeline", "errors"},  # what pipeline has for programs, in one import
     "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra
     "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it

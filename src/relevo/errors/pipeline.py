@@ -20,6 +20,13 @@ class RowsChanged(RelevoError):
     )
 
 
+class RowRefused(RelevoError):
+    message = (
+        "Row {row} of partition {partition} was refused by the work queue {queue}: {reason} ({code}). {remedy} Rows before it "
+        "may be published already; written again with the same `writeId`, or by the same query, none of them is there twice."
+    )
+
+
 class JavaMissing(RelevoError):
     message = (
         "Spark needs Java 17 or newer, and none was found: {reason}. Install a JDK, set JAVA_HOME, or run `pip "

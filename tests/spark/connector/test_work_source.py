@@ -214,9 +214,3 @@ def test_entries_that_were_deleted_before_they_were_read_stop_the_stream(tmp_pat
     begun = latest.initialOffset()
     assert latest.latestOffset(begun, ReadAllAvailable()) == begun
     engine.dispose()
-
-
-@pytest.mark.refusal
-def test_a_table_whose_rows_change_is_no_stream() -> None:
-    with pytest.raises(BadArgument, match="audit"):
-        WorkSource({"url": "sqlite:///nowhere.db", "table": "messages"}).streamReader(SOME)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.engine import URL
 
 from relevo.errors import DataLost
@@ -172,21 +172,24 @@ class AuditStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, EntryRange):  # Spark's own stand-in for "no partitions"
             return
-        columns: list[Any] = [audit.c[name] for name in self._schema.names]
-        at = partition.after
         with opened(self._url) as connection:
-            while True:
-                query = select(audit.c.id, audit.c.chain, audit.c.chain_no, *columns).where(audit.c.id > at)
-                query = query.where(audit.c.id <= partition.upto).order_by(audit.c.id).limit(_PAGE)
-                page = connection.execute(query).all()
-                kept = [row[3:] for row in page if _within(partition.chains.get(row[1]), row[2])]
-                if kept:
-                    values = zip(*kept, strict=True)
-                    arrays = [pa.array(each, kind.type) for each, kind in zip(values, self._schema, strict=True)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)  # pyright: ignore[reportUnknownMemberType]
-                if len(page) < _PAGE:
-                    return
-                at = page[-1][0]
+            for page in entries(connection, partition, [audit.c[name] for name in self._schema.names]):
+                values = zip(*page, strict=True)
+                arrays = [pa.array(each, kind.type) for each, kind in zip(values, self._schema, strict=True)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)  # pyright: ignore[reportUnknownMemberType]
+
+
+def entries(connection: Connection, partition: EntryRange, columns: Sequence[Any]) -> Iterator[list[Any]]:
+    """The entries of a range, some at a time and never none: of each these columns."""
+    at = partition.after
+    while True:
+        query = select(audit.c.id, audit.c.chain, audit.c.chain_no, *columns).where(audit.c.id > at)
+        page = connection.execute(query.where(audit.c.id <= partition.upto).order_by(audit.c.id).limit(_PAGE)).all()
+        if kept := [row[3:] for row in page if _within(partition.chains.get(row[1]), row[2])]:
+            yield kept
+        if len(page) < _PAGE:
+            return
+        at = page[-1][0]
 
 
 def _within(ends: tuple[int, int] | None, number: int) -> bool:

@@ -219,18 +219,18 @@ def connection_names() -> tuple[str, ...]:
 
 
 def connection_of(given: Given) -> ConnectionOptions:
-    url = given.text("url", "") or _secret(given, "urlEnv", "urlFile") or os.environ.get("RELEVO_REDIS_URL", "")
+    url = given.text("url", "") or secret_of(given, "urlEnv", "urlFile") or os.environ.get("RELEVO_REDIS_URL", "")
     connection = ConnectionOptions(
         url=url or "redis://127.0.0.1:6379",
-        username=_secret(given, "usernameEnv", ""),
-        password=_secret(given, "passwordEnv", "passwordFile"),
+        username=secret_of(given, "usernameEnv", ""),
+        password=secret_of(given, "passwordEnv", "passwordFile"),
         timeout_s=float(given.number("timeoutSeconds") or 30),
     )
     connection.address()  # a URL that cannot be used is told now, not by a task
     return connection
 
 
-def _secret(given: Given, env: str, file: str) -> str | None:
+def secret_of(given: Given, env: str, file: str) -> str | None:
     if name := given.text(env, ""):
         if name not in os.environ:
             reason = f"the environment of the driver's JVM has no {name}"

@@ -11,15 +11,24 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 from sqlalchemy import BigInteger, Integer, Table, func, select
 from sqlalchemy.engine import URL
 
 from relevo.errors import BadArgument
 from relevo.pipeline.connector.audit_stream import AuditStream
+from relevo.pipeline.connector.message_changes import MessageChanges
 from relevo.pipeline.connector.spark_api import arrow_schema
 from relevo.pipeline.connector.work_database import opened, url_of
+from relevo.pipeline.connector.work_sink import BatchWorkSink, StreamWorkSink
 from relevo.work.store.tables import archive, audit, messages
 
 TABLES = {"messages": messages, "archive": archive, "audit": audit}
@@ -44,18 +53,30 @@ class WorkSource(DataSource):
         url, table, rows = _parsed(self.options)
         return WorkReader(url, table.name, _checked(schema, table), rows)
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise BadArgument(
+                argument="mode", value="overwrite", reason="a queue holds work of others", remedy='Use mode("append").'
+            )
+        return BatchWorkSink(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
+        return StreamWorkSink(self.options, schema)
+
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         url, table, _ = _parsed(self.options)
-        if table is not audit:
-            reason = "its rows change in place, or are put there in no order"
-            remedy = 'Follow .option("table", "audit"): every change is an entry of it, with what was before and after.'
-            raise BadArgument(argument="table", value=table.name, reason=reason, remedy=remedy)
+        if table is archive:
+            reason = "its rows are put there in no order"
+            remedy = (
+                'Follow .option("table", "messages"): it has every change of a message, also after it was archived.'
+            )
+            raise BadArgument(argument="table", value="archive", reason=reason, remedy=remedy)
         given = {key.lower(): value for key, value in self.options.items()}
         most = given.get("maxrowspertrigger")
         if most is not None and not (most.isdecimal() and most.isascii() and int(most) > 0):
             remedy = "Write digits."
             raise BadArgument(argument="maxRowsPerTrigger", value=most, reason="must be greater than 0", remedy=remedy)
-        return AuditStream(
+        return (AuditStream if table is audit else MessageChanges)(
             url,
             _checked(schema, table),
             from_latest=_one_of(given, "startingOffsets", ("earliest", "latest")) == "latest",
