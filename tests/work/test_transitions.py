@@ -1,26 +1,35 @@
 """The table of transitions, line by line: rows, depths, usage, events, history, order and audit say the same afterwards."""
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from sqlalchemy import Select, select
 
+from relevo.agents.agent import Agent
+from relevo.agents.expiry_enforcer import ExpiryEnforcer
+from relevo.agents.message_archiver import MessageArchiver
+from relevo.agents.priority_aging_worker import PriorityAgingWorker
+from relevo.agents.replay_runner import ReplayRunner
+from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.contract.claims import Claimed
 from relevo.contract.messages import State
+from relevo.work.broadcast.timeouts import promote_deliveries
+from relevo.work.caller import Caller
 from relevo.work.message.history import steps
 from relevo.work.message.model import TERMINAL
-from relevo.work.message.transition import PUBLISH, TRANSITIONS, Transition
-from relevo.work.store.counters import COUNTED_STATES, TALLIES
-from relevo.work.store.outbox import WorkEvent, decode
-from relevo.work.store.tables import audit, outbox
-from relevo.work.store.unit_of_work import Ready
-from tests.support.desk import JOBS, SCOPE, Desk, new, tallied
+from relevo.work.message.transition import PUBLISH, REPLAY, TRANSITIONS, Transition
+from relevo.work.queue_record import QueueRecord
+from relevo.work.review.spec import ReviewSpec
+from relevo.work.routing.rule import Route
+from relevo.work.routing.stream_outcomes import StreamOutcomes
+from relevo.work.store.counters import COUNTED_STATES
+from relevo.work.store.outbox import WorkEvent
+from relevo.work.work_queues import WorkQueues
+from tests.support.aftermath import DEAD_LETTER, Aftermath
+from tests.support.desk import JOBS, SCOPE, Desk, new
+from tests.work.conftest import OpenWorkQueues
 
-DEAD_LETTER = "_dead_letter"
-USAGE = tuple(name for name in TALLIES if name not in COUNTED_STATES)
 HELD_MS = 250
 
 
@@ -32,6 +41,13 @@ class Act(NamedTuple):
     happen: Callable[[], Awaitable[Any]]
     beside: Transition | None = None
     """What happens to another message of the queue."""
+    then: Transition | None = None
+    """What happens to the message right afterwards."""
+
+
+@pytest.fixture
+async def work_queues(open_work_queues: OpenWorkQueues) -> WorkQueues:
+    return await open_work_queues(stream_queues=("*",))
 
 
 Case = Callable[[Desk, State | None], Awaitable[Act]]
@@ -40,25 +56,49 @@ Case = Callable[[Desk, State | None], Awaitable[Act]]
 # --- how messages get into the states that transitions begin in -----------------------------------------------------------
 
 
-async def waiting(desk: Desk, state: State | None = "pending") -> str:
-    (message_id,) = await desk.ids(new(0, delay_s=600) if state == "delayed" else new(0))
+async def waiting(desk: Desk, state: State | None = "pending", **fields: Any) -> str:
+    (message_id,) = await desk.ids(new(0, delay_s=600, **fields) if state == "delayed" else new(0, **fields))
     return message_id
 
 
-async def claimed(desk: Desk) -> Claimed:
-    await desk.ids(new(0))
+async def claimed(desk: Desk, **fields: Any) -> Claimed:
+    await desk.ids(new(0, **fields))
     (message,) = await desk.claim()
     desk.clock.turn(HELD_MS / 1000)
     return message
 
 
-async def unclaimed(desk: Desk, state: State | None) -> str:
+async def dead(desk: Desk, **fields: Any) -> str:
+    (message_id,) = await desk.die(**fields)
+    return message_id
+
+
+async def reviewed(desk: Desk) -> tuple[str, str]:
+    """A dead letter that people look at, and its review."""
+    message_id = await dead(desk)
+    return message_id, (await desk.work_queues.reviews.open_for_dead_letter(desk.caller, SCOPE, message_id)).id
+
+
+async def asked(desk: Desk) -> tuple[str, str]:
+    """A message that waits for people, and its review."""
+    message_id = await waiting(desk, hitl_spec=msgspec.Raw(msgspec.json.encode(ReviewSpec(timeout_s=60))))
+    inbox = await desk.work_queues.reviews.inbox(desk.caller, SCOPE)
+    return message_id, inbox.items[0].id
+
+
+async def unfinished(desk: Desk, state: State | None, **fields: Any) -> str:
+    if state == "claimed":
+        return (await claimed(desk, **fields)).id
     if state not in ("dead", "in_review"):
-        return await waiting(desk, state)
-    (message_id,) = await desk.die()
+        return await waiting(desk, state, **fields)
+    message_id = await dead(desk, **fields)
     if state == "in_review":
         await desk.work_queues.reviews.open_for_dead_letter(desk.caller, SCOPE, message_id)
     return message_id
+
+
+async def change(desk: Desk, **settings: Any) -> None:
+    await desk.work_queues.queues.change(desk.caller, SCOPE, JOBS, settings)
 
 
 # --- what makes each transition happen ------------------------------------------------------------------------------------
@@ -85,7 +125,7 @@ def verdict(name: Any, **fields: Any) -> Case:
 
 
 async def retry_at_once(desk: Desk, state: State | None) -> Act:
-    await desk.work_queues.queues.change(desk.caller, SCOPE, JOBS, {"backoff_initial_ms": 0, "backoff_jitter_ms": 0})
+    await change(desk, backoff_initial_ms=0, backoff_jitter_ms=0)
     return await verdict("fail")(desk, state)
 
 
@@ -95,30 +135,158 @@ async def reprioritise(desk: Desk, state: State | None) -> Act:
     return Act(message_id, lambda: move(desk.caller, SCOPE, message_id, tier="high"))
 
 
+def after_a_while(agent: Callable[[WorkQueues], Agent], seconds: float, **settings: Any) -> Case:
+    """What an agent does to a message in the state where the transition begins."""
+
+    async def case(desk: Desk, state: State | None) -> Act:
+        await change(desk, **settings)
+        message_id = await unfinished(desk, state)
+        desk.clock.turn(seconds)
+        return Act(message_id, lambda: all_of(agent(desk.work_queues)))
+
+    return case
+
+
+async def all_of(agent: Agent) -> None:
+    """Other tests have left work for it in the same database."""
+    while (await agent.work()).more:
+        pass
+
+
 async def cancel(desk: Desk, state: State | None) -> Act:
-    message_id = await unclaimed(desk, state)
+    message_id = await unfinished(desk, state)
     return Act(message_id, lambda: desk.work_queues.messages.cancel(desk.caller, SCOPE, message_id))
 
 
+async def erase(desk: Desk, state: State | None) -> Act:
+    message_id = await unfinished(desk, state, labels={"subject": "ada"})
+    return Act(message_id, lambda: desk.work_queues.erasures.start(desk.caller, SCOPE, "ada"))
+
+
 async def bury(desk: Desk, state: State | None) -> Act:
-    change = {"max_depth": 1, "overflow_policy": "dead_letter_oldest"}
-    await desk.work_queues.queues.change(desk.caller, SCOPE, JOBS, change)
+    await change(desk, max_depth=1, overflow_policy="dead_letter_oldest")
     return Act(await waiting(desk, state), lambda: desk.ids(new(1)), beside=PUBLISH)
+
+
+async def replay(desk: Desk, _: State | None) -> Act:
+    message_id = await dead(desk)
+    await desk.work_queues.replays.start(desk.caller, SCOPE)
+    return Act(message_id, lambda: all_of(ReplayRunner(desk.work_queues)))
+
+
+def as_job(happen: Callable[[StreamOutcomes, str], Awaitable[Any]]) -> Case:
+    """What becomes of a message that a rule has made a job of a stream queue."""
+
+    async def case(desk: Desk, state: State | None) -> Act:
+        await desk.rule(Route(stream_queue="letters"))
+        message_id = await waiting(desk)
+        opened = desk.work_queues
+        by = Caller.system("stream_bridge")
+        jobs = StreamOutcomes(opened.transactions, opened.database, opened.queues, opened.now_ms, by)
+        if state == "dead":
+            await jobs.failed(message_id, "no use", dead=True)
+            await opened.replays.start(desk.caller, SCOPE)
+            return Act(message_id, lambda: all_of(ReplayRunner(opened)))
+        desk.clock.turn(HELD_MS / 1000)
+        return Act(message_id, lambda: happen(jobs, message_id))
+
+    return case
+
+
+async def review(desk: Desk, _: State | None) -> Act:
+    message_id = await dead(desk)
+    ask = desk.work_queues.reviews.open_for_dead_letter
+    return Act(message_id, lambda: ask(desk.caller, SCOPE, message_id))
+
+
+def decision(begin: Callable[[Desk], Awaitable[tuple[str, str]]], answer: str, **more: Any) -> Case:
+    async def case(desk: Desk, _: State | None) -> Act:
+        message_id, review_id = await begin(desk)
+        decide = desk.work_queues.reviews.decide
+        then = REPLAY if begin is reviewed and answer == "approve" else None
+        answered = {"decision": answer}
+        return Act(message_id, lambda: decide(desk.caller, SCOPE, review_id, "ada", answered, **more), then=then)
+
+    return case
+
+
+def withdrawal(begin: Callable[[Desk], Awaitable[tuple[str, str]]]) -> Case:
+    async def case(desk: Desk, _: State | None) -> Act:
+        message_id, review_id = await begin(desk)
+        withdraw = desk.work_queues.reviews.withdraw
+        return Act(message_id, lambda: withdraw(desk.caller, SCOPE, review_id, "ada", "not needed"))
+
+    return case
+
+
+async def fail_review(desk: Desk, _: State | None) -> Act:
+    message_id, _review = await asked(desk)
+    desk.clock.turn(61)
+    return Act(message_id, lambda: desk.work_queues.reviews.tick(Caller.system("review_clock")))
+
+
+def last_delivery(*completed_by: str) -> Case:
+    """A message of a broadcast queue ends when its last subscription goes, as those ended it that were there before."""
+
+    async def case(desk: Desk, state: State | None) -> Act:
+        subscriptions = desk.work_queues.subscriptions
+        for name in (*completed_by, "last"):
+            await subscriptions.create(desk.caller, SCOPE, JOBS, name)
+        message_id = await waiting(desk, state)
+        if state == "delayed":  # its deliveries may be claimed a moment before it says so itself
+            desk.clock.turn(601)
+            await desk.work_queues.transactions.run(lambda each: promote_deliveries(each, 10))
+        for name in completed_by:
+            await desk.settle("complete", await desk.claim(subscription=name))
+        return Act(message_id, lambda: subscriptions.delete(desk.caller, SCOPE, JOBS, "last"))
+
+    return case
+
+
+async def reopen(desk: Desk, state: State | None) -> Act:
+    subscribe = desk.work_queues.subscriptions.create
+    message_id = (
+        await (last_delivery("first") if state == "completed" else last_delivery())(desk, "pending")
+    ).message_id
+    await desk.work_queues.subscriptions.delete(desk.caller, SCOPE, JOBS, "last")
+    return Act(message_id, lambda: subscribe(desk.caller, SCOPE, JOBS, "late", after=0))
 
 
 CASES: dict[str, Case] = {
     "publish": publish,
     "publish_delayed": publish_delayed,
+    "promote": after_a_while(VisibilityTimeoutEnforcer, 601),
     "claim": claim,
     "extend": verdict("extend", seconds=60),
     "complete": verdict("complete"),
     "reprioritise": reprioritise,
+    "age": after_a_while(PriorityAgingWorker, 301),
     "release": verdict("release"),
     "retry": verdict("fail"),
     "retry_at_once": retry_at_once,
+    "reclaim": after_a_while(VisibilityTimeoutEnforcer, 31),
+    "replay": replay,
     "cancel": cancel,
     "bury": bury,
     "give_up": verdict("fail", dead=True),
+    "lose": after_a_while(VisibilityTimeoutEnforcer, 31, max_reclaims=0),
+    "expire": after_a_while(ExpiryEnforcer, 31, default_ttl_s=30),
+    "bury_expired": after_a_while(ExpiryEnforcer, 31, default_ttl_s=30, dead_letter_expired=True),
+    "erase": erase,
+    "send_again": as_job(lambda jobs, job_id: jobs.lost(job_id)),
+    "retry_as_job": as_job(lambda jobs, job_id: jobs.failed(job_id, "no use")),
+    "replay_as_job": as_job(lambda jobs, job_id: jobs.failed(job_id, "no use")),
+    "review": review,
+    "decide": decision(asked, "approve"),
+    "reject": decision(reviewed, "reject"),
+    "withdraw": withdrawal(asked),
+    "fail_review": fail_review,
+    "leave_dead": withdrawal(reviewed),
+    "correct": decision(reviewed, "approve", corrected_body={"n": 1}),
+    "finish": last_delivery("first"),
+    "finish_unheard": after_a_while(MessageArchiver, 3601),
+    "finish_failed": last_delivery(),
+    "reopen": reopen,
 }
 
 
@@ -137,9 +305,10 @@ def test_every_transition_has_a_case() -> None:
 async def test_all_that_goes_with_a_transition_agrees(
     desk: Desk, transition: Transition, before: State | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = await desk.queue(ordering="priority", backoff_initial_ms=60_000)
-    message_id, happen, beside = await CASES[transition.name](desk, before)
-    seen = Seen(desk, monkeypatch)
+    mode = "broadcast" if transition.name.startswith(("finish", "reopen")) else "competing"
+    queue = await desk.queue(ordering="priority", backoff_initial_ms=60_000, consumer_mode=mode)
+    message_id, happen, beside, then = await CASES[transition.name](desk, before)
+    seen = Aftermath(desk, monkeypatch)
     await seen.look()
     old = None if message_id is None else await desk.row(message_id)
     await happen()
@@ -147,12 +316,16 @@ async def test_all_that_goes_with_a_transition_agrees(
     row = await desk.row(message_id)
     assert (None if old is None else old["state"]) == before
 
-    state = transition.after or before
+    steps_taken = [transition] if then is None else [transition, then]
+    state = steps_taken[-1].after or before
     assert row["state"] == state
     assert (row["visible_at"] is not None, row["claim_until"] is not None) == (state == "delayed", state == "claimed")
-    assert (row["finished_at"] is not None) == (state in TERMINAL)
-    assert row["queue_id"] == (await desk.work_queues.queues.lookup(desk.caller, SCOPE, _place(state, before))).id
+    died = state == "in_review" and row["queue_id"] != queue.id
+    assert (row["finished_at"] is not None) == (state in TERMINAL or died)
+    assert row["queue_id"] == _place(state, queue, old)
     attempts, reclaims = (0, 0) if old is None else (old["attempts"], old["reclaims"])
+    if steps_taken[-1].name in ("replay", "replay_as_job"):  # it begins anew
+        attempts, reclaims = 0, 0
     assert (row["attempts"], row["reclaims"]) == (attempts + transition.attempts, reclaims + transition.reclaims)
 
     for place in (JOBS, DEAD_LETTER):
@@ -160,20 +333,22 @@ async def test_all_that_goes_with_a_transition_agrees(
         rows = {name: count for name, count in (await desk.states(place)).items() if name in COUNTED_STATES}
         assert counted == rows, place
     events = await seen.events(message_id)
-    expected = Counter({name: _amount(name, row, events) for name in transition.usage})
-    expected.update({} if beside is None else {name: _amount(name, row, events) for name in beside.usage})
-    assert await seen.usage() == expected
-    assert [(event.event, event.queue_id) for event in events] == [(event, queue.id) for event in transition.events]
-    told = [step.event for step in steps(row["trail"])][0 if old is None else len(steps(old["trail"])) :]
-    assert told == [transition.history] * bool(transition.history)
-    place = [(row["queue_id"], row["sort_key"])] if state == "pending" else []
+    usage = [name for each in (*steps_taken, *([] if beside is None else [beside])) for name in each.usage]
+    assert await seen.usage() == {name: _amount(name, row, events) for name in usage}
+    told = [event for each in steps_taken for event in each.events]
+    assert [(event.event, event.queue_id) for event in events] == [(event, queue.id) for event in told]
+    lines = steps(row["trail"])[0 if old is None else len(steps(old["trail"])) :]
+    assert [line.event for line in lines] == [each.history for each in steps_taken if each.history]
+    place = [(row["queue_id"], row["sort_key"])] if state == "pending" and mode == "competing" else []
     assert [(ready.queue_id, ready.sort_key) for ready in seen.ready if ready.id == message_id] == place
-    assert await seen.actions(message_id) == [transition.action] * bool(transition.action)
+    assert await seen.actions(message_id) == [each.action for each in steps_taken if each.action]
 
 
-def _place(state: str | None, before: str | None) -> str:
-    dead = {"dead", "in_review"}
-    return DEAD_LETTER if state == "dead" or (state not in ("pending", "delayed") and before in dead) else JOBS
+def _place(state: State | None, queue: QueueRecord, old: dict[str, Any] | None) -> int:
+    """The dead are elsewhere; what can be worked on is in its queue, and the rest where it was."""
+    if state == "dead":
+        return queue.dead_letter_id
+    return queue.id if old is None or state in ("pending", "delayed", "claimed") else old["queue_id"]
 
 
 def _amount(name: str, row: dict[str, Any], events: Sequence[WorkEvent]) -> int:
@@ -184,59 +359,3 @@ def _amount(name: str, row: dict[str, Any], events: Sequence[WorkEvent]) -> int:
     held_us = int((events[0].extras or {})["duration_us"])
     assert held_us >= HELD_MS * 1000
     return held_us // 1000
-
-
-class Seen:
-    """What was there before the transition, and what it added."""
-
-    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ready: list[Ready] = []
-        self._desk = desk
-        self._usage: dict[str, dict[str, int]] = {}
-        self._outbox: set[int] = set()
-        self._audits = 0
-        add = desk.work_queues.ready_index.add
-
-        async def told(ready: Sequence[Ready]) -> None:
-            self.ready += ready
-            await add(ready)
-
-        monkeypatch.setattr(desk.work_queues.ready_index, "add", told)
-
-    async def look(self) -> None:
-        self._usage = {queue: await self._tallied(queue) for queue in (JOBS, DEAD_LETTER)}
-        self._outbox = {row.id for row in await self._rows(select(outbox))}
-        self._audits = len(await self._entries())
-
-    async def usage(self) -> dict[str, int]:
-        """What was added to the usage of the queue; the one of dead letters has none of its own."""
-        added = {
-            queue: {name: after[name] - before[name] for name in USAGE if after[name] != before[name]}
-            for queue, before in self._usage.items()
-            for after in [await self._tallied(queue)]
-        }
-        assert added[DEAD_LETTER] == {}
-        return added[JOBS]
-
-    async def events(self, message_id: str) -> list[WorkEvent]:
-        rows = [row for row in await self._rows(select(outbox).order_by(outbox.c.id)) if row.id not in self._outbox]
-        return [event for row in rows for event in decode(row.events) if event.id == message_id]
-
-    async def actions(self, message_id: str) -> list[str]:
-        """Of the new audit rows that name the message."""
-        rows = (await self._entries())[self._audits :]
-        return [
-            row.action for row in rows if message_id in msgspec.json.decode(row.after or "{}").get("ids", [row.target])
-        ]
-
-    async def _tallied(self, queue: str) -> dict[str, int]:
-        record = await self._desk.work_queues.queues.lookup(self._desk.caller, SCOPE, queue)
-        return await tallied(self._desk.work_queues, record.id)
-
-    async def _entries(self) -> Sequence[Any]:
-        own = audit.c.tenant_id == self._desk.caller.tenant_id
-        return await self._rows(select(audit).where(own).order_by(audit.c.id))
-
-    async def _rows(self, query: Select[Any]) -> Sequence[Any]:
-        async with self._desk.work_queues.database.connect() as connection:
-            return (await connection.execute(query)).all()

@@ -6,15 +6,15 @@ a kill in the middle neither loses nor doubles one.
 
 from __future__ import annotations
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from relevo.agents.agent import Batch
 from relevo.agents.window import Window
 from relevo.work.caller import Caller
 from relevo.work.message import archive
-from relevo.work.message.history import history_line
+from relevo.work.message.lifecycle import Change, apply
+from relevo.work.message.transition import FINISH_UNHEARD
 from relevo.work.retention import counter_rollup
-from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import STANDING, messages, queues
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
@@ -77,7 +77,7 @@ class MessageArchiver:
         """A broadcast message that was published to nobody waits an hour for a subscription, and is then done."""
         m, before = messages.c, self._work_queues.now_ms() - self._after_ms
         unheard = (
-            select(m.id, m.queue_id)
+            select(m.id)
             .join_from(queues, messages, m.queue_id == queues.c.id)
             .where(
                 queues.c.consumer_mode == "broadcast",
@@ -93,27 +93,14 @@ class MessageArchiver:
             return 0
 
         async def close(transaction: SqlUnitOfWork) -> int:
-            mine = select(m.id, m.queue_id, m.message_type, m.correlation_id).where(
-                m.id.in_([row.id for row in found]), m.state == "pending", m.open_deliveries == 0
+            mine = m.id.in_([row.id for row in found])
+            rows = await transaction.lock_messages(
+                mine, m.state == "pending", m.open_deliveries == 0, limit=self._batch
             )
-            rows = (await transaction.connection.execute(transaction.held(mine))).all()
-            now = transaction.now
-            await transaction.connection.execute(
-                update(messages)
-                .where(m.id.in_([row.id for row in rows]))
-                .values(
-                    state="completed",
-                    finished_at=now,
-                    updated_at=now,
-                    trail=m.trail + history_line(now, "completed", self._caller.actor, "nobody had subscribed"),
-                )
-            )
-            for row in rows:
-                transaction.counters.moved(row.queue_id, "pending", None)
-                transaction.counters.add(row.queue_id, "completed", 1)
-                transaction.events.append(
-                    WorkEvent("completed", row.queue_id, row.id, now, row.message_type, row.correlation_id)
-                )
+            for queue_id in {row.queue_id for row in rows}:
+                queue = await self._work_queues.queues.by_id(queue_id)
+                changes = [Change(row, detail="nobody had subscribed") for row in rows if row.queue_id == queue_id]
+                await apply(transaction, FINISH_UNHEARD, queue, changes, self._caller)
             return len(rows)
 
         return await self._work_queues.transactions.run(close)

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from relevo.agents.agent import Batch
 from relevo.work.broadcast.timeouts import WORKER_LOST, promote_deliveries, reclaim_deliveries
 from relevo.work.caller import Caller
-from relevo.work.dead_letters.listing import bury
 from relevo.work.message.failure import CLAIM_TIMED_OUT
-from relevo.work.message.history import history_line
+from relevo.work.message.lifecycle import Change, apply
+from relevo.work.message.transition import LOSE, PROMOTE, RECLAIM
 from relevo.work.queue_record import QueueRecord
-from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.interface import LockedMessage
 from relevo.work.store.tables import CLAIMED, deliveries, messages
 from relevo.work.store.transactions import SqlUnitOfWork
-from relevo.work.store.unit_of_work import Ready
 from relevo.work.work_queues import WorkQueues
 
 
@@ -72,102 +69,31 @@ class VisibilityTimeoutEnforcer:
 
     async def _reclaim(self, transaction: SqlUnitOfWork) -> int:
         m = messages.c
-        query = (
-            select(*(m.id, m.queue_id, m.sort_key, m.attempts, m.reclaims, m.message_type, m.correlation_id))
-            .where(m.claim_until <= transaction.now, CLAIMED)
-            .order_by(m.claim_until)
-            .limit(self._batch)
+        rows = await transaction.lock_messages(
+            m.claim_until <= transaction.now, CLAIMED, by=(m.claim_until,), limit=self._batch
         )
-        rows = (await transaction.connection.execute(transaction.held(query))).all()
         for queue, own in await self._by_queue(rows):
-            back = [row for row in own if row.reclaims < queue.max_reclaims]
-            lost = [row for row in own if row.reclaims >= queue.max_reclaims]
-            await self._return(transaction, queue, back)
-            await bury(
-                transaction,
-                queue,
-                lost,
-                before="claimed",
-                reason=WORKER_LOST,
-                failure=CLAIM_TIMED_OUT,
-                caller=self._caller,
-                reclaims=m.reclaims + 1,
-            )
-            transaction.audit(
-                self._caller,
-                "message.reclaim",
-                own[0].id,
-                tenant_id=queue.tenant_id,
-                scope_id=queue.scope_id,
-                queue_id=queue.id,
-                after=_ids(returned=back, dead=lost),
-            )
+            lost = [Change(row, WORKER_LOST, CLAIM_TIMED_OUT) for row in own if row.reclaims >= queue.max_reclaims]
+            back = [
+                Change(row, CLAIM_TIMED_OUT.text, CLAIM_TIMED_OUT, told={"reclaims": row.reclaims + 1})
+                for row in own
+                if row.reclaims < queue.max_reclaims
+            ]
+            await apply(transaction, RECLAIM, queue, back, self._caller)
+            await apply(transaction, LOSE, queue, lost, self._caller)
         return len(rows)
-
-    async def _return(self, transaction: SqlUnitOfWork, queue: QueueRecord, rows: Sequence[Any]) -> None:
-        if not rows:
-            return
-        now, m = transaction.now, messages.c
-        line = history_line(now, "reclaimed", self._caller.actor, CLAIM_TIMED_OUT.text)
-        await transaction.connection.execute(
-            update(messages)
-            .where(m.id.in_([row.id for row in rows]))
-            .values(
-                state="pending",
-                claim_until=None,
-                claim_token=None,
-                claimed_by=None,
-                claimed_at=None,
-                reclaims=m.reclaims + 1,
-                updated_at=now,
-                trail=m.trail + line,
-                failure_reason=CLAIM_TIMED_OUT.text,
-                error=CLAIM_TIMED_OUT.encoded(),
-            )
-        )
-        transaction.counters.moved(queue.id, "claimed", "pending", len(rows))
-        transaction.counters.add(queue.id, "reclaimed", len(rows))
-        transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
-        transaction.events += [
-            WorkEvent(
-                "reclaimed",
-                queue.id,
-                row.id,
-                now,
-                row.message_type,
-                row.correlation_id,
-                {"attempt": row.attempts, "reclaims": row.reclaims + 1, **CLAIM_TIMED_OUT.extras(CLAIM_TIMED_OUT.text)},
-            )
-            for row in rows
-        ]
 
     async def _promote(self, transaction: SqlUnitOfWork) -> int:
         m = messages.c
-        query = (
-            select(m.id, m.queue_id, m.sort_key)
-            .where(m.visible_at <= transaction.now, m.state == "delayed")
-            .order_by(m.visible_at)
-            .limit(self._batch)
+        rows = await transaction.lock_messages(
+            m.visible_at <= transaction.now, m.state == "delayed", by=(m.visible_at,), limit=self._batch
         )
-        rows = (await transaction.connection.execute(transaction.held(query))).all()
-        if rows:
-            await transaction.connection.execute(
-                update(messages)
-                .where(m.id.in_([row.id for row in rows]))
-                .values(state="pending", visible_at=None, updated_at=transaction.now)
-            )
         for queue, own in await self._by_queue(rows):
-            transaction.counters.moved(queue.id, "delayed", "pending", len(own))
-            if queue.consumer_mode == "competing":  # of a broadcast queue the deliveries are claimed, not the messages
-                transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in own]
+            await apply(transaction, PROMOTE, queue, [Change(row) for row in own], self._caller)
         return len(rows)
 
-    async def _by_queue(self, rows: Sequence[Any]) -> list[tuple[QueueRecord, list[Any]]]:
-        grouped: dict[int, list[Any]] = defaultdict(list)
+    async def _by_queue(self, rows: Sequence[LockedMessage]) -> list[tuple[QueueRecord, list[LockedMessage]]]:
+        grouped: dict[int, list[LockedMessage]] = defaultdict(list)
         for row in rows:
             grouped[row.queue_id].append(row)
         return [(await self._work_queues.queues.by_id(queue_id), own) for queue_id, own in sorted(grouped.items())]
-
-
-def _ids(**groups: Sequence[Any]) -> str:
-    return msgspec.json.encode({name: [row.id for row in rows] for name, rows in groups.items() if rows}).decode()

@@ -25,7 +25,9 @@ from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
+from relevo.work.message.lifecycle import Change, apply
 from relevo.work.message.model import AS_WRITTEN, TIERS
+from relevo.work.message.transition import FINISH, FINISH_FAILED, Transition
 from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, wrong_in
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.outbox import WorkEvent
@@ -110,7 +112,7 @@ class Deliveries:
                 if not taken:
                     return []
                 rows = await _messages(transaction, [each.message_id for each in taken])
-                live = [each for each in taken if _is_pending(rows.get(each.message_id))]
+                live = [each for each in taken if _is_open(rows.get(each.message_id))]
                 await _drop(transaction, number, [each.message_id for each in taken if each not in live])
             now, ids = transaction.now, [each.message_id for each in live]
             until = now + queue.visibility_timeout_s * 1000
@@ -317,47 +319,33 @@ async def close_messages(
     transaction: SqlUnitOfWork, queue: QueueRecord, message_ids: Sequence[str], caller: Caller
 ) -> None:
     """Notes that each of these messages (as often as it is named) has one open delivery less, and ends those that have none."""
-    connection, now, m = transaction.connection, transaction.now, messages.c
     if not message_ids:
         return
-    counted = Counter(message_ids)
-    order = sorted(
-        counted
-    )  # in one order everywhere: two subscriptions that settle the same messages must not deadlock
-    if transaction.dialect != "sqlite":
-        await connection.execute(select(m.id).where(m.id.in_(order)).order_by(m.id).with_for_update())
+    connection, m, counted = transaction.connection, messages.c, Counter(message_ids)
+    # In one order everywhere: two subscriptions that settle the same messages must not deadlock.
+    rows = await transaction.lock_messages(m.id.in_(counted))
     for times in set(counted.values()):
-        these = [each for each in order if counted[each] == times]
+        these = [each for each in counted if counted[each] == times]
         await connection.execute(
             update(messages).where(m.id.in_(these)).values(open_deliveries=m.open_deliveries - times)
         )
-    last = select(m.id).where(m.id.in_(order), m.open_deliveries <= 0, m.state.in_(("pending", "delayed")))
-    ended = list((await connection.execute(last)).scalars())
+    last = select(m.id).where(m.id.in_(counted), m.open_deliveries <= 0, m.state.in_(FINISH.before))
+    ended = set((await connection.execute(last)).scalars())
     if not ended:
         return
     done = select(deliveries.c.message_id).where(deliveries.c.message_id.in_(ended), deliveries.c.state == "completed")
     completed = set((await connection.execute(done)).scalars())
-    await _keep_results(transaction, completed)
-    for state, ids in (("completed", completed), ("failed", set(ended) - completed)):
-        if ids:
-            line = history_line(now, state, caller.actor)
-            await connection.execute(
-                update(messages)
-                .where(m.id.in_(ids))
-                .values(
-                    state=state,
-                    open_deliveries=0,
-                    visible_at=None,
-                    finished_at=now,
-                    updated_at=now,
-                    trail=m.trail + line,
-                )
-            )
-    transaction.counters.moved(queue.id, "pending", None, len(ended))
-    transaction.counters.add(queue.id, "completed", len(completed))
+    results = await _results(transaction, completed)
+    changes: dict[Transition, list[Change]] = {FINISH: [], FINISH_FAILED: []}
+    for row in rows:
+        if row.id in ended:
+            columns = {"open_deliveries": 0} | results.get(row.id, {})
+            changes[FINISH if row.id in completed else FINISH_FAILED].append(Change(row, columns=columns))
+    for transition, own in changes.items():
+        await apply(transaction, transition, queue, own, caller)
 
 
-async def _keep_results(transaction: SqlUnitOfWork, ids: Collection[str]) -> None:
+async def _results(transaction: SqlUnitOfWork, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """The results of a message's subscriptions become its own, by name: deliveries go when it is archived."""
     d, s = deliveries.c, subscriptions.c
     query = (
@@ -369,9 +357,7 @@ async def _keep_results(transaction: SqlUnitOfWork, ids: Collection[str]) -> Non
     results: dict[str, dict[str, msgspec.Raw]] = {}
     for row in await transaction.connection.execute(query) if ids else ():
         results.setdefault(row.message_id, {})[row.name] = msgspec.Raw(row.result.encode())
-    for message_id, by_name in results.items():
-        mine = update(messages).where(messages.c.id == message_id)
-        await transaction.connection.execute(mine.values(result=msgspec.json.encode(by_name).decode()))
+    return {message_id: {"result": msgspec.json.encode(named).decode()} for message_id, named in results.items()}
 
 
 async def _add_history(
@@ -450,8 +436,8 @@ async def _drop(transaction: SqlUnitOfWork, number: int, ids: Sequence[str]) -> 
         )
 
 
-def _is_pending(message: RowMapping | None) -> bool:
-    return message is not None and message["state"] == "pending"
+def _is_open(message: RowMapping | None) -> bool:
+    return message is not None and message["state"] in FINISH.before
 
 
 def _claimed(row: RowMapping, queue: QueueRecord, token: str, until: int, delivery: Row[*tuple[Any, ...]]) -> Claimed:

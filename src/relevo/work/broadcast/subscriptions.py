@@ -23,6 +23,7 @@ from relevo.work.caller import Caller
 from relevo.work.clock import Clock
 from relevo.work.message.archive import bring_back
 from relevo.work.message.history import history_line
+from relevo.work.message.transition import REOPEN
 from relevo.work.pagination import Listing
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.database import Database
@@ -186,16 +187,20 @@ class Subscriptions:
         await bring_back(transaction, ids)
         if transaction.dialect != "sqlite":  # nobody may end one of them between the steps below
             await connection.execute(select(m.id).where(wanted).order_by(m.id).with_for_update())
-        done = and_(wanted, m.state.in_(("completed", "failed")))
-        line = history_line(transaction.now, "reopened", caller.actor, f"subscription {number}")
+        done = and_(wanted, m.state.in_(REOPEN.before))
+        line = history_line(transaction.now, REOPEN.history, caller.actor, f"subscription {number}")
         reopened = await connection.execute(
             update(messages)
             .where(done)
             .values(
-                state="pending", open_deliveries=0, finished_at=None, updated_at=transaction.now, trail=m.trail + line
+                state=REOPEN.after,
+                open_deliveries=0,
+                finished_at=None,
+                updated_at=transaction.now,
+                trail=m.trail + line,
             )
         )
-        transaction.counters.moved(queue.id, None, "pending", reopened.rowcount)
+        REOPEN.add_to(transaction.counters, queue.id, None, reopened.rowcount)
         columns = [
             "subscription_id",
             "message_id",

@@ -6,11 +6,10 @@ when it died. Nobody claims it; it is listed, replayed (replays.py) or cancelled
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
-from sqlalchemy import and_, exists, select, update
+from sqlalchemy import and_, exists, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from relevo.contract.dead_letters import DeadLetter
@@ -18,15 +17,12 @@ from relevo.contract.pages import Page
 from relevo.errors import InvalidInput, NotFound
 from relevo.work.broadcast.deliveries import SUBSCRIPTION
 from relevo.work.caller import Caller
-from relevo.work.message.failure import Failure, failure_of
-from relevo.work.message.history import history_line
+from relevo.work.message.failure import failure_of
 from relevo.work.message.model import AS_WRITTEN
 from relevo.work.pagination import Listing
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.database import Database
-from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import STANDING, labels, messages, queues
-from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.tenancy.queues import Queues
 
 MOST_IDS = 1_000
@@ -117,71 +113,6 @@ async def matching(
             raise InvalidInput(where="ids", reason=f"{len(wanted.ids)} ids; name at most {MOST_IDS} at once")
         conditions.append(m.id.in_(wanted.ids))
     return conditions
-
-
-class Dying(Protocol):
-    """What of a message's row its burial needs."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def attempts(self) -> int: ...
-    @property
-    def message_type(self) -> str: ...
-    @property
-    def correlation_id(self) -> str: ...
-
-
-async def bury(
-    transaction: SqlUnitOfWork,
-    queue: QueueRecord,
-    rows: Sequence[Any],
-    *,
-    before: str,
-    reason: str,
-    failure: Failure | None = None,
-    caller: Caller,
-    **also: Any,
-) -> None:
-    """Moves messages of one queue, whose rows are held and in state `before`, to the scope's `_dead_letter`."""
-    if not rows:
-        return
-    now, m = transaction.now, messages.c
-    failure = failure or Failure(message=reason)
-    dying: Sequence[Dying] = rows
-    line = history_line(now, "dead_lettered", caller.actor, reason)
-    values: dict[str, Any] = {
-        "queue_id": queue.dead_letter_id,
-        "origin_queue_id": queue.id,
-        "state": "dead",
-        "failure_reason": reason,
-        "visible_at": None,
-        "claim_until": None,
-        "claim_token": None,
-        "claimed_by": None,
-        "claimed_at": None,
-        "finished_at": now,
-        "updated_at": now,
-        "trail": m.trail + line,
-        "error": failure.encoded(),
-        **also,
-    }
-    await transaction.connection.execute(update(messages).where(m.id.in_([row.id for row in dying])).values(values))
-    transaction.counters.moved(queue.id, before, None, len(dying))
-    transaction.counters.moved(queue.dead_letter_id, None, "dead", len(dying))
-    transaction.counters.add(queue.id, "dead_lettered", len(dying))
-    transaction.events += [
-        WorkEvent(
-            "dead_lettered",
-            queue.id,
-            row.id,
-            now,
-            row.message_type,
-            row.correlation_id,
-            {"attempt": row.attempts, **failure.extras(reason)},
-        )
-        for row in dying
-    ]
 
 
 def _dead_letter(row: Any) -> DeadLetter:

@@ -216,7 +216,7 @@ class Replays:
         for origin_id, own in sorted(by_origin.items(), key=lambda each: each[0] or 0):
             origin = await self._open_origin(origin_id)
             if origin is not None:
-                moved += await revive(transaction, home, origin, own, replay_id=replay_id, actor=row["created_by"])
+                moved += await revive(transaction, origin, own, seen, replay_id)
         fault("replay.moved")
         over = len(letters) < limit
         progress: dict[str, Any] = {

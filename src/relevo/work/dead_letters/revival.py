@@ -6,29 +6,24 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
+from sqlalchemy import RowMapping, delete, insert, select
 
 from relevo.work.broadcast.deliveries import SUBSCRIPTION
-from relevo.work.message.history import history_line
+from relevo.work.caller import Caller
+from relevo.work.message.lifecycle import Change, apply
 from relevo.work.message.ordering import sort_key
+from relevo.work.message.transition import REPLAY, REPLAY_AS_JOB, Transition
 from relevo.work.queue_record import QueueRecord
-from relevo.work.store.outbox import WorkEvent
-from relevo.work.store.tables import deliveries, messages, subscriptions
+from relevo.work.store.interface import LockedMessage
+from relevo.work.store.tables import deliveries, subscriptions
 from relevo.work.store.transactions import SqlUnitOfWork
-from relevo.work.store.unit_of_work import Ready
-from relevo.work.streams.stream_jobs import revived
+from relevo.work.streams.stream_jobs import send_again
 
 
 async def revive(
-    transaction: SqlUnitOfWork,
-    home: QueueRecord,
-    origin: QueueRecord,
-    letters: Sequence[RowMapping],
-    *,
-    replay_id: str | None,
-    actor: str,
+    transaction: SqlUnitOfWork, origin: QueueRecord, letters: Sequence[RowMapping], by: Caller, replay_id: str | None
 ) -> int:
-    """Moves dead letters, whose rows are held, from `home` (the scope's `_dead_letter`) back to `origin`; returns how many.
+    """Moves dead letters, whose rows are held, back to the queue they came from; returns how many.
 
     A ttl that ran out begins anew and a deadline that has passed is dropped, or they would expire within the minute: to replay
     is to want it done after all. A copy that a subscription could not deliver goes to that subscription alone, and stays where
@@ -38,65 +33,24 @@ async def revive(
     if origin.consumer_mode == "broadcast":
         opened = await _with_deliveries(transaction, origin, letters)
         letters = [letter for letter in letters if letter["id"] in opened]
-    if not letters:
-        return 0
-    values: list[dict[str, Any]] = [
-        _new_values(origin, letter, transaction.now, actor, replay_id) | {"_open": opened.get(letter["id"])}
-        for letter in letters
-    ]
-    m = messages.c
-    await transaction.connection.execute(
-        update(messages)
-        .where(m.id == bindparam("_id"))
-        .values(
-            queue_id=origin.id,
-            origin_queue_id=None,
-            state="pending",
-            attempts=0,
-            reclaims=0,
-            replays=m.replays + 1,
-            visible_at=None,
-            claim_until=None,
-            claim_token=None,
-            claimed_by=None,
-            claimed_at=None,
-            failure_reason=None,
-            error=None,
-            finished_at=None,
-            updated_at=transaction.now,
-            sort_key=bindparam("_key"),
-            expires_at=bindparam("_expires"),
-            deadline_at=bindparam("_deadline"),
-            open_deliveries=bindparam("_open"),
-            trail=m.trail + bindparam("_line"),
-        ),
-        values,
-    )
-    transaction.counters.moved(home.id, "dead", None, len(letters))
-    transaction.counters.moved(origin.id, None, "pending", len(letters))
-    transaction.counters.add(origin.id, "replayed", len(letters))
-    jobs = await revived(transaction, origin, [letter["id"] for letter in letters])
-    for letter, new in zip(letters, values, strict=True):
-        if origin.consumer_mode == "competing" and letter["id"] not in jobs:
-            transaction.ready.append(Ready(origin.id, new["_key"], letter["id"]))
+    jobs = await send_again(transaction, [letter["id"] for letter in letters])
+    changes: dict[Transition, list[Change]] = {REPLAY: [], REPLAY_AS_JOB: []}
+    for letter in letters:
+        columns = _new_values(origin, letter, transaction.now) | {"open_deliveries": opened.get(letter["id"])}
         told: dict[str, int | str] = {"attempt": 0, "reason": letter["failure_reason"] or ""}
         if replay_id is not None:
             told["replay"] = replay_id
-        transaction.events.append(
-            WorkEvent(
-                "replayed",
-                origin.id,
-                letter["id"],
-                transaction.now,
-                letter["message_type"],
-                letter["correlation_id"],
-                told,
-            )
-        )
+        claim = jobs.get(letter["id"])
+        if claim is not None:
+            columns |= claim | {"attempts": REPLAY_AS_JOB.attempts}
+        change = Change(LockedMessage.of(letter), detail=replay_id, told=told, columns=columns)
+        changes[REPLAY if claim is None else REPLAY_AS_JOB].append(change)
+    for transition, own in changes.items():
+        await apply(transaction, transition, origin, own, by)
     return len(letters)
 
 
-def _new_values(queue: QueueRecord, letter: RowMapping, now: int, actor: str, replay_id: str | None) -> dict[str, Any]:
+def _new_values(queue: QueueRecord, letter: RowMapping, now: int) -> dict[str, Any]:
     expires, deadline = letter["expires_at"], letter["deadline_at"]
     if expires is not None and expires <= now:
         expires = now + (expires - letter["created_at"])
@@ -109,8 +63,17 @@ def _new_values(queue: QueueRecord, letter: RowMapping, now: int, actor: str, re
         score=letter["priority_score"],
         deadline_at=deadline,
     )
-    line = history_line(now, "replayed", actor, replay_id)
-    return {"_id": letter["id"], "_key": place, "_expires": expires, "_deadline": deadline, "_line": line}
+    return {
+        "sort_key": place,
+        "expires_at": expires,
+        "deadline_at": deadline,
+        "attempts": 0,
+        "reclaims": 0,
+        "replays": letter["replays"] + 1,
+        "claim_token": None,
+        "failure_reason": None,
+        "error": None,
+    }
 
 
 async def _with_deliveries(

@@ -86,7 +86,7 @@ def _columns(transition: Transition, home: Home, change: Change, now: int) -> di
         columns["reclaims"] = row.reclaims + transition.reclaims
     if after == "dead":
         columns |= {"queue_id": home.dead_letter_id, "origin_queue_id": home.id}
-    elif row.state == "dead" and after == "pending":
+    elif row.state == "dead" and after in ("pending", "claimed"):
         columns |= {"queue_id": home.id, "origin_queue_id": None}
     if change.reason is not None:
         columns["failure_reason"] = change.reason

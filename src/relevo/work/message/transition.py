@@ -68,6 +68,8 @@ PUBLISH = Transition(
     usage=("published", "published_bytes"),
 )
 PUBLISH_DELAYED = PUBLISH._replace(name="publish_delayed", after="delayed")
+PROMOTE = Transition("promote", frozenset({"delayed"}), "pending")
+"""Nobody does it, and the time was told before."""
 CLAIM = Transition(
     "claim",
     frozenset({"pending"}),
@@ -89,6 +91,7 @@ COMPLETE = Transition(
     usage=("completed", "handler_ms"),
 )
 REPRIORITISE = Transition("reprioritise", WAITING, None, action="message.change", history="changed")
+AGE = REPRIORITISE._replace(name="age", before=frozenset({"pending"}), action="message.age", history="aged")
 
 # --- back into the queue -----------------------------------------------------------------------------------------------
 
@@ -112,6 +115,25 @@ RETRY = Transition(
     usage=("failed", "retried", "handler_ms"),
 )
 RETRY_AT_ONCE = RETRY._replace(name="retry_at_once", after="pending")
+RECLAIM = Transition(
+    "reclaim",
+    CLAIMED,
+    "pending",
+    action="message.reclaim",
+    history="reclaimed",
+    events=("reclaimed",),
+    usage=("reclaimed",),
+    reclaims=1,
+)
+REPLAY = Transition(
+    "replay",
+    DEAD,
+    "pending",
+    action="message.replay",
+    history="replayed",
+    events=("replayed",),
+    usage=("replayed",),
+)
 
 # --- ends --------------------------------------------------------------------------------------------------------------
 
@@ -140,5 +162,68 @@ GIVE_UP = BURY._replace(
     events=("failed", "dead_lettered"),
     usage=("failed", "dead_lettered", "handler_ms"),
 )
+LOSE = BURY._replace(name="lose", before=CLAIMED, action="message.reclaim", reclaims=1)
+EXPIRE = Transition(
+    "expire",
+    WAITING,
+    "expired",
+    action="message.expire",
+    history="expired",
+    events=("expired",),
+    usage=("expired",),
+)
+BURY_EXPIRED = BURY._replace(
+    name="bury_expired",
+    action="message.expire",
+    events=("expired", "dead_lettered"),
+    usage=("expired", "dead_lettered"),
+)
+ERASE = CANCEL._replace(name="erase", before=UNFINISHED, action="message.erase", history="erased")
+
+# --- as jobs of a stream queue, which claims them for as long as it takes ------------------------------------------------
+
+SEND_AGAIN = Transition("send_again", CLAIMED, None, action="message.send", history="sent_again")
+RETRY_AS_JOB = RETRY._replace(name="retry_as_job", after="claimed", attempts=1)
+REPLAY_AS_JOB = REPLAY._replace(name="replay_as_job", after="claimed", attempts=1)
+
+# --- by people -----------------------------------------------------------------------------------------------------------
+
+REVIEW = Transition(
+    "review", DEAD, "in_review", action="message.review", history="review_needed", events=("review_needed",)
+)
+DECIDE = Transition(
+    "decide",
+    IN_REVIEW,
+    "completed",
+    action="message.decide",
+    history="review_decided",
+    events=("review_decided", "completed"),
+    usage=("completed", "reviews"),
+)
+REJECT = DECIDE._replace(
+    name="reject", after="cancelled", events=("review_decided", "cancelled"), usage=("cancelled", "reviews")
+)
+WITHDRAW = REJECT._replace(name="withdraw", history="review_withdrawn")
+FAIL_REVIEW = DECIDE._replace(
+    name="fail_review",
+    after="failed",
+    history="review_failed",
+    events=("review_decided", "failed"),
+    usage=("failed", "reviews"),
+)
+LEAVE_DEAD = DECIDE._replace(name="leave_dead", after="dead", events=("review_decided",), usage=("reviews",))
+"""A dead letter that people approved of, which is then replayed, or that nobody decided over."""
+CORRECT = LEAVE_DEAD._replace(name="correct", history="corrected")
+
+# --- of a broadcast queue, by what its deliveries come to ------------------------------------------------------------------
+
+FINISH = Transition(
+    "finish", WAITING, "completed", action="message.complete", history="completed", usage=("completed",)
+)
+"""Its deliveries have told."""
+FINISH_UNHEARD = FINISH._replace(name="finish_unheard", before=frozenset({"pending"}), events=("completed",))
+FINISH_FAILED = FINISH._replace(name="finish_failed", after="failed", history="failed", usage=())
+REOPEN = Transition("reopen", frozenset({"completed", "failed"}), "pending", history="reopened")
+"""For a subscription that begins in the past, whose entry in the audit says for how many."""
 
 TRANSITIONS: tuple[Transition, ...] = tuple(each for each in list(globals().values()) if isinstance(each, Transition))

@@ -32,12 +32,15 @@ from relevo.work.caller import Caller
 from relevo.work.dead_letters.replays import forget_words
 from relevo.work.faults import fault
 from relevo.work.message.history import Step, history_line, steps
-from relevo.work.message.model import TERMINAL
+from relevo.work.message.lifecycle import Change, apply
+from relevo.work.message.transition import ERASE
 from relevo.work.pagination import Listing
+from relevo.work.queue_record import QueueRecord
 from relevo.work.retention.erasure_streams import forget_in_streams
 from relevo.work.review.case import Case
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.store.database import BUSY_TIMEOUT_MS, Database, sqlite_path
+from relevo.work.store.interface import LockedMessage
 from relevo.work.store.kept_answers import forget_answers
 from relevo.work.store.outbox import WorkEvent, decode, encode
 from relevo.work.store.subjects import LABEL, digest_of
@@ -171,13 +174,53 @@ class Erasures:
         page = listed.order_by(erased.c.message_id).limit(BATCH)
         ids = list((await connection.execute(page)).scalars())
         if ids:
-            await _erase(transaction, row, ids)
+            await self._erase(transaction, row, ids)
             await forget_answers(connection, row["tenant_id"])
         fault("erasure.erased")
         over = len(ids) < BATCH
         if ids:
             await connection.execute(update(erasures).where(erasures.c.id == erasure_id).values(reached=ids[-1]))
         return len(ids), over
+
+    async def _erase(self, transaction: SqlUnitOfWork, erasure: Any, ids: Sequence[str]) -> None:
+        connection = transaction.connection
+        every = [*ids, *await _event_copies(transaction, erasure["scope_id"], ids)]
+        for table in (messages, archive):
+            query = select(table).where(table.c.id.in_(every), table.c.scope_id == erasure["scope_id"])
+            rows = (await connection.execute(transaction.held(query.order_by(table.c.id), wait=True))).mappings().all()
+            if rows:
+                changed = [_blank(row, transaction.now, erasure["created_by"]) for row in rows]
+                await connection.execute(_BLANKING[table.name], changed)
+                await self._cancel(transaction, rows, erasure)
+        await connection.execute(
+            update(idempotency).where(idempotency.c.message_id.in_(every)).values(body_digest=NO_DIGEST)
+        )
+        await connection.execute(delete(labels).where(labels.c.message_id.in_(every), labels.c.name == LABEL))
+        await connection.execute(delete(chunks).where(chunks.c.message_id.in_(every)))
+        await connection.execute(delete(deliveries).where(deliveries.c.message_id.in_(every)))
+        await _blank_reviews(transaction, every, erasure["created_by"])
+        told = webhook_deliveries.c
+        await connection.execute(
+            update(webhook_deliveries)
+            .where(told.message_id.in_(every), told.state == "waiting")
+            .values(state="failed", next_at=None)
+        )
+        blank = {"payload": ERASED, "last_error": None}
+        await connection.execute(update(webhook_deliveries).where(told.message_id.in_(every)).values(blank))
+        await _blank_outbox(transaction, set(every))
+
+    async def _cancel(self, transaction: SqlUnitOfWork, rows: Sequence[Any], erasure: Any) -> None:
+        """Whatever was still to be done."""
+        by = msgspec.structs.replace(Caller.system("erasure_runner", erasure["tenant_id"]), actor=erasure["created_by"])
+        changes: dict[QueueRecord, list[Change]] = {}
+        for row in rows:
+            if row["state"] in ERASE.before:
+                message = LockedMessage.of(row)
+                columns = {} if row["open_deliveries"] is None else {"open_deliveries": 0}
+                change = Change(message, told={"reason": "erased"}, columns=columns | {"claim_token": None})
+                changes.setdefault(await self._queues.home_of(message), []).append(change)
+        for home, own in changes.items():
+            await apply(transaction, ERASE, home, own, by)
 
     async def _forgotten_in_streams(self, erasure_id: str) -> bool:
         listed = select(erased.c.message_id, erasures.c.scope_id).join(erasures, erasures.c.id == erased.c.erasure_id)
@@ -234,33 +277,6 @@ def _write_anew(path: Path) -> None:
         raise StoreUnavailable(reason="somebody reads from it, so that its log cannot be emptied yet")
 
 
-async def _erase(transaction: SqlUnitOfWork, erasure: Any, ids: Sequence[str]) -> None:
-    connection = transaction.connection
-    every = [*ids, *await _event_copies(transaction, erasure["scope_id"], ids)]
-    for table in (messages, archive):
-        query = select(table).where(table.c.id.in_(every), table.c.scope_id == erasure["scope_id"])
-        rows = (await connection.execute(transaction.held(query.order_by(table.c.id), wait=True))).mappings().all()
-        if rows:
-            changed = [_blank(transaction, row, erasure["created_by"]) for row in rows]
-            await connection.execute(_BLANKING[table.name], changed)
-    await connection.execute(
-        update(idempotency).where(idempotency.c.message_id.in_(every)).values(body_digest=NO_DIGEST)
-    )
-    await connection.execute(delete(labels).where(labels.c.message_id.in_(every), labels.c.name == LABEL))
-    await connection.execute(delete(chunks).where(chunks.c.message_id.in_(every)))
-    await connection.execute(delete(deliveries).where(deliveries.c.message_id.in_(every)))
-    await _blank_reviews(transaction, every, erasure["created_by"])
-    told = webhook_deliveries.c
-    await connection.execute(
-        update(webhook_deliveries)
-        .where(told.message_id.in_(every), told.state == "waiting")
-        .values(state="failed", next_at=None)
-    )
-    blank = {"payload": ERASED, "last_error": None}
-    await connection.execute(update(webhook_deliveries).where(told.message_id.in_(every)).values(blank))
-    await _blank_outbox(transaction, set(every))
-
-
 async def _blank_outbox(transaction: SqlUnitOfWork, ids: set[str]) -> None:
     """Events that wait to be relayed leave without the reasons."""
     connection, last = transaction.connection, 0
@@ -302,55 +318,24 @@ async def _event_copies(transaction: SqlUnitOfWork, scope_id: int, ids: Sequence
     return found
 
 
-def _blank(transaction: SqlUnitOfWork, row: Any, actor: str) -> dict[str, Any]:
-    """The new values of one message's row; what was still to be done is cancelled."""
-    now = transaction.now
+def _blank(row: Any, now: int, actor: str) -> dict[str, Any]:
+    """The new values of one message's row. What is to be cancelled has its line of history from that."""
     named: dict[str, str] = msgspec.json.decode(row["labels"])
     named.pop(LABEL, None)
-    values: dict[str, Any] = {
+    line = "" if row["state"] in ERASE.before else history_line(now, ERASE.history, actor)
+    return {
         "b_id": row["id"],
         "labels": msgspec.json.encode(named).decode(),
-        "trail": "".join(_plain(step) for step in steps(row["trail"])) + history_line(now, "erased", actor),
-        "state": row["state"],
-        "visible_at": row["visible_at"],
-        "claim_until": row["claim_until"],
-        "claim_token": row["claim_token"],
-        "finished_at": row["finished_at"],
-        "open_deliveries": row["open_deliveries"],
+        "trail": "".join(_plain(step) for step in steps(row["trail"])) + line,
         "updated_at": now,
     }
-    if row["state"] not in TERMINAL or row["state"] == "dead":
-        values |= {"state": "cancelled", "visible_at": None, "claim_until": None, "claim_token": None}
-        values |= {"finished_at": now, "open_deliveries": None if row["open_deliveries"] is None else 0}
-        transaction.counters.moved(row["queue_id"], row["state"], None)
-        transaction.counters.add(row["queue_id"], "cancelled", 1)
-        transaction.events.append(
-            WorkEvent(
-                "cancelled",
-                row["origin_queue_id"] if row["state"] == "dead" and row["origin_queue_id"] else row["queue_id"],
-                row["id"],
-                now,
-                row["message_type"],
-                row["correlation_id"],
-                {"reason": "erased"},
-            )
-        )
-    return values
 
 
 def _blanking(table: Table) -> Any:
     blank: dict[str, Any] = dict.fromkeys(("body", "result", "failure_reason", "error", "hitl_spec"))
     blank["body_digest"] = NO_DIGEST
-    given = (
-        *("labels", "trail", "state", "visible_at", "claim_until", "claim_token", "finished_at", "open_deliveries"),
-        "updated_at",
-    )
-    return (
-        update(table)
-        .where(table.c.id == bindparam("b_id"))
-        .values(blank | {name: bindparam(name) for name in given})
-        .execution_options(synchronize_session=False)
-    )
+    given: dict[str, Any] = {name: bindparam(name) for name in ("labels", "trail", "updated_at")}
+    return update(table).where(table.c.id == bindparam("b_id")).values(blank | given)
 
 
 _BLANKING = {table.name: _blanking(table) for table in (messages, archive)}

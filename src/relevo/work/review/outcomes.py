@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import select, update
 
-from relevo.errors import InvalidInput, NotFound, ReplayLoop
+from relevo.errors import ReplayLoop
 from relevo.work.caller import Caller
 from relevo.work.dead_letters.revival import revive
-from relevo.work.message.failure import Failure
-from relevo.work.message.history import history_line
+from relevo.work.message.lifecycle import Change, apply
+from relevo.work.message.transition import CORRECT, DECIDE, FAIL_REVIEW, LEAVE_DEAD, REJECT, WITHDRAW
 from relevo.work.review.case import Case
 from relevo.work.schemas.registry import Schemas
-from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.interface import LockedMessage
 from relevo.work.store.tables import messages, reviews
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.tenancy.queues import Queues
@@ -59,105 +59,54 @@ async def follow(
     message = (await transaction.connection.execute(transaction.held(query, wait=True))).mappings().one_or_none()
     if message is None:
         return  # cancelled or erased meanwhile: there is nobody left to tell
-    transaction.events.append(
-        WorkEvent(
-            "review_decided",
-            row["queue_id"],
-            message["id"],
-            transaction.now,
-            message["message_type"],
-            message["correlation_id"],
-            {"review": row["id"], "decision": decision, "reason": case.reason or ""},
-        )
-    )
+    row_as_read = LockedMessage.of(message)
+    home = await queues.home_of(row_as_read)
+    told: dict[str, int | str] = {"review": row["id"], "decision": decision, "reason": case.reason or ""}
+    change = Change(row_as_read, detail=decision or case.reason, told=told, columns=_result(case))
     if row["source"] == "dead_letter":
-        await _follow_dead_letter(queues, schemas, transaction, case, message, caller)
-    elif case.state == "decided":
-        await _end(transaction, message, "completed", case, caller, detail=decision)
+        await _follow_dead_letter(queues, schemas, transaction, case, message, change, caller)
+    elif case.state == "failed":
+        change = change._replace(reason=f"review: {case.reason}", told=told | {"reason": f"review: {case.reason}"})
+        await apply(transaction, FAIL_REVIEW, home, [change], caller)
     else:
-        await _end(transaction, message, "failed" if case.state == "failed" else "cancelled", case, caller)
+        await apply(transaction, DECIDE if case.state == "decided" else WITHDRAW, home, [change], caller)
 
 
-async def _end(
-    transaction: SqlUnitOfWork, message: Any, state: str, case: Case, caller: Caller, *, detail: str | None = None
-) -> None:
-    now, m = transaction.now, messages.c
-    values: dict[str, Any] = {
-        "state": state,
-        "finished_at": now,
-        "updated_at": now,
-        "trail": m.trail + history_line(now, f"review_{case.state}", caller.actor, detail or case.reason),
-    }
-    if case.outcome is not None:
-        result = dict(case.outcome)
-        if case.corrected_body is not None:
-            result["corrected_body"] = case.corrected_body
-        values["result"] = msgspec.json.encode(result).decode()
-    if state == "failed":
-        values["failure_reason"] = f"review: {case.reason}"
-        values["error"] = Failure(message=f"review: {case.reason}").encoded()
-    await transaction.connection.execute(update(messages).where(m.id == message["id"]).values(values))
-    transaction.counters.moved(message["queue_id"], "in_review", None)
-    transaction.counters.add(message["queue_id"], state, 1)
-    transaction.counters.add(message["queue_id"], "reviews", 1)
-    if state == "completed":
-        event = WorkEvent(
-            "completed",
-            message["queue_id"],
-            message["id"],
-            now,
-            message["message_type"],
-            message["correlation_id"],
-            {"attempt": message["attempts"]},
-        )
-    elif state == "failed":
-        event = WorkEvent(
-            "failed",
-            message["queue_id"],
-            message["id"],
-            now,
-            message["message_type"],
-            message["correlation_id"],
-            {"attempt": message["attempts"], "reason": f"review: {case.reason}"},
-        )
-    else:
-        event = WorkEvent(
-            "cancelled", message["queue_id"], message["id"], now, message["message_type"], message["correlation_id"]
-        )
-    transaction.events.append(event)
+def _result(case: Case) -> dict[str, str]:
+    if case.outcome is None:
+        return {}
+    corrected = {} if case.corrected_body is None else {"corrected_body": case.corrected_body}
+    return {"result": msgspec.json.encode({**case.outcome, **corrected}).decode()}
 
 
 async def _follow_dead_letter(
-    queues: Queues, schemas: Schemas, transaction: SqlUnitOfWork, case: Case, message: Any, caller: Caller
+    queues: Queues,
+    schemas: Schemas,
+    transaction: SqlUnitOfWork,
+    case: Case,
+    message: Any,
+    change: Change,
+    caller: Caller,
 ) -> None:
-    now, m = transaction.now, messages.c
-    if case.state == "decided" and (case.outcome or {}).get(case.spec.decision.field) != APPROVE:
-        await _end(transaction, message, "cancelled", case, caller, detail="rejected")
+    home = await queues.home_of(change.row)
+    decided = case.state == "decided"
+    if decided and (case.outcome or {}).get(case.spec.decision.field) != APPROVE:
+        await apply(transaction, REJECT, home, [change._replace(detail="rejected")], caller)
         return
-    back: dict[str, Any] = {"state": "dead", "updated_at": now}
-    if case.state == "decided" and case.corrected_body is not None:
+    columns: dict[str, Any] = {"finished_at": change.row.finished_at}  # when it died
+    if decided and case.corrected_body is not None:
         body = msgspec.json.encode(case.corrected_body)
-        bound = await schemas.checker_of(message["origin_queue_id"] or 0)
+        bound = await schemas.checker_of(home.id)
         if bound is not None:  # what could not be published does not get in by a correction either
             bound[2].check(body, bound[0], bound[1])
-        back |= {"body": body.decode(), "body_digest": hashlib.sha256(body).hexdigest()}
-        line = history_line(now, "corrected", case.votes[-1].person)
-        back["trail"] = m.trail + line
-    await transaction.connection.execute(update(messages).where(m.id == message["id"]).values(back))
-    transaction.counters.moved(message["queue_id"], "in_review", "dead")
-    transaction.counters.add(message["queue_id"], "reviews", 1)
-    if case.state != "decided":
-        return  # nobody decided: it stays a dead letter
-    held = (await transaction.connection.execute(select(messages).where(m.id == message["id"]))).mappings().one()
-    origin_id = message["origin_queue_id"]
-    try:
-        origin = await queues.by_id(origin_id or 0)
-    except NotFound:
-        raise InvalidInput(
-            where="decision", reason="the queue it came from is gone: reject it, or make the queue"
-        ) from None
-    home = await queues.by_id(message["queue_id"])
-    await revive(transaction, home, origin, [held], replay_id=None, actor=caller.actor)
+        columns |= {"body": body.decode(), "body_digest": hashlib.sha256(body).hexdigest()}
+        corrected = change._replace(detail=case.votes[-1].person, columns=columns)
+        await apply(transaction, CORRECT, home, [corrected], caller)
+    else:
+        await apply(transaction, LEAVE_DEAD, home, [change._replace(columns=columns)], caller)
+    if decided:  # else nobody decided: it stays a dead letter
+        back = select(messages).where(messages.c.id == message["id"])
+        await revive(transaction, home, (await transaction.connection.execute(back)).mappings().all(), caller, None)
 
 
 def require_replays_left(message_id: str, replays: int, limit: int = MAX_REPLAYS) -> None:

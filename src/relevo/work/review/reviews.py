@@ -7,7 +7,7 @@ the same moment one is told so. What follows from a decision happens in the same
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -23,7 +23,8 @@ from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
 from relevo.work.clock import Clock
 from relevo.work.message.failure import failure_of
-from relevo.work.message.history import history_line
+from relevo.work.message.lifecycle import Change, apply
+from relevo.work.message.transition import REVIEW
 from relevo.work.pagination import Listing, cursor_at
 from relevo.work.queue_record import QueueRecord
 from relevo.work.review.case import Case
@@ -32,7 +33,7 @@ from relevo.work.review.patterns import Patterns
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.schemas.registry import Schemas
 from relevo.work.store.database import Database
-from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.interface import LockedMessage
 from relevo.work.store.tables import messages, queues, reviews, scopes
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.tenancy.queues import Queues, require_scope
@@ -146,25 +147,14 @@ class Reviews:
                 origin=Origin(queue_id=letter["origin_queue_id"], replays=letter["replays"]),
                 now=transaction.now,
             )
-            now = transaction.now
-            values = {
-                "state": "in_review",
-                "updated_at": now,
-                "trail": m.trail + history_line(now, "review_needed", caller.actor, row["id"]),
-            }
-            await transaction.connection.execute(update(messages).where(m.id == message_id).values(values))
-            transaction.counters.moved(letter["queue_id"], "dead", "in_review")
-            transaction.events.append(
-                WorkEvent(
-                    "review_needed",
-                    letter["origin_queue_id"] or letter["queue_id"],
-                    message_id,
-                    now,
-                    letter["message_type"],
-                    letter["correlation_id"],
-                    {"review": row["id"]},
-                )
+            change = Change(
+                LockedMessage.of(letter),
+                detail=row["id"],
+                told={"review": row["id"]},
+                columns={"finished_at": letter["finished_at"]},  # when it died
             )
+            home_queue = origin or await self._queues.by_id(letter["queue_id"])
+            await apply(transaction, REVIEW, home_queue, [change], caller)
             transaction.audit(
                 caller,
                 "review.open",
@@ -392,8 +382,6 @@ class Reviews:
 
 
 # --- rows ----------------------------------------------------------------------------------------------------------------
-
-Change = Callable[[SqlUnitOfWork], Awaitable[Any]]
 
 
 def _query() -> Select[Any]:

@@ -9,16 +9,14 @@ from typing import Any
 import msgspec
 from sqlalchemy import select, update
 
-from relevo.contract.events import EventName
-from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.clock import Clock
-from relevo.work.dead_letters.listing import bury
 from relevo.work.message.failure import Failure
-from relevo.work.message.history import history_line
-from relevo.work.queue_record import QueueRecord
+from relevo.work.message.lifecycle import Change, apply
+from relevo.work.message.retry import wait_before_retry
+from relevo.work.message.transition import COMPLETE, GIVE_UP, RETRY_AS_JOB, SEND_AGAIN
 from relevo.work.store.database import Database
-from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.interface import LockedMessage
 from relevo.work.store.tables import messages, stream_jobs
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.streams.stream_jobs import claimant, send_again
@@ -97,10 +95,9 @@ class StreamOutcomes:
         async def again(transaction: SqlUnitOfWork) -> None:
             message = await self._held(transaction, job_id)
             if message is not None:
-                await send_again(transaction, [message["id"]])
-                values = {"attempts": message["attempts"]}  # nobody is known to have tried
-                mine = messages.c.id == message["id"]
-                await transaction.connection.execute(update(messages).where(mine).values(values))
+                claims = await send_again(transaction, [message.id])
+                queue = await self._queues.by_id(message.queue_id)  # nobody is known to have tried: no attempt counts
+                await apply(transaction, SEND_AGAIN, queue, [Change(message, columns=claims[message.id])], self._caller)
 
         log.warning("the job %s is gone from its stream queue: it is added again", job_id)
         await self._transactions.run(again)
@@ -112,27 +109,10 @@ class StreamOutcomes:
             message = await self._held(transaction, job_id)
             if message is None:
                 return False
-            now, m = transaction.now, messages.c
-            held_ms = max(0, now - (message["claimed_at"] or now))
-            await transaction.connection.execute(
-                update(messages)
-                .where(m.id == message["id"])
-                .values(
-                    state="completed",
-                    result=_json(result),
-                    finished_at=now,
-                    updated_at=now,
-                    claim_until=None,
-                    trail=m.trail + history_line(now, "completed", self._caller.actor, message["claimed_by"]),
-                )
-            )
-            counters = transaction.counters
-            counters.moved(message["queue_id"], "claimed", None)
-            counters.add(message["queue_id"], "completed", 1)
-            counters.add(message["queue_id"], "handler_ms", held_ms)
-            _tell(transaction, "completed", message, attempt=message["attempts"], duration_us=held_ms * 1000)
+            queue = await self._queues.by_id(message.queue_id)
+            change = Change(message, detail=message.claimed_by, columns={"result": _json(result)})
+            await apply(transaction, COMPLETE, queue, [change], self._caller, job=job_id)
             await self._over(transaction, job_id)
-            self._audit(transaction, "message.complete", message, {"job": job_id})
             return True
 
         return await self._transactions.run(settle)
@@ -145,98 +125,44 @@ class StreamOutcomes:
             message = await self._held(transaction, job_id)
             if message is None:
                 return False
-            queue = await self._queues.by_id(message["queue_id"])
-            held_ms = max(0, transaction.now - (message["claimed_at"] or transaction.now))
-            transaction.counters.add(queue.id, "failed", 1)
-            transaction.counters.add(queue.id, "handler_ms", held_ms)
-            _tell(
-                transaction,
-                "failed",
-                message,
-                attempt=message["attempts"],
-                duration_us=held_ms * 1000,
-                **why.extras(reason),
-            )
-            self._audit(transaction, "message.fail", message, {"job": job_id})
-            tries = message["attempts"] - message["reclaims"]
-            if dead or tries >= queue.max_retries:
-                query = select(messages).where(messages.c.id == message["id"])
-                rows = (await transaction.connection.execute(query)).all()
-                await bury(transaction, queue, rows, before="claimed", reason=reason, failure=why, caller=self._caller)
+            queue = await self._queues.by_id(message.queue_id)
+            wait_ms = wait_before_retry(queue, message.attempts - message.reclaims)
+            change = Change(message, reason, why)
+            if dead or wait_ms is None:
+                await apply(transaction, GIVE_UP, queue, [change], self._caller, job=job_id)
                 await self._over(transaction, job_id)
             else:
-                await self._try_again(transaction, queue, message, tries, reason, why)
+                claims = await send_again(transaction, [message.id], send_at=transaction.now + wait_ms)
+                change = change._replace(told={"backoff_ms": wait_ms}, columns=claims[message.id])
+                await apply(transaction, RETRY_AS_JOB, queue, [change], self._caller, job=job_id)
             return True
 
         return await self._transactions.run(settle)
 
-    async def _try_again(
-        self, transaction: SqlUnitOfWork, queue: QueueRecord, message: Any, tries: int, reason: str, why: Failure
-    ) -> None:
-        backoff = RetryDefaults(
-            initial_ms=queue.backoff_initial_ms,
-            max_ms=queue.backoff_cap_ms,
-            multiplier=queue.backoff_multiplier,
-            jitter_ms=queue.backoff_jitter_ms,
-        )
-        wait_ms, m = backoff.wait_ms(tries), messages.c
-        await send_again(transaction, [message["id"]], send_at=transaction.now + wait_ms)
-        line = history_line(transaction.now, "failed", self._caller.actor, reason)
-        values = {"failure_reason": reason, "error": why.encoded(), "trail": m.trail + line}
-        await transaction.connection.execute(update(messages).where(m.id == message["id"]).values(values))
-        transaction.counters.add(queue.id, "retried", 1)
-        _tell(transaction, "retried", message, attempt=message["attempts"], backoff_ms=wait_ms)
-
-    async def _held(self, transaction: SqlUnitOfWork, job_id: str) -> Any:
+    async def _held(self, transaction: SqlUnitOfWork, job_id: str) -> LockedMessage | None:
         """The message of a job that nothing is decided about yet."""
         s, m = stream_jobs.c, messages.c
         query = select(s.message_id, s.stream_queue).where(s.job_id == job_id, s.state.in_(OPEN))
         job = (await transaction.connection.execute(transaction.held(query, wait=True))).one_or_none()
         if job is None:
             return None
-        mine = select(messages).where(m.id == job.message_id, m.state == "claimed")
-        mine = mine.where(m.claimed_by == claimant(job.stream_queue))
-        message = (await transaction.connection.execute(transaction.held(mine, wait=True))).mappings().one_or_none()
-        if message is None:
+        found = await transaction.lock_messages(
+            m.id == job.message_id, m.state == "claimed", m.claimed_by == claimant(job.stream_queue)
+        )
+        if not found:
             await self._over(transaction, job_id)
-        return message
+        return found[0] if found else None
 
     @staticmethod
     async def _over(transaction: SqlUnitOfWork, job_id: str) -> None:
         mine = update(stream_jobs).where(stream_jobs.c.job_id == job_id)
         await transaction.connection.execute(mine.values(state="over"))
 
-    def _audit(self, transaction: SqlUnitOfWork, action: str, message: Any, after: dict[str, Any]) -> None:
-        transaction.audit(
-            self._caller,
-            action,
-            message["id"],
-            tenant_id=message["tenant_id"],
-            scope_id=message["scope_id"],
-            queue_id=message["queue_id"],
-            correlation_id=message["correlation_id"],
-            after=msgspec.json.encode(after).decode(),
-        )
-
 
 _SENT = (
     *("body", "labels", "message_type", "correlation_id", "causation_id", "parent_id", "attempts", "state"),
     *("claimed_by", "queue_id", "scope_id", "deadline_at"),
 )
-
-
-def _tell(transaction: SqlUnitOfWork, name: EventName, message: Any, **extras: int | str) -> None:
-    transaction.events.append(
-        WorkEvent(
-            name,
-            message["queue_id"],
-            message["id"],
-            transaction.now,
-            message["message_type"],
-            message["correlation_id"],
-            extras,
-        )
-    )
 
 
 def _json(result: Any) -> str | None:

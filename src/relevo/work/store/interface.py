@@ -87,6 +87,11 @@ class LockedMessage(NamedTuple):
     finished_at: int | None
     failure_reason: str | None
 
+    @staticmethod
+    def of(row: Any) -> LockedMessage:
+        """From a whole row."""
+        return LockedMessage(*(row[name] for name in LockedMessage._fields))
+
 
 class MessageUpdate(NamedTuple):
     """New values of a locked row, by column, and the lines to append to its history."""

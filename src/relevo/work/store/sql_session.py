@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Table, insert, select, update
+from sqlalchemy import Table, bindparam, insert, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.counters import TALLIES
-from relevo.work.store.interface import Dialect, Row
-from relevo.work.store.tables import audit, audit_chains, tallies
+from relevo.work.store.interface import Dialect, MessageUpdate, Row
+from relevo.work.store.tables import audit, audit_chains, messages, tallies
 
 
 class SqlSession:
@@ -44,6 +44,25 @@ class SqlSession:
                 set_={name: tallies.c[name] + adding.excluded[name] for name in TALLIES},
             )
         await self._connection.execute(statement, values)
+
+    async def update_messages(self, updates: Sequence[MessageUpdate]) -> None:
+        """As a driver's, but of any columns. Rows that change alike are changed together."""
+        alike: dict[tuple[tuple[str, ...], bool], list[dict[str, Any]]] = {}
+        for each in updates:
+            values = {f"b_{name}": value for name, value in each.columns.items()} | {"b_trail": each.trail}
+            alike.setdefault((tuple(each.columns), bool(each.trail)), []).append(values | {"b_id": each.row.id})
+        for (names, told), rows in alike.items():
+            columns: dict[str, Any] = {name: bindparam(f"b_{name}", type_=messages.c[name].type) for name in names}
+            if told:
+                columns["trail"] = messages.c.trail + bindparam("b_trail", type_=messages.c.trail.type)
+            ids = [row.pop("b_id") for row in rows]
+            if all(row == rows[0] for row in rows):
+                mine = messages.c.id.in_(ids)
+                await self._connection.execute(update(messages).where(mine).values(columns), rows[0])
+            else:
+                each_row = update(messages).where(messages.c.id == bindparam("b_id")).values(columns)
+                given = [row | {"b_id": message_id} for row, message_id in zip(rows, ids, strict=True)]
+                await self._connection.execute(each_row, given)
 
     async def chain_heads(self, limit: int) -> list[Row]:
         columns = (audit_chains.c[name] for name in ("chain", "last_no", "last_hash"))

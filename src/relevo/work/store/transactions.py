@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Select
+from sqlalchemy import Column, ColumnElement, Select, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import StoreUnavailable
 from relevo.work.clock import Clock
 from relevo.work.store.database import Database, in_short
-from relevo.work.store.interface import Dialect, Driver, Session
+from relevo.work.store.interface import Dialect, Driver, LockedMessage, Session
 from relevo.work.store.sql_session import SqlSession
+from relevo.work.store.tables import messages
 from relevo.work.store.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
@@ -53,6 +54,17 @@ class SqlUnitOfWork(UnitOfWork):
         """The query's rows, held until the end. Rows that another transaction holds are passed over unless we `wait`; on
         SQLite there is no other."""
         return query if self.dialect == "sqlite" else query.with_for_update(skip_locked=not wait)
+
+    async def lock_messages(
+        self, *conditions: ColumnElement[bool], by: Sequence[Column[Any]] = (messages.c.id,), limit: int | None = None
+    ) -> list[LockedMessage]:
+        """Messages that meet these conditions, in the order of `by`, as `held` holds them: waiting when there is no limit."""
+        query = select(*_LOCKED).where(*conditions).order_by(*by).limit(limit)
+        rows = await self.connection.execute(self.held(query, wait=limit is None))
+        return [LockedMessage(*row) for row in rows]
+
+
+_LOCKED = [messages.c[name] for name in LockedMessage._fields]
 
 
 async def tell_nobody(_: UnitOfWork) -> None:

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, select, update
 
-from relevo.work.queue_record import QueueRecord
-from relevo.work.store.tables import messages, stream_jobs
+from relevo.work.store.tables import stream_jobs
 from relevo.work.store.transactions import SqlUnitOfWork
 
 FOREVER = 2**53 - 1
@@ -68,13 +67,15 @@ def new_row(message_id: str, target: StreamTarget, message_type: str, now: int) 
     }
 
 
-async def send_again(transaction: SqlUnitOfWork, message_ids: Sequence[str], *, send_at: int | None = None) -> set[str]:
-    """Has those of these messages, whose rows are held, that were jobs before be jobs once more; returns which."""
+async def send_again(
+    transaction: SqlUnitOfWork, message_ids: Sequence[str], *, send_at: int | None = None
+) -> dict[str, dict[str, Any]]:
+    """Has those of these messages, whose rows are held, that were jobs before be jobs once more; the new claims of those."""
     s = stream_jobs.c
     query = select(s.message_id, s.stream_queue, s.job_name, s.sends).where(s.message_id.in_(message_ids))
     rows = (await transaction.connection.execute(query)).all()
     if not rows:
-        return set()
+        return {}
     now = transaction.now
     again = [
         {"_id": row.message_id, "_job": job_id_of(row.message_id, row.sends + 1), "_sends": row.sends + 1}
@@ -88,17 +89,4 @@ async def send_again(transaction: SqlUnitOfWork, message_ids: Sequence[str], *, 
         ),
         again,
     )
-    m = messages.c
-    for row in rows:
-        target = StreamTarget(row.stream_queue, row.job_name)
-        values = claim_columns(target, now) | {"attempts": m.attempts + 1, "updated_at": now}
-        await transaction.connection.execute(update(messages).where(m.id == row.message_id).values(values))
-    return {row.message_id for row in rows}
-
-
-async def revived(transaction: SqlUnitOfWork, origin: QueueRecord, message_ids: Sequence[str]) -> set[str]:
-    """As `send_again`, for dead letters that have just been made pending in `origin`; keeps the tallies right."""
-    sent = await send_again(transaction, message_ids)
-    if sent:
-        transaction.counters.moved(origin.id, "pending", "claimed", len(sent))
-    return sent
+    return {row.message_id: claim_columns(StreamTarget(row.stream_queue, row.job_name), now) for row in rows}

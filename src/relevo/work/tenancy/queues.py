@@ -19,6 +19,7 @@ from relevo.work.pagination import Listing
 from relevo.work.queue_record import QueueRecord, QueueSettings
 from relevo.work.store.cache import SingleFlight
 from relevo.work.store.database import Database
+from relevo.work.store.interface import LockedMessage
 from relevo.work.store.tables import (
     archive,
     deliveries,
@@ -93,6 +94,13 @@ class Queues:
             caller.require_sight(scope)
             caller = msgspec.structs.replace(caller, queues=None)
         return await self.lookup(caller, scope, DEAD_LETTER)
+
+    async def home_of(self, row: LockedMessage) -> QueueRecord:
+        """The queue that a message is worked on in: of a dead letter, also while people look at it, the one it came from."""
+        place = await self.by_id(row.queue_id)
+        if place.id == place.dead_letter_id and row.origin_queue_id is not None:
+            return await self.by_id(row.origin_queue_id)
+        return place
 
     async def by_id(self, queue_id: int) -> QueueRecord:
         """For agents, which find queues by the rows of messages."""
