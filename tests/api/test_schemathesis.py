@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from relevo.api.settings import ApiSettings
+from tests.pace import limit
 from tests.servers.child import Child
 from tests.servers.leaks import KeyLeaks
 from tests.servers.mariadb import MariaDbServer
@@ -112,14 +113,14 @@ async def test_no_500_and_no_undocumented_answer_on_sqlite(database_url: str, tm
         await _assert_deep(room)
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.whole)])
 async def test_no_500_and_no_undocumented_answer_at_the_edges_of_what_is_allowed(
-    seconds: int, database_url: str, tmp_path: Path
+    database_url: str, tmp_path: Path
 ) -> None:
     async with served(database_url, api=IMPATIENT) as room:
         await _furnished(room)
-        await _search(room, tmp_path, phases="examples,coverage", examples=3, seconds=seconds)
+        await _search(room, tmp_path, phases="examples,coverage", examples=3, seconds=int(limit(60)))
 
 
 async def _assert_deep(room: Room) -> None:
