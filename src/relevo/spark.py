@@ -41,6 +41,7 @@ if not TYPE_CHECKING:  # a checker knows the names from above, and must not be t
         "report": "relevo.pipeline.jobs.report",
         "session": "relevo.pipeline.session",
     }
+    _WITHOUT_SPARK = {"Lake", "report"}
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
@@ -48,8 +49,8 @@ if not TYPE_CHECKING:  # a checker knows the names from above, and must not be t
             raise AttributeError(message)
         from importlib import import_module
 
-        from relevo.pipeline.session import require_spark
+        from relevo.pipeline.session import require_lake, require_spark
 
-        require_spark()
+        (require_lake if name in _WITHOUT_SPARK else require_spark)()
         globals()[name] = found = getattr(import_module(_HOMES[name]), name)
         return found

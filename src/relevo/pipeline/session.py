@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["session"]
 
+_LAKE = ("pyarrow", "deltalake")
 _REMOTE = "sc://"
 
 
@@ -65,9 +66,18 @@ def sources() -> list[type[DataSource]]:
 
 def require_spark() -> None:
     """Says what to install where pyspark or pyarrow is missing."""
-    for package in ("pyspark", "pyarrow", "deltalake"):
+    _require("pyspark", *_LAKE, extra="relevo[spark]")
+
+
+def require_lake() -> None:
+    """As `require_spark`, for what reads tables without Spark."""
+    _require(*_LAKE, extra="relevo[lake]")
+
+
+def _require(*packages: str, extra: str) -> None:
+    for package in packages:
         if find_spec(package) is None:
-            raise DependencyMissing(what="the data pipeline", package=package, extra="relevo[spark]")
+            raise DependencyMissing(what="the data pipeline", package=package, extra=extra)
 
 
 def running() -> SparkSession | None:

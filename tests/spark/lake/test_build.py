@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from relevo.pipeline.jobs.build import Built, build
-from relevo.pipeline.lake.instants import part_of
+from relevo.pipeline.lake.instant_columns import part_of
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import BY_NAME
 from tests.spark.lake import plain

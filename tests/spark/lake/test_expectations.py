@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from relevo.pipeline.jobs.progress import Step
 from relevo.pipeline.jobs.renewal import Renewal
-from relevo.pipeline.lake.expectations import Expectation, Finding, Unique, examined, without_dropped
+from relevo.pipeline.lake.examination import examined, without_dropped
+from relevo.pipeline.lake.expectations import Expectation, Finding, Unique
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.results import TABLE, Checked, record
 

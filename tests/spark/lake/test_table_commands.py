@@ -4,6 +4,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 
+import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ import pytest
 
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import ALL
+from tests.servers.child import Child
 from tests.spark.lake.test_migration import old_table
+from tests.spark.lake.test_report import gold
 from tests.support.command_line import Said, call
 
 OLD_DAY, NEW_DAY = 20_000, 80_000
@@ -56,6 +60,40 @@ def test_where_no_lake_is_every_command_says_so_and_makes_none(tmp_path: Path, c
     assert (said.code, said.out) == (1, "")
     assert "There is no lake at" in said.err
     assert not (tmp_path / "none").exists()
+
+
+WITHOUT_SPARK = """
+import json, sys
+
+class NotThere:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "py4j", "numpy", "pandas"):
+            raise ModuleNotFoundError(f"{name} is not there", name=name)
+
+sys.meta_path.insert(0, NotThere())
+from typer.testing import CliRunner
+from relevo.cli import app
+import relevo.pipeline.jobs.archive
+from relevo.spark import Lake, report
+
+for call in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(app, ["pipeline", *call])
+    print(json.dumps([done.exit_code, done.stdout, repr(done.exception)]))
+"""
+
+
+def test_who_works_on_tables_needs_no_pyspark(tmp_path: Path) -> None:
+    """In a Python that cannot import it. pyiceberg, for `publish`, has needs of its own."""
+    query = "SELECT sum(messages) AS messages FROM gold.usage"
+    page = tmp_path / "report.html"
+    calls = [["sql", query, "--json"], ["status"], ["upkeep", "--json"], ["migrate"], ["report", "--to", str(page)]]
+    where = ["--lake", str(gold(tmp_path / "lake").root)]
+    done = Child.run(sys.executable, "-c", WITHOUT_SPARK, json.dumps([[*call, *where] for call in calls]))
+    assert (done.code, done.err) == (0, "")
+    said = [json.loads(line) for line in done.out.splitlines()]
+    assert [(code, error) for code, _, error in said] == [(0, "None")] * len(calls)
+    assert json.loads(said[0][1]) == [{"messages": 1200}]
+    assert page.exists()
 
 
 # --- sql -----------------------------------------------------------------------------------------------------------------

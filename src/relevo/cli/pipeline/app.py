@@ -8,7 +8,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from relevo.pipeline.session import require_spark
+from relevo.pipeline.session import require_lake, require_spark
 
 P = ParamSpec("P")
 
@@ -25,11 +25,19 @@ DEFAULT_LAKE = "lake"
 
 def command(job: Callable[P, None]) -> Callable[P, None]:
     """A command that first says what to install, where something is missing; its help is there without."""
+    return _checked(job, require_spark)
 
+
+def table_command(job: Callable[P, None]) -> Callable[P, None]:
+    """As `command`, for one that reads and writes tables without Spark."""
+    return _checked(job, require_lake)
+
+
+def _checked(job: Callable[P, None], require: Callable[[], None]) -> Callable[P, None]:
     @app.command()
     @functools.wraps(job)
     def checked(*arguments: P.args, **options: P.kwargs) -> None:
-        require_spark()
+        require()
         job(*arguments, **options)
 
     return checked

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,32 +11,22 @@ import typer
 from rich.text import Text
 
 from relevo.cli.database.connection import ask_database
-from relevo.cli.pipeline.app import DEFAULT_LAKE, LakeFolder, app, command
+from relevo.cli.pipeline.app import DEFAULT_LAKE, LakeFolder, app, command, table_command
 from relevo.cli.pipeline.lines import built_lines, figures_lines, status_lines
+from relevo.cli.pipeline.on_spark import Master, Objectives, server_options, spark_session, told_to_stop
 from relevo.cli.shell.durations import instant_ms
 from relevo.cli.shell.output import Json, count, print_json, show
 from relevo.cli.shell.progress import bar
 from relevo.cli.shell.prompts import DryRun, Yes, confirm
-from relevo.cli.shell.redis_server import server_of
-from relevo.errors import BadArgument, SparkFailed
-from relevo.pipeline.session import log_to_tell, running, session
+from relevo.errors import BadArgument
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from relevo.pipeline.jobs.lineage import Lineage
     from relevo.pipeline.jobs.progress import Step
     from relevo.work.store.database import Database
 
 __all__ = ["app"]
 
-Master = Annotated[
-    str | None, typer.Option(envvar="RELEVO_SPARK_MASTER", help="Spark's master; all cores of this machine by default.")
-]
-Objectives = Annotated[
-    list[str] | None,
-    typer.Option("--objective", help="queue=share%@seconds, such as 'emails=99.5%@30'; may be repeated."),
-]
 LineageUrl = Annotated[
     str | None,
     typer.Option(
@@ -80,7 +67,7 @@ def ingest(
     from relevo.pipeline.lake.lake import Lake
 
     options = {
-        **_server(ctx),
+        **server_options(ctx),
         "queues": queues,
         "maxRowsPerTrigger": str(rows),
         "failOnDataLoss": "false" if lossy else "true",
@@ -89,7 +76,7 @@ def ingest(
     with (
         served(metrics_port) as metrics,
         bar("starting Spark", quiet=as_json) as shown,
-        _session(master) as spark,
+        spark_session(master) as spark,
     ):
         shown.update(label="reading events")
 
@@ -105,7 +92,7 @@ def ingest(
                 metrics.behind(rows)
 
         job = Ingest(Lake(lake), spark, taken=taken, behind=behind, checkpoint=checkpoint)
-        with _told_to_stop() if follow else nullcontext() as stop:
+        with told_to_stop() if follow else nullcontext() as stop:
             new = job.once(options) if stop is None else job.follow(options, every_s=every, stop=stop.is_set)
     events = Lake(lake).table("bronze.events").rows
     words = f"{count(new)} new events; {count(events)} in {lake}"
@@ -134,7 +121,7 @@ def build(
     where.must_exist()
     told = _lineage(lineage)
     aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
-    with bar("starting Spark", len(BUILT), quiet=as_json) as shown, _session(master) as spark:
+    with bar("starting Spark", len(BUILT), quiet=as_json) as shown, spark_session(master) as spark:
 
         def tell(step: Step) -> None:
             shown.update(more=0 if step.state == "began" else 1, label=step.table)
@@ -153,7 +140,7 @@ def build(
         raise typer.Exit(1)
 
 
-@command
+@table_command
 def report(
     lake: LakeFolder = DEFAULT_LAKE,
     to: Annotated[Path, typer.Option("--to", "-o", help="Where to write the page.")] = Path("report.html"),
@@ -171,7 +158,7 @@ def report(
     show(value, as_json, *figures_lines(figures), f"report written to {to}")
 
 
-@command
+@table_command
 def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
     """Show every table: how new it is, how large, and what is wrong with it."""
     from relevo.pipeline.jobs.status import status as look
@@ -196,7 +183,7 @@ def refresh(
 ) -> None:
     """Ingest, build and report in one go: Spark starts once."""
     told = _lineage(lineage)
-    options = {**_server(ctx), "queues": queues}
+    options = {**server_options(ctx), "queues": queues}
     from relevo.pipeline.jobs.build import build as run_build
     from relevo.pipeline.jobs.ingest import Ingest
     from relevo.pipeline.jobs.report import report as write
@@ -205,7 +192,7 @@ def refresh(
 
     where = Lake(lake)
     aims = tuple(Objective.parse(text) for text in objective) if objective else DEFAULT
-    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+    with bar("starting Spark", quiet=as_json) as shown, spark_session(master) as spark:
         shown.update(label="reading events")
         new = Ingest(where, spark, taken=lambda batch: shown.update(more=batch.rows)).once(options)
         built = run_build(where, spark, objectives=aims, tell=lambda step: shown.update(label=step.table), lineage=told)
@@ -217,7 +204,7 @@ def refresh(
         raise typer.Exit(1)
 
 
-@command
+@table_command
 def archive(
     database: Annotated[str, typer.Option(envvar="RELEVO_DATABASE_URL", help="The database of the work queues.")],
     lake: LakeFolder = DEFAULT_LAKE,
@@ -278,9 +265,9 @@ def replay(
         "where": where,
         "change": dict(_assignment(text) for text in change or ()),
         "to": to,
-        "options": _server(ctx),
+        "options": server_options(ctx),
     }
-    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+    with bar("starting Spark", quiet=as_json) as shown, spark_session(master) as spark:
         shown.update(label="looking at dead letters")
         done = run_replay(spark, queue, dry_run=True, **meant)
         if not dry_run and done.chosen:
@@ -320,8 +307,8 @@ def load(
     """Make a job of every row. Run a load that was cut short again, and it continues where it stopped."""
     from relevo.pipeline.jobs import load as job
 
-    options = _server(ctx)
-    with bar("starting Spark", quiet=as_json) as shown, _session(master) as spark:
+    options = server_options(ctx)
+    with bar("starting Spark", quiet=as_json) as shown, spark_session(master) as spark:
         rows = job.table(spark, path, kind)
         rows = rows if sql is None else job.query(spark, rows, sql)
         shown.update(label=f"loading {path.name}")
@@ -337,48 +324,6 @@ def load(
 
 
 # --- what they share -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _session(master: str | None) -> Generator[SparkSession]:
-    """A session for this command; one that runs in this process already is used, and left running."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from relevo.pipeline.cause import cause_of
-
-    ours = running() is None
-    spark = session(master, app="relevo pipeline")
-    try:
-        yield spark
-    except (PySparkException, Py4JError) as error:
-        raise SparkFailed(reason=cause_of(error), log=log_to_tell(spark)) from error
-    finally:
-        if ours:
-            spark.stop()
-
-
-@contextmanager
-def _told_to_stop() -> Generator[threading.Event]:
-    """Is set by Ctrl-C or SIGTERM: an exception in the middle of a talk with the JVM would leave both confused."""
-    stop = threading.Event()
-
-    def heard(_number: int, _frame: object) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _server(ctx: typer.Context) -> dict[str, str]:
-    """The server as an option of our data source. It is asked first: when it is away, nobody waits for Spark to hear so."""
-    server = server_of(ctx)
-    server.must_answer()
-    return {"url": server.url}
 
 
 def _lineage(url: str | None) -> Lineage | None:

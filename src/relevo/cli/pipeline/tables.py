@@ -11,14 +11,14 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from relevo.cli.pipeline.app import DEFAULT_LAKE, LakeFolder, command
+from relevo.cli.pipeline.app import DEFAULT_LAKE, LakeFolder, table_command
 from relevo.cli.shell.output import Json, count, show, table
 from relevo.cli.shell.progress import bar
 from relevo.cli.shell.prompts import Yes, confirm
 from relevo.errors import BadArgument
 
 
-@command
+@table_command
 def sql(
     query: Annotated[
         str, typer.Argument(help='Such as "SELECT queue, max(p99_ms) FROM relevo_gold.latency GROUP BY 1".')
@@ -41,7 +41,7 @@ def sql(
     show(found, as_json, shown, Text(f"{count(more)} more rows: --limit shows them", "dim") if more > 0 else None)
 
 
-@command
+@table_command
 def upkeep(
     lake: LakeFolder = DEFAULT_LAKE,
     keep: Annotated[
@@ -52,7 +52,7 @@ def upkeep(
     as_json: Json = False,
 ) -> None:
     """Merge small files and delete those that nobody needs; a build does both as well. May run beside all else."""
-    from relevo.pipeline.jobs.build import keep_up
+    from relevo.pipeline.jobs.keep_up import keep_up
     from relevo.pipeline.lake.lake import Lake
     from relevo.pipeline.lake.upkeep import expire
 
@@ -73,7 +73,7 @@ def upkeep(
     )
 
 
-@command
+@table_command
 def migrate(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
     """Bring a lake of the form before Delta over, where it lies; no data file is copied."""
     from relevo.pipeline.lake.lake import Lake
@@ -92,7 +92,7 @@ def migrate(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
     )
 
 
-@command
+@table_command
 def publish(
     lake: LakeFolder = DEFAULT_LAKE,
     iceberg: Annotated[

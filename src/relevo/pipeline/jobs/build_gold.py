@@ -24,7 +24,8 @@ from relevo.pipeline.lake.gold.latency import latency
 from relevo.pipeline.lake.gold.objectives import Objective
 from relevo.pipeline.lake.gold.throughput import nets, throughput
 from relevo.pipeline.lake.gold.usage import usage
-from relevo.pipeline.lake.instants import part_key, part_number, part_of
+from relevo.pipeline.lake.instant_columns import part_of
+from relevo.pipeline.lake.instants import part_key, part_number
 from relevo.pipeline.lake.lake import Lake, Staged
 from relevo.pipeline.lake.version import TableVersion
 

@@ -19,7 +19,8 @@ from relevo.pipeline.jobs.renewal import Renewal
 from relevo.pipeline.lake.bronze.events import TOLD, checked, clean, is_platform, minted_ms, quarantined
 from relevo.pipeline.lake.gold.failures import reasons
 from relevo.pipeline.lake.gold.objectives import Objective
-from relevo.pipeline.lake.instants import part_number, part_of
+from relevo.pipeline.lake.instant_columns import part_of
+from relevo.pipeline.lake.instants import part_number
 from relevo.pipeline.lake.silver.attempts import COLUMNS as ATTEMPTS
 from relevo.pipeline.lake.silver.attempts import attempts
 from relevo.pipeline.lake.silver.cohorts import LOOK_BACK_HOURS, gathered, housed

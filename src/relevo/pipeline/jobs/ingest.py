@@ -29,7 +29,7 @@ from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.jobs.rows_behind import Behind, BehindWatch
 from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.lake.files import Written
-from relevo.pipeline.lake.instants import part_of
+from relevo.pipeline.lake.instant_columns import part_of
 from relevo.pipeline.lake.lake import Lake, Staged
 from relevo.pipeline.lake.storage import Storage
 

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from relevo.errors import TableBroken
 from relevo.pipeline.jobs.progress import Step, Tell, nobody
-from relevo.pipeline.lake.expectations import Finding, examined, without_dropped
+from relevo.pipeline.lake.examination import examined, without_dropped
+from relevo.pipeline.lake.expectations import Finding
 from relevo.pipeline.lake.lake import Lake, Staged
 from relevo.pipeline.lake.results import Checked, now_ms
 from relevo.pipeline.lake.tables import ALL

@@ -6,36 +6,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 Span = Literal["hour", "day", "all"]
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
 
-_SIZE_MS = {"hour": HOUR_MS, "day": DAY_MS}
+SIZE_MS = {"hour": HOUR_MS, "day": DAY_MS}
 _FORMAT = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d"}
 _START = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def part_of(ms: Column, span: Span) -> Column:
-    """The number of the partition an instant belongs to: hours or days since 1970; 0 when there is one partition only."""
-    return F.lit(0).cast("bigint") if span == "all" else floor_to(ms, _SIZE_MS[span])
-
-
-def floor_to(ms: Column, size_ms: int) -> Column:
-    return F.floor(ms / F.lit(size_ms)).cast("bigint")
-
-
-def minute_of(ms: Column) -> Column:
-    """The minute an instant lies in, as its first millisecond."""
-    return floor_to(ms, MINUTE_MS) * MINUTE_MS
-
-
-def moment(ms: Column) -> Column:
-    return F.timestamp_millis(ms)
 
 
 def part_key(part: int, span: Span) -> str:
@@ -46,7 +25,7 @@ def part_key(part: int, span: Span) -> str:
     """
     if span == "all":
         return "all"
-    return (_START + timedelta(milliseconds=part * _SIZE_MS[span])).strftime(_FORMAT[span])
+    return (_START + timedelta(milliseconds=part * SIZE_MS[span])).strftime(_FORMAT[span])
 
 
 def values_of(key: str, span: Span, day: int | None = None) -> dict[str, str]:
@@ -86,4 +65,4 @@ def part_number(key: str, span: Span) -> int:
     if span == "all":
         return 0
     at = datetime.strptime(key, _FORMAT[span]).replace(tzinfo=UTC)
-    return (at - _START) // timedelta(milliseconds=_SIZE_MS[span])
+    return (at - _START) // timedelta(milliseconds=SIZE_MS[span])

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from relevo.pipeline.lake.instants import DAY_MS, HOUR_MS, MINUTE_MS, floor_to, moment
+from relevo.pipeline.lake.instant_columns import floor_to, moment
+from relevo.pipeline.lake.instants import DAY_MS, HOUR_MS, MINUTE_MS
 
 BACK_DAYS = 14
 REACH_DAYS = BACK_DAYS + 1

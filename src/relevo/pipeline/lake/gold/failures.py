@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from relevo.pipeline.lake.instants import DAY_MS, floor_to, moment
+from relevo.pipeline.lake.instant_columns import floor_to, moment
+from relevo.pipeline.lake.instants import DAY_MS
 
 LONGEST = 160
 

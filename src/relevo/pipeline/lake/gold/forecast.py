@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relevo.pipeline.lake.instants import HOUR_MS, moment
+from relevo.pipeline.lake.instant_columns import moment
+from relevo.pipeline.lake.instants import HOUR_MS
 
 HOURS_AHEAD = 24
 BACK_HOURS = 7 * 24

@@ -10,7 +10,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relevo.pipeline.lake.instants import DAY_MS, HOUR_MS, MINUTE_MS, floor_to, moment
+from relevo.pipeline.lake.instant_columns import floor_to, moment
+from relevo.pipeline.lake.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from relevo.pipeline.lake.silver.partials import K
 
 RANKS = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}

@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from relevo.pipeline.lake.gold.objectives import Objective, matching
-from relevo.pipeline.lake.instants import DAY_MS, HOUR_MS, floor_to, moment
+from relevo.pipeline.lake.instant_columns import floor_to, moment
+from relevo.pipeline.lake.instants import DAY_MS, HOUR_MS
 
 WINDOWS = {"1h": 1, "6h": 6, "3d": 72}
 BACK_DAYS = 3

@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relevo.pipeline.lake.bronze.events import is_work
-from relevo.pipeline.lake.instants import DAY_MS, floor_to, moment
+from relevo.pipeline.lake.instant_columns import floor_to, moment
+from relevo.pipeline.lake.instants import DAY_MS
 
 
 def usage(counts: DataFrame, messages: DataFrame | None = None, reviews: DataFrame | None = None) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relevo.pipeline.lake.instants import moment
+from relevo.pipeline.lake.instant_columns import moment
 
 COLUMNS = (
     "cohort_hour bigint, source string, room string, queue string, name string, job_id string, subscription string, "

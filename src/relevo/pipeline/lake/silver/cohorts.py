@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from relevo.pipeline.lake.bronze.events import message_of, minted_ms
-from relevo.pipeline.lake.instants import part_of
+from relevo.pipeline.lake.instant_columns import part_of
 
 LOOK_BACK_HOURS = 35 * 24
 """An id of a caller's making that was not heard of for longer is another job's: no refresh reads all jobs there ever were."""

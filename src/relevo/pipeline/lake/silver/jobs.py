@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from relevo.pipeline.lake.bronze.events import WORK, message_of
-from relevo.pipeline.lake.instants import moment
+from relevo.pipeline.lake.instant_columns import moment
 from relevo.pipeline.lake.silver.runs import KEYS
 
 OUTCOMES = ("done", "dead", "cancelled", "expired", "failed", "routed", "open")

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relevo.pipeline.lake.gold.objectives import Objective, matching
-from relevo.pipeline.lake.instants import minute_of
+from relevo.pipeline.lake.instant_columns import minute_of
 
 COUNTS = (
     *(
