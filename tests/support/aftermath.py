@@ -1,15 +1,16 @@
 """What a change of a message leaves beside its row: usage, events, the order and the audit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 from sqlalchemy import Select, select
 
+from relevo.work.consume.long_poll import Wake
 from relevo.work.store.counters import COUNTED_STATES, TALLIES
 from relevo.work.store.outbox import WorkEvent, decode
-from relevo.work.store.tables import audit, outbox
+from relevo.work.store.tables import audit, deliveries, outbox, subscriptions
 from relevo.work.store.unit_of_work import Ready
 from tests.support.desk import JOBS, SCOPE, Desk, tallied
 
@@ -22,6 +23,8 @@ class Aftermath:
 
     def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ready: list[Ready] = []
+        self.woken: list[int] = []
+        """Queues whose waiting claims were told."""
         self._desk = desk
         self._usage: dict[str, dict[str, int]] = {}
         self._outbox: set[int] = set()
@@ -33,6 +36,13 @@ class Aftermath:
             await add(ready)
 
         monkeypatch.setattr(desk.work_queues.ready_index, "add", told)
+        wake = desk.work_queues.long_poll.wake
+
+        def woken(wakes: Mapping[int, Wake]) -> None:
+            self.woken += wakes
+            wake(wakes)
+
+        monkeypatch.setattr(desk.work_queues.long_poll, "wake", woken)
 
     async def look(self) -> None:
         self._usage = {queue: await self._tallied(queue) for queue in (JOBS, DEAD_LETTER)}
@@ -59,6 +69,13 @@ class Aftermath:
         return [
             row.action for row in rows if message_id in msgspec.json.decode(row.after or "{}").get("ids", [row.target])
         ]
+
+    async def delivery(self, message_id: str, subscription: str) -> Any:
+        """What the subscription has to do with the message."""
+        query = select(deliveries).join(subscriptions, subscriptions.c.id == deliveries.c.subscription_id)
+        mine = (deliveries.c.message_id == message_id, subscriptions.c.name == subscription)
+        (row,) = await self._rows(query.where(*mine))
+        return row
 
     async def _tallied(self, queue: str) -> dict[str, int]:
         record = await self._desk.work_queues.queues.lookup(self._desk.caller, SCOPE, queue)

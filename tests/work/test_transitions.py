@@ -18,7 +18,7 @@ from relevo.work.broadcast.timeouts import promote_deliveries
 from relevo.work.caller import Caller
 from relevo.work.message.history import steps
 from relevo.work.message.model import TERMINAL
-from relevo.work.message.transition import PUBLISH, REPLAY, TRANSITIONS, Transition
+from relevo.work.message.transition import OF_DELIVERIES, PUBLISH, REPLAY, TRANSITIONS, Transition
 from relevo.work.queue_record import QueueRecord
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.routing.rule import Route
@@ -235,7 +235,9 @@ def last_delivery(*completed_by: str) -> Case:
         message_id = await waiting(desk, state)
         if state == "delayed":  # its deliveries may be claimed a moment before it says so itself
             desk.clock.turn(601)
-            await desk.work_queues.transactions.run(lambda each: promote_deliveries(each, 10))
+            await desk.work_queues.transactions.run(
+                lambda each: promote_deliveries(each, desk.work_queues.queues, 10, desk.caller)
+            )
         for name in completed_by:
             await desk.settle("complete", await desk.claim(subscription=name))
         return Act(message_id, lambda: subscriptions.delete(desk.caller, SCOPE, JOBS, "last"))
@@ -359,3 +361,98 @@ def _amount(name: str, row: dict[str, Any], events: Sequence[WorkEvent]) -> int:
     held_us = int((events[0].extras or {})["duration_us"])
     assert held_us >= HELD_MS * 1000
     return held_us // 1000
+
+
+# --- the same of deliveries -----------------------------------------------------------------------------------------------
+
+
+def test_every_transition_of_a_delivery_has_a_case() -> None:
+    assert DELIVERIES.keys() == {transition.name for transition in OF_DELIVERIES}
+
+
+@pytest.mark.parametrize("transition", OF_DELIVERIES, ids=lambda value: value.name)
+async def test_all_that_goes_with_a_transition_of_a_delivery_agrees(
+    desk: Desk, transition: Transition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one of two subscriptions: the message goes on waiting for the other."""
+    queue = await desk.queue(consumer_mode="broadcast", backoff_initial_ms=60_000, backoff_jitter_ms=0)
+    for name in (MAIL, "search"):
+        await desk.work_queues.subscriptions.create(desk.caller, SCOPE, JOBS, name)
+    message_id, happen, *_ = await DELIVERIES[transition.name](desk, None)
+    assert message_id is not None
+    seen = Aftermath(desk, monkeypatch)
+    await seen.look()
+    old, message = await seen.delivery(message_id, MAIL), await desk.row(message_id)
+    await happen()
+    row, after = await seen.delivery(message_id, MAIL), await desk.row(message_id)
+
+    assert (old.state, row.state) == (*transition.before, transition.after or old.state)
+    assert (row.visible_at is not None, row.claim_until is not None) == (row.state == "delayed", row.state == "claimed")
+    assert row.attempts == old.attempts + transition.attempts
+    assert row.reclaims == old.reclaims + transition.reclaims
+    other = await seen.delivery(message_id, "search")
+    assert (after["state"], other.state, other.attempts) == ("pending", "pending", 0)
+    for place in (JOBS, DEAD_LETTER):
+        counted = {name: count for name, count in (await desk.depth(place))._asdict().items() if count}
+        assert counted == await desk.states(place), place
+    events = await seen.events(message_id)
+    assert await seen.usage() == {name: _amount(name, after, events) for name in transition.usage}
+    assert [(event.event, event.queue_id) for event in events] == [(event, queue.id) for event in transition.events]
+    assert {(event.extras or {}).get("subscription") for event in events} <= {MAIL}
+    lines = steps(after["trail"])[len(steps(message["trail"])) :]
+    assert [line.event for line in lines] == ([transition.history] if transition.history else [])
+    assert all((line.detail or "").startswith(f"subscription {MAIL}") for line in lines)
+    assert [ready for ready in seen.ready if ready.id == message_id] == []
+    assert [each for each in seen.woken if each == queue.id] == ([queue.id] if row.state == "pending" else [])
+    assert await seen.actions(message_id) == ([transition.action] if transition.action else [])
+
+
+def delivery_verdict(name: Any, **fields: Any) -> Case:
+    async def case(desk: Desk, _: State | None) -> Act:
+        await waiting(desk)
+        (message,) = await desk.claim(subscription=MAIL)
+        desk.clock.turn(HELD_MS / 1000)
+        return Act(message.id, lambda: desk.settle(name, message, **fields))
+
+    return case
+
+
+async def claim_delivery(desk: Desk, _: State | None) -> Act:
+    return Act(await waiting(desk), lambda: desk.claim(subscription=MAIL))
+
+
+async def promote_delivery(desk: Desk, _: State | None) -> Act:
+    act = await delivery_verdict("fail")(desk, None)
+    await act.happen()
+    desk.clock.turn(61)
+    return Act(act.message_id, lambda: all_of(VisibilityTimeoutEnforcer(desk.work_queues)))
+
+
+async def retry_delivery_at_once(desk: Desk, state: State | None) -> Act:
+    await change(desk, backoff_initial_ms=0, backoff_jitter_ms=0)
+    return await delivery_verdict("fail")(desk, state)
+
+
+def lost_delivery(max_reclaims: int) -> Case:
+    async def case(desk: Desk, state: State | None) -> Act:
+        await change(desk, max_reclaims=max_reclaims)
+        claimed_one = await delivery_verdict("complete")(desk, state)
+        desk.clock.turn(31)
+        return Act(claimed_one.message_id, lambda: all_of(VisibilityTimeoutEnforcer(desk.work_queues)))
+
+    return case
+
+
+MAIL = "mail"
+DELIVERIES: dict[str, Case] = {
+    "promote": promote_delivery,
+    "claim_delivery": claim_delivery,
+    "extend": delivery_verdict("extend", seconds=60),
+    "deliver": delivery_verdict("complete"),
+    "release": delivery_verdict("release"),
+    "retry": delivery_verdict("fail"),
+    "retry_at_once": retry_delivery_at_once,
+    "reclaim": lost_delivery(3),
+    "give_up": delivery_verdict("fail", dead=True),
+    "lose": lost_delivery(0),
+}

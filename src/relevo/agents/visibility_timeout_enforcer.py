@@ -52,7 +52,11 @@ class VisibilityTimeoutEnforcer:
                 )
             )
         if visible_deliveries:
-            counts.append(await work_queues.transactions.run(lambda each: promote_deliveries(each, limit)))
+            counts.append(
+                await work_queues.transactions.run(
+                    lambda each: promote_deliveries(each, work_queues.queues, limit, self._caller)
+                )
+            )
         return Batch(sum(counts), more=max(counts) >= limit)
 
     async def _due(self) -> list[bool]:

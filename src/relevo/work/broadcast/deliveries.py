@@ -10,77 +10,29 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, RowMapping, and_, exists, insert, select, update
+from sqlalchemy import Column, ColumnElement, RowMapping, and_, exists, insert, select, update
 
 from relevo.contract.claims import Claimed, Settled
-from relevo.contract.events import EventName
 from relevo.contract.messages import Refusal
 from relevo.errors import ClaimLost, NotFound
 from relevo.wire.ids import IdMint
-from relevo.wire.retry import RetryDefaults
 from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
 from relevo.work.message.lifecycle import Change, apply
 from relevo.work.message.model import AS_WRITTEN, TIERS
-from relevo.work.message.transition import FINISH, FINISH_FAILED, Transition
-from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, wrong_in
+from relevo.work.message.transition import CLAIM_DELIVERY, DELIVER, FINISH, FINISH_FAILED, GIVE_UP, Transition
+from relevo.work.message.verdict import LETTERS, SettleItem, Settling, Verdict, settling_of, wrong_in
 from relevo.work.queue_record import QueueRecord
-from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.interface import LockedDelivery
 from relevo.work.store.tables import deliveries, labels, messages, subscriptions
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 
 SUBSCRIPTION = "subscription"
 """The `source_type` of a copy in `_dead_letter`."""
-
-_DONE_BY: Mapping[Verdict, frozenset[str]] = {
-    "complete": frozenset({"completed"}),
-    "fail": frozenset(),
-    "release": frozenset({"pending"}),
-    "extend": frozenset(),
-}
-"""States in which a token that is still there tells that its verdict was heard before; of `fail` its letter tells."""
-
-
-@dataclass
-class Held:
-    """A delivery that this transaction holds."""
-
-    subscription_id: int
-    subscription: str
-    message_id: str
-    state: Any
-    claim_token: str | None
-    claimed_at: int | None
-    attempts: int
-    reclaims: int
-    visible_at: int | None = None
-    claim_until: int | None = None
-
-    def was_settled_by(self, verdict: Verdict) -> bool:
-        """Whether this verdict was heard before with the same token: its answer may have been lost."""
-        if (self.claim_token or "").startswith(LETTERS["fail"]):
-            return verdict == "fail"
-        return self.state in _DONE_BY[verdict]
-
-    async def change(self, transaction: SqlUnitOfWork, **values: Any) -> None:
-        """Writes new values, and knows them itself."""
-        mine = and_(deliveries.c.subscription_id == self.subscription_id, deliveries.c.message_id == self.message_id)
-        await transaction.connection.execute(
-            update(deliveries).where(mine).values({**values, "updated_at": transaction.now})
-        )
-        for name in ("state", "attempts", "reclaims", "visible_at", "claim_until"):
-            if name in values:
-                setattr(self, name, values[name])
-
-    async def let_go(self, transaction: SqlUnitOfWork, state: str, **values: Any) -> None:
-        """Ends the claim. The token stays: by it the same settle, sent once more, is known."""
-        unheld = {"claim_until": None, "claimed_by": None, "claimed_at": None}
-        await self.change(transaction, state=state, **unheld, **values)
 
 
 class Deliveries:
@@ -105,45 +57,30 @@ class Deliveries:
 
         async def take(transaction: SqlUnitOfWork) -> list[Claimed]:
             number = await _number_of(transaction, queue, subscription)
-            rows: dict[str, RowMapping] = {}
-            live: list[Row[*tuple[Any, ...]]] = []
+            live: list[LockedDelivery] = []
+            of: dict[str, RowMapping] = {}
             while not live:  # deliveries of messages that ended without them are closed on the way
-                taken = await _first_pending(transaction, number, batch_size, wanted or {})
+                taken, of = await _first_pending(transaction, number, batch_size, wanted or {})
                 if not taken:
                     return []
-                rows = await _messages(transaction, [each.message_id for each in taken])
-                live = [each for each in taken if _is_open(rows.get(each.message_id))]
-                await _drop(transaction, number, [each.message_id for each in taken if each not in live])
-            now, ids = transaction.now, [each.message_id for each in live]
+                live = [each for each in taken if of[each.id]["state"] in FINISH.before]
+                await _drop(transaction, number, [each.id for each in taken if each not in live])
+            now = transaction.now
             until = now + queue.visibility_timeout_s * 1000
-            await transaction.connection.execute(
-                update(deliveries)
-                .where(deliveries.c.subscription_id == number, deliveries.c.message_id.in_(ids))
-                .values(
-                    state="claimed",
-                    claim_token=token,
-                    claim_until=until,
-                    claimed_by=consumer or caller.actor,
-                    claimed_at=now,
-                    attempts=deliveries.c.attempts + 1,
-                    updated_at=now,
+            claim = {
+                "claim_token": token,
+                "claim_until": until,
+                "claimed_by": consumer or caller.actor,
+                "claimed_at": now,
+            }
+            changes = [
+                Change(
+                    each, told={"attempt": each.attempts + 1, "wait_ms": max(0, now - each.updated_at)}, columns=claim
                 )
-            )
-            transaction.counters.add(queue.id, "claims", len(live))
-            for each in live:
-                transaction.events.append(
-                    event_of(
-                        "claimed",
-                        queue,
-                        rows[each.message_id],
-                        now,
-                        subscription=subscription,
-                        attempt=each.attempts + 1,
-                        wait_ms=max(0, now - each.updated_at),
-                    )
-                )
-            _note(transaction, caller, "claim", queue, ids)
-            return [_claimed(rows[each.message_id], queue, token, until, each) for each in live]
+                for each in live
+            ]
+            await apply(transaction, CLAIM_DELIVERY, queue, changes, caller)
+            return [_claimed(of[each.id], queue, token, until, each) for each in live]
 
         return await self._transactions.run(take)
 
@@ -155,115 +92,82 @@ class Deliveries:
         async def decide(transaction: SqlUnitOfWork) -> list[Settled]:
             held = await _held(transaction, items)
             known = await _messages(transaction, [item.id for item in items])
+            decided: dict[Transition, list[Change]] = {}
+            answers: dict[tuple[str, str], Settled] = {}
             settled: list[Settled] = []
-            finished: list[Held] = []
             for item in items:
                 delivery, message = held.get((item.id, item.claim_token[1:])), known.get(item.id)
                 if (wrong := wrong_in(item)) is not None:
-                    refusal = Refusal(wrong.code, str(wrong))
+                    settled.append(Settled(item.id, refusal=Refusal(wrong.code, str(wrong))))
                 elif message is None or message["queue_id"] != queue.id:
-                    refusal = Refusal("NOT_FOUND", str(NotFound(what="message", name=item.id)))
-                elif delivery is None or (delivery.state != "claimed" and not delivery.was_settled_by(verdict)):
-                    refusal = Refusal("CLAIM_LOST", str(ClaimLost(message_id=item.id, reason="another token holds it")))
+                    missing = NotFound(what="message", name=item.id)
+                    settled.append(Settled(item.id, refusal=Refusal(missing.code, str(missing))))
+                elif delivery is None or (delivery.state != "claimed" and not _was_settled_by(verdict, delivery)):
+                    settled.append(_lost(item, "another token holds it"))
                 elif item.subscription not in (None, delivery.subscription):
-                    lost = ClaimLost(message_id=item.id, reason=f"subscription {item.subscription} has not claimed it")
-                    refusal = Refusal(lost.code, str(lost))
+                    settled.append(_lost(item, f"subscription {item.subscription} has not claimed it"))
+                elif (item.id, item.claim_token) in answers:
+                    settled.append(answers[item.id, item.claim_token])  # named twice in one call
+                elif delivery.state == "claimed":
+                    transition, change, answer = _settling(verdict, delivery, item, queue, transaction.now)
+                    decided.setdefault(transition, []).append(change)
+                    answers[item.id, item.claim_token] = answer
+                    settled.append(answer)
                 else:
-                    if delivery.state == "claimed":
-                        ended = await self._settle_one(transaction, queue, verdict, item, delivery, message, caller)
-                        finished += [delivery] if ended else []
-                    outcome = Settled(
-                        item.id, delivery.state, visible_at=delivery.visible_at, claim_until=delivery.claim_until
-                    )
-                    settled.append(outcome)
-                    continue
-                settled.append(Settled(item.id, refusal=refusal))
-            failed = {(item.id, item.claim_token): item for item in items}
-            dead = [each for each in finished if each.state == "dead"]
-            for each in dead:
-                item = failed[each.message_id, each.claim_token or ""]
-                why = (item.told, item.failure)
-                await bury(transaction, self._mint, queue, each, known[each.message_id], *why, caller)
-            await close_messages(transaction, queue, [each.message_id for each in finished], caller)
-            if changed := [each.id for each in settled if each.refusal is None]:
-                _note(transaction, caller, verdict, queue, changed)
+                    settled.append(Settled(item.id, delivery.state, visible_at=delivery.visible_at))  # pyright: ignore[reportArgumentType]
+            for transition, changes in decided.items():
+                await change_deliveries(transaction, self._mint, transition, queue, changes, known, caller)
             return settled
 
         return await self._transactions.run(decide)
 
-    async def _settle_one(
-        self,
-        transaction: SqlUnitOfWork,
-        queue: QueueRecord,
-        verdict: Verdict,
-        item: SettleItem,
-        delivery: Held,
-        message: RowMapping,
-        caller: Caller,
-    ) -> bool:
-        """Whether the delivery has ended."""
-        now, attempt = transaction.now, delivery.attempts
-        took_ms = max(0, now - (delivery.claimed_at or now))
-        told: dict[str, int | str] = {"subscription": delivery.subscription, "attempt": attempt}
-        if verdict == "extend":
-            seconds = queue.visibility_timeout_s if item.seconds is None else item.seconds
-            await delivery.change(transaction, claim_until=now + int(seconds * 1000))
-            await _add_history(transaction, message["id"], "extended", caller, delivery.subscription)
-            transaction.events.append(event_of("extended", queue, message, now, **told))
-            return False
-        if verdict == "release":
-            await delivery.let_go(transaction, "pending", attempts=max(0, attempt - 1))
-            transaction.counters.add(queue.id, "released", 1)
-            transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + 1
-            transaction.events.append(event_of("released", queue, message, now, **told))
-            return False
-        transaction.counters.add(queue.id, "handler_ms", took_ms)
-        told["duration_us"] = took_ms * 1000
-        if verdict == "complete":
-            result = bytes(item.result).decode() or None
-            await delivery.let_go(transaction, "completed", result=result)
-            transaction.events.append(event_of("completed", queue, message, now, **told))
-            return True
-        reason, token = item.told, LETTERS["fail"] + item.claim_token[1:]
-        told |= item.failure.extras(reason)
-        transaction.counters.add(queue.id, "failed", 1)
-        transaction.events.append(event_of("failed", queue, message, now, **told))
-        tries = attempt - delivery.reclaims
-        if item.dead or tries >= queue.max_retries:
-            await delivery.let_go(transaction, "dead", claim_token=token, failure_reason=reason)
-            return True
-        backoff = RetryDefaults(
-            queue.backoff_initial_ms, queue.backoff_cap_ms, queue.backoff_multiplier, queue.backoff_jitter_ms
-        )
-        wait_ms = backoff.wait_ms(tries)
-        if wait_ms > 0:
-            await delivery.let_go(
-                transaction, "delayed", claim_token=token, visible_at=now + wait_ms, failure_reason=reason
-            )
-        else:
-            await delivery.let_go(transaction, "pending", claim_token=token, visible_at=None, failure_reason=reason)
-            transaction.wakes[queue.id] = transaction.wakes.get(queue.id, 0) + 1
-        transaction.counters.add(queue.id, "retried", 1)
-        retried = event_of("retried", queue, message, now, **told, backoff_ms=wait_ms)
-        transaction.events.append(retried)
-        return False
+
+def _lost(item: SettleItem, reason: str) -> Settled:
+    lost = ClaimLost(message_id=item.id, reason=reason)
+    return Settled(item.id, refusal=Refusal(lost.code, str(lost)))
+
+
+def _was_settled_by(verdict: Verdict, delivery: LockedDelivery) -> bool:
+    """Whether this verdict was heard before with the same token: its answer may have been lost."""
+    if verdict == "complete":
+        return delivery.state == "completed"
+    return verdict in LETTERS and (delivery.claim_token or "").startswith(LETTERS[verdict])
+
+
+def _settling(verdict: Verdict, row: LockedDelivery, item: SettleItem, queue: QueueRecord, now: int) -> Settling:
+    if verdict != "complete":
+        return settling_of(verdict, row, item, queue, now)
+    change = Change(row, columns={"result": bytes(item.result).decode() or None})
+    return Settling(DELIVER, change, Settled(row.id, "completed"))
 
 
 # --- the ends of a delivery, and of its message --------------------------------------------------------------------------
 
 
-async def bury(
+async def change_deliveries(
     transaction: SqlUnitOfWork,
     mint: IdMint,
+    transition: Transition,
     queue: QueueRecord,
-    delivery: Held,
-    message: RowMapping,
-    reason: str,
-    failure: Failure,
+    changes: Sequence[Change],
+    of: Mapping[str, RowMapping],
     caller: Caller,
 ) -> None:
-    """Leaves a copy of the message in the scope's `_dead_letter`, for a delivery that has run out of tries."""
-    now = transaction.now
+    """Changes deliveries of one queue. Those that die leave a copy of their message in `_dead_letter`; what has ended in all
+    subscriptions is over."""
+    if transition.after == "dead":
+        changes = [await _bury(transaction, mint, queue, each, of[each.row.id], caller) for each in changes]
+    await apply(transaction, transition, queue, changes, caller)
+    if transition.after in ("dead", "completed"):
+        await close_messages(transaction, queue, [each.row.id for each in changes], caller)
+
+
+async def _bury(
+    transaction: SqlUnitOfWork, mint: IdMint, queue: QueueRecord, change: Change, message: RowMapping, caller: Caller
+) -> Change:
+    """Leaves the copy, and has the events name it."""
+    now, delivery, reason = transaction.now, change.row, change.reason or ""
+    assert isinstance(delivery, LockedDelivery)
     copy_id = mint()
     row: dict[str, Any] = dict(message) | {
         "id": copy_id,
@@ -284,12 +188,12 @@ async def bury(
         "idempotency_key": None,
         "open_deliveries": None,
         "failure_reason": reason,
-        "error": failure.encoded(),
+        "error": (change.failure or Failure(message=reason)).encoded(),
         "result": None,
         "created_at": now,
         "updated_at": now,
         "finished_at": now,
-        "trail": history_line(now, "dead_lettered", caller.actor, reason),
+        "trail": history_line(now, GIVE_UP.history, caller.actor, reason),
     }
     await transaction.connection.execute(insert(messages).values(row))
     named: dict[str, str] = msgspec.json.decode(message["labels"])
@@ -300,19 +204,7 @@ async def bury(
         ]
         await transaction.connection.execute(insert(labels), label_rows)
     transaction.counters.moved(queue.dead_letter_id, None, "dead")
-    transaction.counters.add(queue.id, "dead_lettered", 1)
-    transaction.events.append(
-        event_of(
-            "dead_lettered",
-            queue,
-            message,
-            now,
-            subscription=delivery.subscription,
-            attempt=delivery.attempts,
-            dead_letter=copy_id,
-            **failure.extras(reason),
-        )
-    )
+    return change._replace(told={**change.told, "dead_letter": copy_id})
 
 
 async def close_messages(
@@ -360,14 +252,6 @@ async def _results(transaction: SqlUnitOfWork, ids: Collection[str]) -> dict[str
     return {message_id: {"result": msgspec.json.encode(named).decode()} for message_id, named in results.items()}
 
 
-async def _add_history(
-    transaction: SqlUnitOfWork, message_id: str, event: str, caller: Caller, subscription: str
-) -> None:
-    line = history_line(transaction.now, event, caller.actor, f"subscription {subscription}")
-    mine = update(messages).where(messages.c.id == message_id)
-    await transaction.connection.execute(mine.values(trail=messages.c.trail + line))
-
-
 # --- rows ----------------------------------------------------------------------------------------------------------------
 
 
@@ -379,45 +263,45 @@ async def _number_of(transaction: SqlUnitOfWork, queue: QueueRecord, name: str) 
     return number
 
 
+async def lock_deliveries(
+    transaction: SqlUnitOfWork, *conditions: ColumnElement[bool], by: Sequence[Column[Any]], limit: int | None = None
+) -> tuple[list[LockedDelivery], dict[str, RowMapping]]:
+    """Deliveries that meet these conditions, locked as messages are by `lock_messages`, and their messages, which are not."""
+    query = select(deliveries).where(*conditions).order_by(*by).limit(limit)
+    rows = (await transaction.connection.execute(transaction.held(query, wait=limit is None))).mappings().all()
+    of = await _messages(transaction, [row["message_id"] for row in rows])
+    numbers = {row["subscription_id"] for row in rows}
+    named = select(subscriptions.c.id, subscriptions.c.name).where(subscriptions.c.id.in_(numbers))
+    names = {row.id: row.name for row in await transaction.connection.execute(named)} if rows else {}
+    return [_locked(row, of[row["message_id"]], names.get(row["subscription_id"], "")) for row in rows], of
+
+
+def _locked(row: RowMapping, message: RowMapping, subscription: str) -> LockedDelivery:
+    own = {name: row[name] for name in LockedDelivery._fields if name in row}
+    shared = {name: message[name] for name in LockedDelivery._fields if name in message and name not in row}
+    return LockedDelivery(subscription=subscription, **own, **shared)
+
+
 async def _first_pending(
     transaction: SqlUnitOfWork, number: int, limit: int, wanted: Mapping[str, str]
-) -> Sequence[Row[*tuple[Any, ...]]]:
-    d = deliveries.c
-    m = messages.c
+) -> tuple[list[LockedDelivery], dict[str, RowMapping]]:
+    d, m = deliveries.c, messages.c
     outlived = exists().where(m.id == d.message_id, m.expires_at <= transaction.now)  # the enforcer ends these
-    query = select(d.message_id, d.attempts, d.reclaims, d.updated_at).where(
-        d.subscription_id == number, d.state == "pending", ~outlived
-    )
-    for name, value in wanted.items():
-        carried = and_(labels.c.message_id == d.message_id, labels.c.name == name, labels.c.value == value)
-        query = query.where(exists().where(carried))
-    ordered = query.order_by(d.sort_key, d.message_id).limit(limit)
-    return (await transaction.connection.execute(transaction.held(ordered))).all()
+    carried = [
+        exists().where(labels.c.message_id == d.message_id, labels.c.name == name, labels.c.value == value)
+        for name, value in wanted.items()
+    ]
+    mine = (d.subscription_id == number, d.state == "pending", ~outlived, *carried)
+    return await lock_deliveries(transaction, *mine, by=(d.sort_key, d.message_id), limit=limit)
 
 
-async def _held(transaction: SqlUnitOfWork, items: Sequence[SettleItem]) -> dict[tuple[str, str], Held]:
-    """The deliveries with these tokens, held, by message and token; without its first letter, which tells of a failure."""
+async def _held(transaction: SqlUnitOfWork, items: Sequence[SettleItem]) -> dict[tuple[str, str], LockedDelivery]:
+    """The deliveries with these tokens, held, by message and token; without its first letter, which tells of its verdict."""
     d = deliveries.c
-    tokens = {letter + item.claim_token[1:] for item in items for letter in (item.claim_token[:1], LETTERS["fail"])}
-    query = (
-        select(
-            *(d.subscription_id, d.message_id, d.state, d.claim_token, d.claimed_at, d.attempts, d.reclaims),
-            *(d.visible_at, d.claim_until),
-        )
-        .where(d.message_id.in_({item.id for item in items}), d.claim_token.in_(tokens))
-        .order_by(d.message_id, d.subscription_id)
-    )
-    rows = (await transaction.connection.execute(transaction.held(query, wait=True))).mappings().all()
-    names = await subscription_names(transaction, {row["subscription_id"] for row in rows})
-    return {
-        (row["message_id"], row["claim_token"][1:]): Held(subscription=names.get(row["subscription_id"], ""), **row)
-        for row in rows
-    }
-
-
-async def subscription_names(transaction: SqlUnitOfWork, numbers: set[int]) -> dict[int, str]:
-    query = select(subscriptions.c.id, subscriptions.c.name).where(subscriptions.c.id.in_(numbers))
-    return {row.id: row.name for row in await transaction.connection.execute(query)}
+    tokens = {first + item.claim_token[1:] for item in items for first in (item.claim_token[:1], *LETTERS.values())}
+    mine = (d.message_id.in_({item.id for item in items}), d.claim_token.in_(tokens))
+    found, _ = await lock_deliveries(transaction, *mine, by=(d.message_id, d.subscription_id))
+    return {(row.id, (row.claim_token or "")[1:]): row for row in found}
 
 
 async def _messages(transaction: SqlUnitOfWork, ids: Sequence[str]) -> dict[str, RowMapping]:
@@ -436,11 +320,7 @@ async def _drop(transaction: SqlUnitOfWork, number: int, ids: Sequence[str]) -> 
         )
 
 
-def _is_open(message: RowMapping | None) -> bool:
-    return message is not None and message["state"] in FINISH.before
-
-
-def _claimed(row: RowMapping, queue: QueueRecord, token: str, until: int, delivery: Row[*tuple[Any, ...]]) -> Claimed:
+def _claimed(row: RowMapping, queue: QueueRecord, token: str, until: int, delivery: LockedDelivery) -> Claimed:
     tier: int = row["priority_tier"]
     return Claimed(
         id=row["id"],
@@ -460,20 +340,4 @@ def _claimed(row: RowMapping, queue: QueueRecord, token: str, until: int, delive
         parent_id=row["parent_id"],
         deadline=row["deadline_at"],
         created_at=row["created_at"],
-    )
-
-
-def event_of(event: EventName, queue: QueueRecord, row: RowMapping, now: int, **extras: int | str) -> WorkEvent:
-    return WorkEvent(event, queue.id, row["id"], now, row["message_type"], row["correlation_id"], extras)
-
-
-def _note(transaction: SqlUnitOfWork, caller: Caller, verb: str, queue: QueueRecord, ids: Sequence[str]) -> None:
-    transaction.audit(
-        caller,
-        f"message.{verb}",
-        ids[0],
-        tenant_id=queue.tenant_id,
-        scope_id=queue.scope_id,
-        queue_id=queue.id,
-        after=msgspec.json.encode({"ids": ids}).decode(),
     )

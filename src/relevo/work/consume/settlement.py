@@ -16,9 +16,8 @@ from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
 from relevo.work.message.history import history_line
 from relevo.work.message.lifecycle import Change, apply
-from relevo.work.message.retry import wait_before_retry
-from relevo.work.message.transition import COMPLETE, EXTEND, GIVE_UP, RELEASE, RETRY, RETRY_AT_ONCE, Transition
-from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, wrong_in
+from relevo.work.message.transition import COMPLETE, Transition
+from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, settling_of, wrong_in
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.group_commit import GroupCommit, Operation
 from relevo.work.store.interface import CompletedRow, Completion, LockedMessage, QueuePolicy
@@ -200,7 +199,7 @@ class Settlements:
             if row.id in settled and row.claim_token == item.claim_token:
                 outcomes[id(item)] = settled[row.id]  # named twice in one call
             elif row.state == "claimed" and row.claim_token == item.claim_token:
-                transition, change, outcome = _VERDICTS[verdict](each, transaction.now)
+                transition, change, outcome = settling_of(verdict, row, item, each.rules, transaction.now)
                 decided.setdefault((transition, each.rules), []).append(change)
                 outcomes[id(item)] = settled[row.id] = outcome
             elif verdict in LETTERS and row.claim_token == LETTERS[verdict] + item.claim_token[1:]:
@@ -274,35 +273,3 @@ def _completion(call: _Settlement, item: SettleItem) -> Completion:
     result = bytes(item.result).decode() or None
     queue_id = None if call.queue is None else call.queue.id
     return Completion(item.id, item.claim_token, call.scope.scope_id, queue_id, result)
-
-
-# --- verdicts: what becomes of a claimed row, and what is answered -----------------------------------------------------------
-
-
-def _failed(held: _Held, now: int) -> tuple[Transition, Change, Settled]:
-    row, rules, item = held.row, held.rules, held.item
-    columns = {"claim_token": LETTERS["fail"] + item.claim_token[1:]}
-    change = Change(row, item.told, item.failure, columns=columns)
-    wait_ms = wait_before_retry(rules, row.attempts - row.reclaims)
-    if item.dead or wait_ms is None:
-        return GIVE_UP, change, Settled(row.id, "dead")
-    change = change._replace(told={"backoff_ms": wait_ms})
-    if wait_ms == 0:
-        return RETRY_AT_ONCE, change, Settled(row.id, "pending")
-    visible_at = now + wait_ms
-    change = change._replace(columns=columns | {"visible_at": visible_at})
-    return RETRY, change, Settled(row.id, "delayed", visible_at=visible_at)
-
-
-def _released(held: _Held, _: int) -> tuple[Transition, Change, Settled]:
-    token = LETTERS["release"] + held.item.claim_token[1:]
-    return RELEASE, Change(held.row, columns={"claim_token": token}), Settled(held.row.id, "pending")
-
-
-def _extended(held: _Held, now: int) -> tuple[Transition, Change, Settled]:
-    seconds = held.item.seconds if held.item.seconds is not None else held.rules.visibility_timeout_s
-    until = now + int(seconds * 1000)
-    return EXTEND, Change(held.row, columns={"claim_until": until}), Settled(held.row.id, "claimed", claim_until=until)
-
-
-_VERDICTS = {"fail": _failed, "release": _released, "extend": _extended}

@@ -10,8 +10,10 @@ from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
 from relevo.work.message.model import TERMINAL
 from relevo.work.message.transition import Transition
-from relevo.work.store.interface import LockedMessage, MessageUpdate
+from relevo.work.store.interface import LockedDelivery, LockedMessage, MessageUpdate
 from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.tables import deliveries
+from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready, UnitOfWork
 
 
@@ -29,7 +31,7 @@ class Home(Protocol):
 class Change(NamedTuple):
     """A locked row, and what of its change is its own."""
 
-    row: LockedMessage
+    row: LockedMessage | LockedDelivery
     reason: str | None = None
     """Kept in the row, and told."""
     failure: Failure | None = None
@@ -45,8 +47,8 @@ class Change(NamedTuple):
 async def apply(
     unit: UnitOfWork, transition: Transition, home: Home, changes: Sequence[Change], by: Caller, **audited: Any
 ) -> None:
-    """Changes messages that are worked on in one queue: their rows and histories, depths, usage, events, the order, and the
-    audit, which says `audited` beside the ids."""
+    """Changes messages that are worked on in one queue, or deliveries of such: their rows and histories, depths, usage,
+    events, the order, and the audit, which says `audited` beside the ids."""
     if not changes:
         return
     updates: list[MessageUpdate] = []
@@ -58,14 +60,18 @@ async def apply(
         updates.append(MessageUpdate(row, columns, line))
         _count(unit, transition, home, row, columns)
         _tell(unit, transition, home, change)
-        if columns["state"] == "pending" and home.consumer_mode == "competing":
-            unit.ready.append(Ready(home.id, columns.get("sort_key", row.sort_key), row.id))
-    await unit.session.update_messages(updates)
+        if columns["state"] == "pending":
+            _order(unit, home, row, columns)
+    if isinstance(changes[0].row, LockedMessage):
+        await unit.session.update_messages(updates)
+    else:
+        assert isinstance(unit, SqlUnitOfWork)
+        await unit.update_deliveries(updates)
     if transition.action:
         _audit(unit, transition, home, [change.row for change in changes], by, audited)
 
 
-def held_ms(row: LockedMessage, now: int) -> int:
+def held_ms(row: LockedMessage | LockedDelivery, now: int) -> int:
     """How long its worker has had it."""
     return max(0, now - (row.claimed_at or now))
 
@@ -93,19 +99,30 @@ def _columns(transition: Transition, home: Home, change: Change, now: int) -> di
         failure = change.failure or (Failure(message=change.reason) if after in ("dead", "failed") else None)
         if failure is not None:
             columns["error"] = failure.encoded()
-    return columns | dict(change.columns)
+    columns |= change.columns
+    if isinstance(row, LockedDelivery):
+        return {name: value for name, value in columns.items() if name in deliveries.columns}
+    return columns
 
 
 def _line(event: str, change: Change, now: int, by: Caller) -> str:
-    return history_line(now, event, by.actor, change.detail or change.reason)
+    detail = change.detail or change.reason
+    if isinstance(change.row, LockedDelivery):
+        detail = f"subscription {change.row.subscription}" + ("" if detail is None else f": {detail}")
+    return history_line(now, event, by.actor, detail)
 
 
 def _count(
-    unit: UnitOfWork, transition: Transition, home: Home, row: LockedMessage, columns: Mapping[str, Any]
+    unit: UnitOfWork,
+    transition: Transition,
+    home: Home,
+    row: LockedMessage | LockedDelivery,
+    columns: Mapping[str, Any],
 ) -> None:
     counters = unit.counters
-    counters.moved(row.queue_id, row.state, None)
-    counters.moved(columns.get("queue_id", row.queue_id), None, columns["state"])
+    if isinstance(row, LockedMessage):  # a depth counts messages, in however many subscriptions
+        counters.moved(row.queue_id, row.state, None)
+        counters.moved(columns.get("queue_id", row.queue_id), None, columns["state"])
     for name in transition.usage:
         counters.add(home.id, name, held_ms(row, unit.now) if name == "handler_ms" else 1)
 
@@ -117,16 +134,25 @@ def _tell(unit: UnitOfWork, transition: Transition, home: Home, change: Change) 
         told["duration_us"] = held_ms(row, unit.now) * 1000
     if change.reason is not None:
         told |= (change.failure or Failure(message=change.reason)).extras(change.reason)
+    if isinstance(row, LockedDelivery):
+        told["subscription"] = row.subscription
     told |= change.told
     for event in transition.events:
         unit.events.append(WorkEvent(event, home.id, row.id, unit.now, row.message_type, row.correlation_id, told))
+
+
+def _order(unit: UnitOfWork, home: Home, row: LockedMessage | LockedDelivery, columns: Mapping[str, Any]) -> None:
+    if isinstance(row, LockedDelivery):
+        unit.wakes[home.id] = unit.wakes.get(home.id, 0) + 1
+    elif home.consumer_mode == "competing":
+        unit.ready.append(Ready(home.id, columns.get("sort_key", row.sort_key), row.id))
 
 
 def _audit(
     unit: UnitOfWork,
     transition: Transition,
     home: Home,
-    rows: Sequence[LockedMessage],
+    rows: Sequence[LockedMessage | LockedDelivery],
     by: Caller,
     audited: Mapping[str, Any],
 ) -> None:

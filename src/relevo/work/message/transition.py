@@ -227,3 +227,23 @@ REOPEN = Transition("reopen", frozenset({"completed", "failed"}), "pending", his
 """For a subscription that begins in the past, whose entry in the audit says for how many."""
 
 TRANSITIONS: tuple[Transition, ...] = tuple(each for each in list(globals().values()) if isinstance(each, Transition))
+
+# --- a delivery of it ------------------------------------------------------------------------------------------------------
+
+CLAIM_DELIVERY = CLAIM._replace(name="claim_delivery", history="")
+"""All subscriptions write into one history: what every delivery goes through is not told there."""
+DELIVER = COMPLETE._replace(name="deliver", history="", usage=("handler_ms",))
+"""The message is completed, and counted, when its last delivery is."""
+
+OF_DELIVERIES = (
+    PROMOTE,
+    CLAIM_DELIVERY,
+    EXTEND,
+    DELIVER,
+    RELEASE,
+    RETRY,
+    RETRY_AT_ONCE,
+    RECLAIM,
+    GIVE_UP,
+    LOSE,
+)

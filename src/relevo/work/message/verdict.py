@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from relevo.contract.claims import Settled
 from relevo.errors import InvalidInput
 from relevo.work.message.failure import Failure
+from relevo.work.message.lifecycle import Change
+from relevo.work.message.retry import wait_before_retry
+from relevo.work.message.transition import EXTEND, GIVE_UP, RELEASE, RETRY, RETRY_AT_ONCE, Transition
+from relevo.work.queue_record import QueueSettings
+from relevo.work.store.interface import LockedDelivery, LockedMessage, QueuePolicy
 
 Verdict = Literal["complete", "fail", "release", "extend"]
 
@@ -52,3 +58,40 @@ def wrong_in(item: SettleItem) -> InvalidInput | None:
     if item.reason is not None and (len(item.reason) > LONGEST_REASON or "\0" in item.reason):
         return InvalidInput(where="reason", reason=f"pass up to {LONGEST_REASON} characters, none of them NUL")
     return None
+
+
+class Settling(NamedTuple):
+    """What a verdict does to a claimed row, and what the worker is answered."""
+
+    transition: Transition
+    change: Change
+    answer: Settled
+
+
+def settling_of(
+    verdict: Verdict,
+    row: LockedMessage | LockedDelivery,
+    item: SettleItem,
+    rules: QueueSettings | QueuePolicy,
+    now: int,
+) -> Settling:
+    """Of a row that is claimed with the item's token, unless it is completed: that is not decided by row."""
+    if verdict == "extend":
+        seconds = rules.visibility_timeout_s if item.seconds is None else item.seconds
+        until = now + int(seconds * 1000)
+        return Settling(
+            EXTEND, Change(row, columns={"claim_until": until}), Settled(row.id, "claimed", claim_until=until)
+        )
+    token = {"claim_token": LETTERS[verdict] + item.claim_token[1:]}
+    if verdict == "release":
+        return Settling(RELEASE, Change(row, columns=token), Settled(row.id, "pending"))
+    failed = Change(row, item.told, item.failure, columns=token)
+    wait_ms = wait_before_retry(rules, row.attempts - row.reclaims)
+    if item.dead or wait_ms is None:
+        return Settling(GIVE_UP, failed, Settled(row.id, "dead"))
+    failed = failed._replace(told={"backoff_ms": wait_ms})
+    if wait_ms == 0:
+        return Settling(RETRY_AT_ONCE, failed, Settled(row.id, "pending"))
+    visible_at = now + wait_ms
+    failed = failed._replace(columns=token | {"visible_at": visible_at})
+    return Settling(RETRY, failed, Settled(row.id, "delayed", visible_at=visible_at))

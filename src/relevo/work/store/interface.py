@@ -93,10 +93,32 @@ class LockedMessage(NamedTuple):
         return LockedMessage(*(row[name] for name in LockedMessage._fields))
 
 
-class MessageUpdate(NamedTuple):
-    """New values of a locked row, by column, and the lines to append to its history."""
+class LockedDelivery(NamedTuple):
+    """What one subscription has to do with a message, locked; named as in `LockedMessage`. The id is the message's."""
 
-    row: LockedMessage
+    id: str
+    tenant_id: int
+    scope_id: int
+    queue_id: int
+    message_type: str
+    correlation_id: str
+    subscription_id: int
+    subscription: str
+    state: str
+    sort_key: int
+    visible_at: int | None
+    claim_until: int | None
+    claim_token: str | None
+    claimed_at: int | None
+    attempts: int
+    reclaims: int
+    updated_at: int
+
+
+class MessageUpdate(NamedTuple):
+    """New values of a locked row, by column, and the lines to append to the message's history."""
+
+    row: LockedMessage | LockedDelivery
     columns: Mapping[str, Any]
     trail: str
 

@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Column, ColumnElement, Select, select
+from sqlalchemy import Column, ColumnElement, Select, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import StoreUnavailable
 from relevo.work.clock import Clock
 from relevo.work.store.database import Database, in_short
-from relevo.work.store.interface import Dialect, Driver, LockedMessage, Session
+from relevo.work.store.interface import Dialect, Driver, LockedDelivery, LockedMessage, MessageUpdate, Session
 from relevo.work.store.sql_session import SqlSession
-from relevo.work.store.tables import messages
+from relevo.work.store.tables import deliveries, messages
 from relevo.work.store.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
@@ -62,6 +62,24 @@ class SqlUnitOfWork(UnitOfWork):
         query = select(*_LOCKED).where(*conditions).order_by(*by).limit(limit)
         rows = await self.connection.execute(self.held(query, wait=limit is None))
         return [LockedMessage(*row) for row in rows]
+
+    async def update_deliveries(self, updates: Sequence[MessageUpdate]) -> None:
+        """As a session's `update_messages`, of deliveries. Their lines go to the histories of their messages."""
+        d, m = deliveries.c, messages.c
+        alike: dict[tuple[Any, ...], list[str]] = {}
+        lines: dict[str, list[str]] = {}
+        for each in updates:
+            assert isinstance(each.row, LockedDelivery)
+            alike.setdefault((each.row.subscription_id, *each.columns.items()), []).append(each.row.id)
+            if each.trail:
+                lines.setdefault(each.trail, []).append(each.row.id)
+        for (subscription_id, *columns), ids in alike.items():
+            mine = (d.subscription_id == subscription_id, d.message_id.in_(ids))
+            await self.connection.execute(update(deliveries).where(*mine).values(dict(columns)))
+        if lines:  # in one order everywhere: two subscriptions that settle the same messages must not deadlock
+            await self.lock_messages(m.id.in_({message_id for ids in lines.values() for message_id in ids}))
+        for line, ids in lines.items():
+            await self.connection.execute(update(messages).where(m.id.in_(ids)).values(trail=m.trail + line))
 
 
 _LOCKED = [messages.c[name] for name in LockedMessage._fields]
