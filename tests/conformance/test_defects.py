@@ -18,6 +18,7 @@ from tests.pace import limit
 from tests.servers.server import Client, Server
 from tests.support.held import HeldRuns
 from tests.support.runs import Runs
+from tests.support.watched import kept_idle_ms
 
 LONG_IDLE_MS = 30_000
 QUIET = {"delayed_enabled": False, "stalled_detector_enabled": False, "run_scheduler": False}
@@ -42,7 +43,7 @@ async def test_defect_01_a_job_delivered_as_often_as_allowed_does_not_run_once_m
 
 async def test_defect_02_a_handler_longer_than_the_idle_limit_runs_once(queue: Queue, worker_of: WorkerOf) -> None:
     runs = HeldRuns()
-    async with worker_of(runs, claim_min_idle_ms=400) as worker:
+    async with worker_of(runs, claim_min_idle_ms=kept_idle_ms()) as worker:
         await queue.add("report", {})
         await runs.until(1)
         await worker.outlast_the_idle_limit()

@@ -1,11 +1,13 @@
 """Frames: many jobs in one entry. Each job has its own outcome, and the entry is settled once, with all of them."""
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
 from relevo import Job, Queue, UnrecoverableError
+from relevo.engine.settling.delivery import Frame
 from relevo.errors import BadArgument, PayloadTooLarge, RateLimited
 from relevo.wire.envelope import Envelope
 from relevo.wire.frame import decode_frame, encode_frame
@@ -16,6 +18,7 @@ from tests.conformance.test_limits import Crowd
 from tests.servers.server import Client
 from tests.support.held import HeldRuns
 from tests.support.runs import Runs
+from tests.support.watched import kept_idle_ms
 
 
 def some(count: int, **options: Any) -> list[dict[str, Any]]:
@@ -30,6 +33,11 @@ def failing(job: Job) -> Exception | None:
         "later": RateLimited(retry_after_s=60),
     }
     return errors.get(job.name) if job.attempt == 0 else None
+
+
+def alive(kind: type) -> int:
+    gc.collect()
+    return sum(isinstance(each, kind) for each in gc.get_objects())
 
 
 # --- adding ----------------------------------------------------------------------------------------------------------------
@@ -138,6 +146,17 @@ async def test_each_job_of_a_frame_has_its_own_outcome(
     assert {job.name for job in jobs} == set(names)
 
 
+async def test_frames_that_were_settled_are_forgotten(queue: Queue, worker_of: WorkerOf) -> None:
+    handler = Runs(
+        lambda job: job.data, fail=failing
+    )  # none that fails: the log of a test keeps tracebacks, and they the jobs
+    async with worker_of(handler, concurrency=1, store_results=True, delayed_enabled=False) as worker:
+        before = alive(Frame)  # of earlier tests, by what they logged
+        await queue.add_bulk([{"name": name, "data": 1} for name in ("ok", "later") * 50], frame=5)
+        await worker.until(done=50)
+        assert alive(Frame) <= before + 1, "but for the one of the job that the slot ran last"
+
+
 async def test_a_retry_leaves_its_frame_and_the_others_do_not_run_again(queue: Queue, worker_of: WorkerOf) -> None:
     runs = Runs(fail=lambda job: RuntimeError("once") if job.data == 3 and job.attempt == 0 else None)
     async with worker_of(runs) as worker:
@@ -217,11 +236,11 @@ async def test_a_worker_that_lost_a_frame_writes_nothing_for_any_of_its_jobs(
 
 
 async def test_a_frame_longer_than_the_idle_limit_runs_once(queue: Queue, worker_of: WorkerOf) -> None:
-    held, other = HeldRuns(), Runs()
-    async with worker_of(held, claim_min_idle_ms=300) as first:
+    held, other, idle_ms = HeldRuns(), Runs(), kept_idle_ms()
+    async with worker_of(held, claim_min_idle_ms=idle_ms) as first:
         await queue.add_bulk(some(5), frame=5)
         await held.until(5)
-        async with worker_of(other, claim_min_idle_ms=300):
+        async with worker_of(other, claim_min_idle_ms=idle_ms):
             await first.outlast_the_idle_limit()
             held.let_go()
             await first.until(done=5)

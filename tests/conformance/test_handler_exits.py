@@ -9,16 +9,60 @@ import pytest
 from relevo import Batch, Job, Queue, Tasks
 from tests.conformance.conftest import WorkerOf
 
+
+class Panic(BaseException):
+    """As libraries of Rust raise it, and some that end calls which take too long."""
+
+
+class Speechless(Exception):
+    """It cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise Panic
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        return None  # noqa: PLE0307  # pyright: ignore[reportReturnType] - that is what is wrong with it
+
+
+class Untouchable(Exception):
+    """Whoever asks it for anything fails."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise LookupError(name)
+
+
+def holds_itself() -> BaseException:
+    error = ValueError()
+    error.args = (error,)
+    return error
+
+
+def odd_notes() -> BaseException:
+    error = ValueError("no")
+    error.__notes__ = 5  # pyright: ignore[reportAttributeAccessIssue] - that is what is wrong with it
+    return error
+
+
 ORDERS: dict[str, Callable[[], BaseException]] = {
     "sys.exit": lambda: SystemExit(3),
     "KeyboardInterrupt": KeyboardInterrupt,
     "GeneratorExit": GeneratorExit,
     "StopIteration": StopIteration,
+    "a panic": Panic,
+}
+ODD: dict[str, Callable[[], BaseException]] = {
+    "speechless": Speechless,
+    "wordless": Wordless,
+    "untouchable": Untouchable,
+    "holds itself": holds_itself,
+    "odd notes": odd_notes,
 }
 
 
 def one_of(order: str) -> BaseException:
-    return ORDERS[order]()
+    return (ORDERS | ODD)[order]()
 
 
 def leave() -> NoReturn:
@@ -51,7 +95,7 @@ async def fails_alone(queue: Queue, worker_of: WorkerOf, handler: Any, *names: s
     return [str(letter["detail"]) for letter in await queue.peek_dlq()]
 
 
-@pytest.mark.parametrize("order", ["sys.exit", "GeneratorExit"])
+@pytest.mark.parametrize("order", ["sys.exit", "GeneratorExit", "a panic", *ODD])
 async def test_on_the_loop(queue: Queue, worker_of: WorkerOf, order: str) -> None:
     async def handle(job: Job) -> None:
         if job.name != "good":
@@ -60,7 +104,7 @@ async def test_on_the_loop(queue: Queue, worker_of: WorkerOf, order: str) -> Non
     await fails_alone(queue, worker_of, handle, "bad")
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", [*ORDERS, *ODD])
 async def test_in_a_function_on_a_thread(queue: Queue, worker_of: WorkerOf, order: str) -> None:
     def handle(job: Job) -> None:
         if job.name != "good":
@@ -83,10 +127,11 @@ async def test_in_a_task_on_a_thread(queue: Queue, worker_of: WorkerOf, order: s
     await fails_alone(queue, worker_of, tasks, "bad", data={"kwargs": {}})
 
 
-async def test_in_a_batch(queue: Queue, worker_of: WorkerOf) -> None:
+@pytest.mark.parametrize("order", ["sys.exit", "a panic", *ODD])
+async def test_in_a_batch(queue: Queue, worker_of: WorkerOf, order: str) -> None:
     async def handle(jobs: list[Job]) -> None:
         if jobs[0].name != "good":
-            sys.exit(3)
+            raise one_of(order)
 
     await fails_alone(queue, worker_of, Batch(handle, size=1), "bad")
 

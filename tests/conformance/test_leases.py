@@ -11,6 +11,7 @@ from tests.pace import limit
 from tests.servers.server import Server
 from tests.support.held import WARM_UP, HeldRuns
 from tests.support.runs import Runs
+from tests.support.watched import kept_idle_ms
 
 IDLE_MS = 400
 LONG_S = 3 * IDLE_MS / 1000
@@ -20,7 +21,7 @@ async def test_a_handler_that_blocks_the_loop_longer_than_the_idle_limit_runs_on
     queue: Queue, worker_of: WorkerOf, server: Server, queue_name: str
 ) -> None:
     """The blocked worker has a loop and a thread of its own, so that a second one can look for abandoned jobs."""
-    idle_ms, began, go_on, runs = 1000, threading.Event(), threading.Event(), list[str]()
+    idle_ms, began, go_on, runs = kept_idle_ms(), threading.Event(), threading.Event(), list[str]()
 
     async def block(job: Job) -> None:
         runs.append(job.id)

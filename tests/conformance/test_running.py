@@ -21,7 +21,7 @@ from tests.patience import forever, turn
 from tests.servers.server import Client
 from tests.support.held import WARM_UP, HeldRuns
 from tests.support.runs import Runs
-from tests.support.watched import WatchedWorker, until_done
+from tests.support.watched import WatchedWorker, kept_idle_ms, until_done
 
 AT_ONCE = BackoffSpec.fixed(1)
 HOUR_MS = 3_600_000
@@ -364,8 +364,8 @@ async def test_a_plain_function_longer_than_the_idle_limit_runs_once_and_stops_n
             other.set()
 
     async with (
-        worker_of(handle, claim_min_idle_ms=200) as worker,
-        worker_of(handle, claim_min_idle_ms=200) as second,
+        worker_of(handle, claim_min_idle_ms=kept_idle_ms()) as worker,
+        worker_of(handle, claim_min_idle_ms=kept_idle_ms()) as second,
     ):
         await queue.add("long", {}, attempts=1)
         await queue.add("other", {})

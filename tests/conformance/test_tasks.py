@@ -16,7 +16,7 @@ from tests.conformance import process_tasks
 from tests.conformance.conftest import QueueOf, WorkerOf
 from tests.pace import limit
 from tests.patience import forever
-from tests.support.watched import until_done
+from tests.support.watched import kept_idle_ms, until_done
 
 AT_ONCE = BackoffSpec.fixed(1)
 
@@ -169,7 +169,7 @@ async def test_a_plain_task_longer_than_the_idle_limit_runs_once_and_stops_nobod
         calls.append("quick")
         quick_ran.set()
 
-    options = {"claim_min_idle_ms": 200, "store_results": True}
+    options = {"claim_min_idle_ms": kept_idle_ms(), "store_results": True}
     async with worker_of(tasks, **options) as worker, worker_of(tasks, **options) as second:
         job = await long.enqueue(queue)
         await quick.enqueue(queue)

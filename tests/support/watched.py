@@ -9,6 +9,11 @@ from relevo.engine.settling.settle_request import SettleResult
 from tests.pace import limit
 
 
+def kept_idle_ms() -> int:
+    """An idle limit that a worker keeps up with on this machine, however busy it is."""
+    return int(limit(1) * 1000)
+
+
 class WatchedWorker(Worker):
     """`settled` tells of one flush; `total` is the sum of all."""
 

@@ -341,7 +341,7 @@ class Worker(Service):
         return self.pausing.paused
 
     def health(self) -> WorkerHealth:
-        """Means "can claim", not "the process is up": a probe may be wired to `can_claim`."""
+        """Means "can claim and finish jobs", not "the process is up": a probe may be wired to `can_claim`."""
         now = time.monotonic()
         reason = ""
         if not self.is_running:
@@ -352,6 +352,8 @@ class Worker(Service):
             reason = f"cannot read: {self.reader.trouble}"
         elif not (self._read_link.up and self._settle_link.up):
             reason = f"no connection to Redis for {max(self._read_link.down_for, self._settle_link.down_for):.0f} s"
+        elif self.settler.refused:
+            reason = f"cannot finish jobs: {self.settler.refused}"
         elif now - self.leases.last_renewal > self._settings.idle_s and self.held:
             reason = "leases cannot be renewed"
         paused = self.is_paused()

@@ -107,6 +107,7 @@ from relevo.errors.stream_queues import (
     UnknownZone,
     Unreachable,
     UnrecoverableError,
+    UntoldError,
     WrongType,
 )
 from relevo.errors.tree import (
@@ -273,6 +274,7 @@ __all__ = [
     "Unreachable",
     "UnrecoverableError",
     "UnsupportedMediaType",
+    "UntoldError",
     "WebhookTargetRefused",
     "WorkError",
     "WorkQueueFull",

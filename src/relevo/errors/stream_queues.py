@@ -79,6 +79,13 @@ class HandlerStopped(RelevoError):
     )
 
 
+class UntoldError(RelevoError):
+    message = (
+        "The handler raised {kind}, and that error itself fails when it is looked at: give it a `__str__` and attributes "
+        "that do not raise."
+    )
+
+
 class JobCancelled(RelevoError):
     message = "Job {job_id!r} was cancelled."
 

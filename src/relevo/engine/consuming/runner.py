@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import Context, copy_context
+from functools import partial
 from time import perf_counter as clock
 from typing import Any
 
@@ -19,7 +21,16 @@ from relevo.engine.job.job import Job
 from relevo.engine.settling.bad_result import bad_result
 from relevo.engine.settling.delivery import Delivery, HeldDeliveries
 from relevo.engine.settling.outcome_policy import OutcomePolicy
-from relevo.errors import BadResult, JobCancelled, JobTimedOut, RateLimited, RelevoError, Undecodable, UnknownTask
+from relevo.errors import (
+    BadResult,
+    JobCancelled,
+    JobTimedOut,
+    RateLimited,
+    RelevoError,
+    Undecodable,
+    UnknownTask,
+    UntoldError,
+)
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 
@@ -87,7 +98,10 @@ class Runner:
     def _begin_slots(self, count: int) -> None:
         for _ in range(min(count, self._queue.slots - len(self._slots))):
             self._queue.expect()
-            self._slots.append(asyncio.create_task(self._slot(), name="relevo-slot"))
+            context = copy_context()
+            slot = asyncio.create_task(self._slot(), name="relevo-slot", context=context)
+            slot.add_done_callback(partial(self._slot_over, context))
+            self._slots.append(slot)
 
     def _end_turn(self) -> None:
         """Slots together have one turn of the loop at a time, and a short one: it also has to read and to settle."""
@@ -174,7 +188,7 @@ class Runner:
                 now = clock()
                 if not self._stop_of_one(delivery, cancelled, now - delivery.started):
                     raise  # we are leaving: the delivery stays in `running` and is handed back
-            except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+            except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
                 now = clock()
                 await self._failed(delivery, error, now - delivery.started, value)
             else:
@@ -187,6 +201,20 @@ class Runner:
                     self._ended(delivery, delivery.ended_by, now - delivery.started)
             delivery.slot = None
             del running[delivery]
+
+    def _slot_over(self, context: Context, slot: asyncio.Task[None]) -> None:
+        """A fault of ours, or of a codec, outside the handler: it costs one run and not the slot."""
+        fault = None if slot.cancelled() else slot.exception()
+        if not isinstance(fault, Exception) or self._stopping:
+            return
+        log.error("a slot of queue %s failed, and another takes its place", self._keys.queue, exc_info=fault)
+        self._slots.remove(slot)
+        self._begin_slots(1)
+        delivery = context.get(DELIVERY)
+        if delivery is not None and not delivery.run_over:
+            delivery.slot = None
+            self.running.pop(delivery, None)
+            self._policy.failed(delivery, fault, 0.0)
 
     def _begin(self, delivery: Delivery) -> Job | None:
         """The job for the handler, or None when it does not run."""
@@ -242,8 +270,16 @@ class Runner:
 
     async def _failed(self, delivery: Delivery, error: BaseException, duration: float, value: object) -> None:
         """`value` is what the handler returned: with one, the error is that it cannot be stored."""
-        if isinstance(error, GeneratorExit) and not _runs(delivery.slot):
-            raise error  # not the handler's: its slot is being closed
+        if isinstance(error, KeyboardInterrupt) or (isinstance(error, GeneratorExit) and not _runs(delivery.slot)):
+            raise error  # not the handler's: Ctrl-C where nobody handles signals, or its slot is being closed
+        try:
+            await self._judge(delivery, error, duration, value)
+        except Exception as broken:  # noqa: BLE001 - the error breaks whoever looks at it, also who would log it
+            kind, why = type(error).__qualname__, type(broken).__qualname__
+            log.warning("job %s raised %s, which raises %s when it is looked at", delivery.envelope.id, kind, why)
+            self._policy.failed(delivery, UntoldError(kind=kind), duration)
+
+    async def _judge(self, delivery: Delivery, error: BaseException, duration: float, value: object) -> None:
         if delivery.ended_by is not None:
             self._ended(delivery, delivery.ended_by.with_traceback(error.__traceback__), duration)
         elif isinstance(error, RateLimited):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from relevo.engine.consuming.handlers import Handler
@@ -65,7 +66,8 @@ class HandlerSpans:
                 span.add_event("rate limited", {"relevo.wait_ms": limited.wait_ms})  # told to come back: no failure
                 raise
             except Exception as error:
-                _failed(span, error)
+                with suppress(Exception):  # an error that cannot say what it is: the run is judged by it all the same
+                    _failed(span, error)
                 raise
 
 

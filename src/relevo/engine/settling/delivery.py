@@ -136,6 +136,12 @@ class Frame:
         self.events: list[bytes | RunEvent] = []
         """What may be said once the frame is settled."""
 
+    def clear(self) -> None:
+        """Lets go of its jobs once they are settled. They know their frame, and the collector does not know them: what holds
+        itself in a circle would stay for ever."""
+        for outcomes in (self.results, self.retries, self.dead_lettered, self.back, self.events):
+            outcomes.clear()
+
     def arguments(self) -> list[Argument]:
         """As `settle_frames.lua` takes them."""
         packed: list[Argument] = [

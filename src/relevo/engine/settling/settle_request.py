@@ -33,6 +33,11 @@ SCRIPTS = (RETRY, SETTLE, SETTLE_FRAMES)
 
 _SCRIPT_BATCH = 256
 _FRAME_ARGUMENTS = 4000
+_FOR_NOW = frozenset({"OOM", "MISCONF", "BUSY", "NOPERM", "EXECABORT"})
+"""Refusals that say nothing of the entry: the server is full, cannot save, runs a long script, or its administrator has taken
+rights away. What was refused is kept, with its lease, until the server takes it."""
+_SCRIPT_WITHOUT_RIGHTS = ("ACL failure in script", "The user executing the script can't run")
+"""How Redis 7.4 and later, and earlier ones, say NOPERM of a command in a script."""
 _FAILURE_S = 7 * 24 * 3600
 """How long the failure of a job is kept after its next run is due: a queue may be paused for a while."""
 
@@ -86,7 +91,9 @@ class SettleRequest:
         self.follow_ups: list[bytes] = []
         """Events that are true only now that Redis has answered."""
         self.kept: list[Completed | Retry | DeadLettered | Frame] = []
-        """What a full server refused: to be tried again."""
+        """What the server refused for now: to be tried again."""
+        self.refused: str = ""
+        """Why it refused that, in its own words."""
         self.count: int = 0
         """How many replies it will have."""
         self._context = context
@@ -190,8 +197,7 @@ class SettleRequest:
 
         def count(reply: Reply) -> None:
             if isinstance(reply, ReplyError):
-                log.error("acks of queue %s refused: %s", context.keys.queue, reply)
-                if reply.code in ("OOM", "EXECABORT"):  # a full server takes nothing into a MULTI
+                if self._for_now(reply):  # a full server takes nothing into a MULTI, and still runs a script
                     self.kept.extend(
                         Completed(item.delivery, item.result, item.cancelled, by_script=True) for item in items
                     )
@@ -209,7 +215,7 @@ class SettleRequest:
             return
         # In one MULTI: a crash never leaves an acked entry in the stream for ever, nor a finished job without its result.
         for packed in (command("MULTI"), *results, *acks):
-            self._add(packed, _ignore)
+            self._add(packed, self._queued)
         place = len(results)
         self._add(
             command("EXEC"),
@@ -324,13 +330,26 @@ class SettleRequest:
 
     def _ours(self, reply: Reply, chunk: list[Item]) -> list[Item]:
         if isinstance(reply, ReplyError):
-            log.error("a settle of queue %s was refused: %s", self._context.keys.queue, reply)
-            if reply.code == "OOM":  # the server is full: keep the outcome (and the lease) until it has room again
+            if self._for_now(reply):
                 self.kept.extend(chunk)
             return []
         ours = [item for item, verdict in zip(chunk, cast("list[int]", reply), strict=True) if verdict == 1]
         self.settlement.lost += len(chunk) - len(ours)
         return ours
+
+    def _queued(self, reply: Reply) -> None:
+        """Why a MULTI will be refused is said to the command that is: its EXEC says only that it was."""
+        if isinstance(reply, ReplyError):
+            self.refused = self.refused or str(reply)
+
+    def _for_now(self, refusal: ReplyError) -> bool:
+        """Whether what was refused may be taken later."""
+        said = str(refusal)
+        if refusal.code in _FOR_NOW or any(words in said for words in _SCRIPT_WITHOUT_RIGHTS):
+            self.refused = self.refused or said
+            return True
+        log.error("outcomes of queue %s were refused for good: %s", self._context.keys.queue, refusal)
+        return False
 
 
 def _settled(item: Completed | DeadLettered | Retry) -> tuple[Argument, ...]:

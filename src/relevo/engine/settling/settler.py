@@ -25,6 +25,7 @@ from relevo.wire.dead import DeadLetterFields
 
 log = logging.getLogger("relevo.settler")
 
+_REFUSED_PAUSE_S = 0.25
 _IN_FLIGHT = 2
 _BEHIND = 4
 
@@ -41,13 +42,19 @@ class Settler:
         """What waits to leave, oldest first; more is handed in to `_outcomes` meanwhile."""
         self._under_way: deque[tuple[SettleRequest, Transport]] = deque()
         self._work = asyncio.Event()
+        self._refused = ""
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
     @property
     def behind(self) -> bool:
         """Whether the server takes jobs back more slowly than we run them: to read more would only pile them up here."""
-        return len(self._full) >= _BEHIND
+        return len(self._full) >= _BEHIND or bool(self._refused)
+
+    @property
+    def refused(self) -> str:
+        """Why the server takes no outcomes now, in its own words; empty when it does."""
+        return self._refused
 
     # --- handed in by the runner and the reader ------------------------------------------------------------------------
 
@@ -114,6 +121,7 @@ class Settler:
                 return
             self._outcomes.frames.append(frame)
             self._outcomes.events.extend(frame.events)
+            frame.events.clear()
         self._work.set()
 
     # --- life ------------------------------------------------------------------------------------------------------------
@@ -197,10 +205,28 @@ class Settler:
             self._context.held.pop(delivery.entry_id, None)
         for event in sent.follow_ups:
             self.event(event)
+        for item in sent.kept:
+            self._context.held.hold(item.delivery)
+            self._outcomes.put(item)
+        self._tell_of_refusal(sent)
         self.settled.emit(sent.settlement)
+        for frame in sent.outcomes.frames:
+            if frame not in sent.kept:
+                frame.clear()
         if sent.kept:
-            for item in sent.kept:
-                self._context.held.hold(item.delivery)
-                self._outcomes.put(item)
             self._work.set()
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(_REFUSED_PAUSE_S)
+
+    def _tell_of_refusal(self, sent: SettleRequest) -> None:
+        """A line when the server begins to refuse, and one when it has stopped: not one for each try."""
+        if bool(sent.refused) == bool(self._refused) or not (sent.kept or sent.outcomes.deliveries()):
+            return  # nothing has changed, or only events were sent
+        self._refused = sent.refused
+        if sent.refused:
+            log.error(
+                "Redis refuses what became of jobs of queue %s: %s. It is kept and sent again; nothing is read meanwhile.",
+                self._context.keys.queue,
+                sent.refused,
+            )
+        else:
+            log.warning("Redis takes what became of jobs of queue %s again.", self._context.keys.queue)

@@ -57,7 +57,9 @@ def error_text(error: BaseException) -> str:
     name = _names.get(kind) or _named(kind)
     try:
         said = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot say what it is has still happened
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - an error that cannot say what it is has still happened
         said = "<its message cannot be shown>"
     if not said:
         return name
