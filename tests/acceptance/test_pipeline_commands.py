@@ -143,6 +143,7 @@ def test_refresh_does_all_three_and_shows_how_far_it_is(
     assert page.exists()
 
 
+@pytest.mark.whole  # a command with a JVM of its own
 @pytest.mark.timeout(120)
 def test_ingest_follows_until_ctrl_c_and_keeps_spark_s_noise_to_itself_and_leaves_nothing_behind(
     valkey: Server, tmp_path: Path

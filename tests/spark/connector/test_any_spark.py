@@ -32,6 +32,7 @@ def told(*command: str | Path, **environment: str) -> dict[str, Any]:
     return json.loads(next(line for line in done.out.splitlines() if line.startswith("told ")).removeprefix("told "))
 
 
+@pytest.mark.whole  # spark-submit starts two JVMs; without it the same session is made in every test here
 @pytest.mark.timeout(200)
 def test_all_of_spark_submits_command_line_counts(redis86: Server, queue_name: str, tmp_path: Path) -> None:
     add_events(redis86.url, queue_name, EVENTS)

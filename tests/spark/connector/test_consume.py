@@ -112,6 +112,7 @@ def test_jobs_taken_before_the_batch_was_written_down_are_its_jobs_after_a_crash
         query.close()
 
 
+@pytest.mark.whole  # a driver of its own, which dies
 def test_leases_are_renewed_while_a_batch_runs_and_lapse_when_the_driver_is_gone(
     redis86: Server, queue_name: str
 ) -> None:

@@ -139,6 +139,7 @@ def test_a_write_with_a_name_can_be_run_again(spark: SparkSession, redis86: Serv
     assert sorted(int(row["data"]) for row in jobs.collect()) == list(range(3000))
 
 
+@pytest.mark.whole  # its command is tested in test_pipeline_commands.py
 def test_dead_letters_picked_by_sql_go_back_to_work(spark: SparkSession, redis86: Server, queue_name: str) -> None:
     async def bury() -> None:
         async with Queue(queue_name, redis_url=redis86.url) as queue:
@@ -153,6 +154,7 @@ def test_dead_letters_picked_by_sql_go_back_to_work(spark: SparkSession, redis86
     assert [(row["data"], row["retry"]["max_attempts"]) for row in again] == [('{"i":0}', 7), ('{"i":2}', 7)]
 
 
+@pytest.mark.whole  # source and sink are each tested here
 def test_a_stream_of_events_becomes_a_stream_of_jobs(
     spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path
 ) -> None:

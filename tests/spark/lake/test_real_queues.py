@@ -143,6 +143,7 @@ def test_events_of_two_servers_all_arrive_in_one_lake(
     )
 
 
+@pytest.mark.whole  # its command is tested in test_pipeline_commands.py
 async def test_dead_letters_that_sql_picks_and_changes_go_back_once(
     spark: SparkSession, redis86: Server, queue_name: str
 ) -> None:
@@ -180,6 +181,7 @@ def test_a_condition_that_is_no_sql_is_told_before_anything_is_sent(
         replay(spark, queue_name, where="reson = 'stalled'", options={"url": redis86.url})
 
 
+@pytest.mark.whole  # its command is tested in test_pipeline_commands.py
 async def test_rows_of_a_csv_file_become_jobs_and_a_second_run_adds_none(
     spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path
 ) -> None:

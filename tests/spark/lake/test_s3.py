@@ -63,6 +63,7 @@ def test_appends_from_one_base_are_both_kept_and_of_two_replacements_one_is_told
     assert told(lake) == [1]
 
 
+@pytest.mark.whole  # the same code merges the files of a folder in test_delta.py
 def test_small_files_are_merged_and_old_ones_deleted(lake: Lake) -> None:
     add(lake, 1)
     add(lake, 2)
@@ -72,6 +73,7 @@ def test_small_files_are_merged_and_old_ones_deleted(lake: Lake) -> None:
     assert told(lake) == [1, 2]
 
 
+@pytest.mark.whole  # they read a folder in test_build.py
 def test_deltalake_duckdb_polars_and_datafusion_read_the_same(lake: Lake) -> None:
     add(lake, 1, 2)
     add(lake, 3, colour="red")

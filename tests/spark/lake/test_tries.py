@@ -115,6 +115,7 @@ def dying(folder: Path) -> type[RelevoSource]:
     return Source
 
 
+@pytest.mark.whole  # a killed driver is tested in test_exactly_once.py
 def test_a_worker_that_dies_in_the_middle_of_following_doubles_and_loses_nothing(
     spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_cause_that_stays_is_told_at_once(
     assert warnings(caplog) == []
 
 
+@pytest.mark.whole  # as the ingest above
 def test_a_load_whose_workers_do_not_start_at_first_sends_every_row_once(
     spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,6 +177,7 @@ def test_a_replay_whose_workers_do_not_start_at_first_sends_every_letter_once(
     assert len(warnings(caplog)) == 1
 
 
+@pytest.mark.whole  # as the ingest above
 def test_a_load_that_never_gets_a_worker_ends_with_what_to_do(
     spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from relevo.work.caller import Caller
 from relevo.work.dead_letters.revival import revive
 from relevo.work.message.lifecycle import Change, apply
 from relevo.work.message.transition import CORRECT, DECIDE, FAIL_REVIEW, LEAVE_DEAD, REJECT, WITHDRAW
+from relevo.work.queue_record import QueueRecord
 from relevo.work.review.case import Case
 from relevo.work.schemas.registry import Schemas
 from relevo.work.store.interface import LockedMessage
@@ -64,7 +65,7 @@ async def follow(
     told: dict[str, int | str] = {"review": row["id"], "decision": decision, "reason": case.reason or ""}
     change = Change(row_as_read, detail=decision or case.reason, told=told, columns=_result(case))
     if row["source"] == "dead_letter":
-        await _follow_dead_letter(queues, schemas, transaction, case, message, change, caller)
+        await _follow_dead_letter(home, schemas, transaction, case, message, change, caller)
     elif case.state == "failed":
         change = change._replace(reason=f"review: {case.reason}", told=told | {"reason": f"review: {case.reason}"})
         await apply(transaction, FAIL_REVIEW, home, [change], caller)
@@ -80,7 +81,7 @@ def _result(case: Case) -> dict[str, str]:
 
 
 async def _follow_dead_letter(
-    queues: Queues,
+    home: QueueRecord,
     schemas: Schemas,
     transaction: SqlUnitOfWork,
     case: Case,
@@ -88,12 +89,11 @@ async def _follow_dead_letter(
     change: Change,
     caller: Caller,
 ) -> None:
-    home = await queues.home_of(change.row)
     decided = case.state == "decided"
     if decided and (case.outcome or {}).get(case.spec.decision.field) != APPROVE:
         await apply(transaction, REJECT, home, [change._replace(detail="rejected")], caller)
         return
-    columns: dict[str, Any] = {"finished_at": change.row.finished_at}  # when it died
+    columns: dict[str, Any] = {"finished_at": message["finished_at"]}  # when it died
     if decided and case.corrected_body is not None:
         body = msgspec.json.encode(case.corrected_body)
         bound = await schemas.checker_of(home.id)
