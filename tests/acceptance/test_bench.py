@@ -22,6 +22,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "MOST", 2_000)
 
 
+@pytest.mark.whole  # a trial at full length; short ones follow
 def test_the_command_prints_rates_shares_and_latency_as_json(valkey: Server) -> None:
     said = relevo("bench", "--json", url=valkey.url)
     assert said.code == 0, said.err

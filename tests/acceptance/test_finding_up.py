@@ -85,12 +85,14 @@ def test_what_the_caller_names_wins(platform: Up, valkey: Server, queue_name: st
     assert relevo_in(platform.folder, "inspect", queue_name, "--json", RELEVO_REDIS_URL=valkey.url).data["waiting"] == 3
 
 
+@pytest.mark.whole  # a platform of its own for a variable
 def test_a_data_folder_of_another_name_is_found_by_its_variable(up: Start, tmp_path: Path) -> None:
     platform = up("--data", "kept")
     assert f"export RELEVO_REDIS_URL={platform.url}" in platform.said
     assert relevo_in(tmp_path, "add", "emails", "welcome", RELEVO_DATA="kept").code == 0
 
 
+@pytest.mark.whole  # a platform of its own for a file's mode
 def test_its_file_is_for_its_owner_and_goes_with_it(up: Start, tmp_path: Path) -> None:
     platform = up()
     file = tmp_path / "data" / NAME

@@ -139,6 +139,7 @@ def test_the_first_steps_it_prints_work_as_printed(platform: Platform, tmp_path:
     assert command.endswith(" pending\n")
 
 
+@pytest.mark.whole  # a platform of its own
 def test_another_port_is_chosen_when_its_own_is_taken(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -34,6 +34,7 @@ def test_the_one_line_on_stdout_names_console_and_reference(tmp_path: Path) -> N
     started.end()
 
 
+@pytest.mark.whole  # two starts more
 def test_agents_that_catch_up_after_a_downtime_are_nothing_to_tell_of(tmp_path: Path, redis86: Server) -> None:
     started = ServeProcess(sqlite_in(tmp_path), "--redis-url", redis86.url, key="none")
     turn_back_the_beat(tmp_path / "work.db")

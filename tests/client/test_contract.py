@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import msgspec
+import pytest
 
 from relevo.client import Page
 from relevo.client.request import Call
@@ -39,6 +40,7 @@ async def test_every_operation_has_a_method_and_every_method_is_an_operation(roo
     assert there - made == set(WITHOUT_A_METHOD)
 
 
+@pytest.mark.whole  # answers to good requests are checked in tests/api/test_schemathesis.py
 async def test_every_good_answer_is_read_without_a_loss(room: Room) -> None:
     calls = {address(call): call for sent in (await recorded()).values() for call in sent}
     operations = await operations_of(room)

@@ -80,6 +80,7 @@ def test_a_test_that_no_signal_can_end_is_killed_and_named_and_the_others_run(ch
     assert 'test_deaf.py", line' in ran.said, "the stack is shown though Python could not run"
 
 
+@pytest.mark.whole  # a run of its own for a rare case
 def test_a_process_that_the_look_at_its_stacks_sets_free_goes_on(child: Child) -> None:
     child.write("test_fine.py", FINE)
     child.write("test_woken.py", WOKEN)

@@ -51,6 +51,7 @@ def test_each_test_meets_both_branches_and_each_file_every_server() -> None:
         assert met == set(LANES), file
 
 
+@pytest.mark.whole  # finds all tests once more
 @pytest.mark.timeout(180)
 def test_one_backend_runs_everything_of_it_and_nothing_else() -> None:
     whole = servers_of(collected("tests/conformance/test_add.py"))

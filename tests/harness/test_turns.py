@@ -65,6 +65,7 @@ def test_never_more_weight_at_once_than_the_machine_carries(tmp_path: Path) -> N
     assert JVM <= most_at_once(events) <= CAPACITY
 
 
+@pytest.mark.whole  # shows that the test above can fail
 def test_without_a_bound_the_same_tests_do_meet(tmp_path: Path) -> None:
     """So the test above can fail."""
     assert most_at_once(recorded(tmp_path, RELEVO_TEST_CAPACITY="100")) > CAPACITY

@@ -111,6 +111,7 @@ def moved(first_year: int, last_year: int, zones: tuple[str, ...] = ZONES) -> st
     )
 
 
+@pytest.mark.whole  # around changes of clocks, cronsim is asked below
 @settings(max_examples=200, deadline=None)
 @given(CLOCKS, moved(2010, 2030))
 def test_every_minute_around_a_change_of_clocks_is_as_walked(expression: Expression, change: tuple[str, int]) -> None:
@@ -119,6 +120,7 @@ def test_every_minute_around_a_change_of_clocks_is_as_walked(expression: Express
     assert asked(expression, zone, start, end) == walked(expression, walls(zone, start, end, MINUTE), MINUTE)
 
 
+@pytest.mark.whole  # around changes of clocks, cronsim is asked below
 @settings(max_examples=30, deadline=None)
 @given(SECONDS, moved(2010, 2030))
 def test_every_second_around_a_change_of_clocks_is_as_walked(expression: Expression, change: tuple[str, int]) -> None:
@@ -127,6 +129,7 @@ def test_every_second_around_a_change_of_clocks_is_as_walked(expression: Express
     assert asked(expression, zone, start, end) == walked(expression, walls(zone, start, end, 1), 1)
 
 
+@pytest.mark.whole  # croniter is asked below
 @settings(max_examples=150, deadline=None)
 @given(CALENDARS, st.integers(1970, 2090))
 def test_every_day_of_years_is_as_walked(expression: Expression, year: int) -> None:

@@ -72,6 +72,7 @@ def fed(server: Server, queue: str) -> list[str]:
         after = f"({page[-1][0].decode()}"  # pyright: ignore[reportUnknownMemberType]
 
 
+@pytest.mark.whole  # two JVMs more; a batch that comes again is taken once in tests/spark/lake/test_real_queues.py
 @pytest.mark.timeout(300)
 def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
     spark: SparkSession, launch: Launch, queue_name: str, tmp_path: Path

@@ -234,7 +234,7 @@ def test_rows_that_cannot_be_used_are_kept_apart_whole_with_their_reason(twice: 
 @pytest.mark.parametrize(
     "by_spark",
     [
-        pytest.param({"silver.jobs", "gold.latency"}, id="two tables by Spark"),
+        pytest.param({"silver.jobs"}, id="one table by Spark"),
         pytest.param(None, id="every table", marks=pytest.mark.whole),
     ],
 )

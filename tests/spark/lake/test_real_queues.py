@@ -129,6 +129,7 @@ def test_every_event_is_taken_once_also_when_a_batch_comes_again_or_the_checkpoi
     assert Counter(row["_id"] for row in taken(lake)) == Counter(ids)
 
 
+@pytest.mark.whole  # events of one server are taken by the test above
 def test_events_of_two_servers_all_arrive_in_one_lake(
     spark: SparkSession, redis86: Server, valkey: Server, queue_name: str, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def test_rows_are_added_replaced_and_told_apart_by_version(lake: Lake) -> None:
     assert (told(lake), lake.notes(USAGE)) == ([2, 3], {"n": 1})
 
 
+@pytest.mark.whole  # the same code meets writers of a folder in test_delta.py
 def test_appends_from_one_base_are_both_kept_and_of_two_replacements_one_is_told(lake: Lake) -> None:
     first, second, base = staged(lake, 1), staged(lake, 2), lake.table(USAGE)
     for new in (first, second):
