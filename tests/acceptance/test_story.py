@@ -70,7 +70,7 @@ class Post:
 
 @pytest.fixture(
     params=[
-        pytest.param(("sqlite", "valkey"), id="sqlite-valkey"),
+        pytest.param(("sqlite", "valkey"), id="sqlite-valkey", marks=pytest.mark.whole),
         pytest.param(("postgres", "redis86"), id="postgres-redis86"),
         pytest.param(("mariadb", "redis7"), id="mariadb-redis7", marks=pytest.mark.whole),
     ]

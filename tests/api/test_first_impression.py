@@ -43,7 +43,8 @@ def test_agents_that_catch_up_after_a_downtime_are_nothing_to_tell_of(tmp_path: 
     assert TABLES.match(said), said
 
 
-@pytest.mark.parametrize("kind", ["postgres", pytest.param("mariadb", marks=pytest.mark.whole)])
+@pytest.mark.whole  # processes that share a port start in test_serve.py too
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
 def test_processes_that_share_a_port_start_without_a_word_of_libraries(
     request: pytest.FixtureRequest, kind: str
 ) -> None:

@@ -8,7 +8,7 @@ from tests.console.test_look import PHONE
 from tests.contrast import READABLE, contrast, light
 
 
-@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("mode", [pytest.param("light", marks=pytest.mark.whole), "dark"])
 def test_the_pages_follow_the_reader_s_mode_and_are_readable_in_it(desk: ConsoleDesk, mode: str) -> None:
     page = desk.visitor(color_scheme=mode)
     for path in ("/", "/docs"):
@@ -27,6 +27,7 @@ def test_every_page_fits_a_phone(desk: ConsoleDesk) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
 
 
+@pytest.mark.whole  # a browser without scripts
 def test_an_operation_is_opened_and_its_type_reached_without_a_mouse_and_without_scripts(desk: ConsoleDesk) -> None:
     page = desk.visitor(java_script_enabled=False)
     page.goto(desk.serve.url)

@@ -42,6 +42,7 @@ def test_the_pages_follow_the_reader_s_mode_and_are_readable_in_it(desk: Console
                 assert ratio >= READABLE, f"{selector} has a contrast of {ratio:.1f} in {mode} on {address}"
 
 
+@pytest.mark.whole  # every page in a browser once more
 def test_every_page_fits_a_phone(desk: ConsoleDesk) -> None:
     page = desk.person("ada", viewport=PHONE)
     for address in pages_of(desk, page):

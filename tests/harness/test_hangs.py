@@ -102,6 +102,7 @@ def test_a_process_that_ends_in_the_middle_costs_its_test_only(child: Child) -> 
     assert "DIED: the process that ran test_gone.py::test_gone" in ran.said
 
 
+@pytest.mark.whole  # a run of its own for a rare case
 def test_a_run_of_one_process_that_dies_again_and_again_comes_to_its_end(child: Child) -> None:
     """pytest-xdist's own group scheduler waits for ever here: what takes the place of a dead process gets one test."""
     child.write(
@@ -177,6 +178,7 @@ def test_a_run_that_is_stopped_names_what_did_not_run(child: Child, processes: i
         assert f"NOT RUN test_stopped.py::test_{name}" in said
 
 
+@pytest.mark.whole  # as a run that is stopped
 def test_a_run_over_its_limit_stops_and_names_the_rest(child: Child) -> None:
     child.write(
         "test_long.py",

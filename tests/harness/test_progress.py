@@ -5,6 +5,8 @@ import pty
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.harness.child import Child
 
 TESTS = """
@@ -70,6 +72,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+@pytest.mark.whole  # a run of its own
 def test_who_asks_for_names_gets_them(tmp_path: Path) -> None:
     child = Child(tmp_path)
     child.write("test_all.py", TESTS)

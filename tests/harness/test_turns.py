@@ -187,6 +187,7 @@ def test_a_process_that_found_other_tests_is_told_and_runs_none() -> None:
     assert second.queue == []
 
 
+@pytest.mark.whole  # a checkout of its own
 def test_in_a_new_checkout_one_process_rewrites_the_tests_and_the_others_wait_for_it(tmp_path: Path) -> None:
     child = Child(tmp_path)
     child.write(

@@ -116,6 +116,7 @@ def test_a_task_that_died_half_way_is_ended_by_the_next(desk: Desk) -> None:
     assert desk.client.queue(desk.scope, "orders").depth_pending == 400
 
 
+@pytest.mark.whole  # a micro-batch that runs again is tested here too
 def test_a_server_that_is_killed_in_the_middle_takes_every_row_once(desk: Desk) -> None:
     def with_a_kill() -> Iterator[Any]:
         yield from batches(numbered(300))

@@ -124,7 +124,7 @@ def test_a_text_from_a_job_is_shown_and_not_obeyed(browser: Browser, written: Pa
     page.close()
 
 
-@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("mode", [pytest.param("light", marks=pytest.mark.whole), "dark"])
 def test_the_page_follows_the_reader_s_mode_and_is_readable_in_it(mode: str, browser: Browser, written: Path) -> None:
     page = show(browser, written, color_scheme=mode)
     assert (light(page, "body", "backgroundColor") > 0.5) == (mode == "light")

@@ -140,6 +140,7 @@ def test_a_worker_that_dies_in_the_middle_of_following_doubles_and_loses_nothing
     assert "Python worker exited unexpectedly; try 1 of 3" in said
 
 
+@pytest.mark.whole  # a session of its own
 def test_a_cause_that_stays_is_told_at_once(
     spark: SparkSession, redis86: Server, queue_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
