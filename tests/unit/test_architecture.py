@@ -125,6 +125,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "lake": PIPELINE_BASE,
         "report": PIPELINE_BASE | {"lake"},
         "connector": PIPELINE_BASE | {"lake"},
+        "watch": PIPELINE_BASE | {"lake", "connector"},
         **dict.fromkeys(("session", "worker_daemon"), PIPELINE_BASE | {"start", "connector"}),
         "jobs": {"*"},
     },

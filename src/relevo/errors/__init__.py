@@ -15,6 +15,7 @@ from relevo.errors.http import (
     WebhookTargetRefused,
 )
 from relevo.errors.pipeline import (
+    AlertNotDelivered,
     ArchiveMismatch,
     CredentialsInAddress,
     DataLost,
@@ -34,6 +35,7 @@ from relevo.errors.pipeline import (
     SqlRefused,
     StorageUnknown,
     TableBroken,
+    WatchFailed,
     WorkersFailed,
 )
 from relevo.errors.reviews import (
@@ -151,6 +153,7 @@ from relevo.errors.work_queues import (
 
 __all__ = [
     "AddUncertain",
+    "AlertNotDelivered",
     "ArchiveMismatch",
     "BadArgument",
     "BadBatchOutcome",
@@ -275,6 +278,7 @@ __all__ = [
     "UnrecoverableError",
     "UnsupportedMediaType",
     "UntoldError",
+    "WatchFailed",
     "WebhookTargetRefused",
     "WorkError",
     "WorkQueueFull",

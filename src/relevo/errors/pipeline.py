@@ -27,6 +27,19 @@ class RowRefused(RelevoError):
     )
 
 
+class WatchFailed(RelevoError):
+    message = (
+        "The watch stopped: {reason}. Start it again and it continues where it was; no alert is told twice as a job."
+    )
+
+
+class AlertNotDelivered(RelevoError):
+    message = (
+        "The webhook {url} did not take an alert in {tries} tries: {reason}. Nothing is lost: start the watch again when it "
+        "answers, and it tells the same alerts."
+    )
+
+
 class JavaMissing(RelevoError):
     message = (
         "Spark needs Java 17 or newer, and none was found: {reason}. Install a JDK, set JAVA_HOME, or run `pip "

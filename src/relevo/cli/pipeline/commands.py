@@ -341,5 +341,6 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 from relevo.cli.pipeline import tables as _tables  # noqa: E402 - its commands come last in the help
+from relevo.cli.pipeline import watch as _watch  # noqa: E402
 
-del _tables
+del _tables, _watch

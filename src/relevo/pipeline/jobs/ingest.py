@@ -112,9 +112,7 @@ class Ingest:
     @property
     def _checkpoint(self) -> Storage:
         """Each source has its own: how far one is read says nothing of another."""
-        digest = hashlib.blake2b(self._source.encode(), digest_size=4).hexdigest()
-        shown = re.sub(r"[^\w.-]", "-", self._source)[:60]
-        return _checkpoints(self._lake, self._given).below(f"{shown}-{digest}")
+        return checkpoints(self._lake, self._given).below(folder_of(self._source))
 
     def _query(self, trigger: dict[str, Any], options: dict[str, str], stop: Callable[[], bool] | None) -> None:
         """One query from its start to its end."""
@@ -173,14 +171,21 @@ class Ingest:
         return kept
 
 
-def _checkpoints(lake: Lake, given: str | os.PathLike[str] | None) -> Storage:
+def checkpoints(lake: Lake, given: str | os.PathLike[str] | None, folder: str = "bronze/_checkpoint") -> Storage:
+    """Where queries on this lake keep how far they are: in it, if it is a folder here."""
     if given is not None:
         return Storage.at(given)
     if lake.storage.is_local:
-        return lake.storage.below("bronze/_checkpoint")
+        return lake.storage.below(folder)
     states = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     name = hashlib.blake2b(lake.storage.uri.encode(), digest_size=8).hexdigest()
     return Storage.at(Path(states) / "relevo" / "checkpoints" / name)
+
+
+def folder_of(source: str) -> str:
+    """A name for the folder of one source."""
+    shown = re.sub(r"[^\w.-]", "-", source)[:60]
+    return f"{shown}-{hashlib.blake2b(source.encode(), digest_size=4).hexdigest()}"
 
 
 def _after(marks: Marks) -> Column:
