@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.figures import Figures
 from benchmarks.outcome import Outcome
-from benchmarks.spark.rates import BATCH, BULK, FEW, MANY, RAW, SINK, STREAMING
+from benchmarks.spark.rates import BATCH, BULK, CONSUME, DRAIN, FEW, MANY, RAW, SINK, STREAMING
 
 BUILD = "build"
 GB = 10**9
@@ -28,6 +28,8 @@ def outcomes(figures: Figures) -> Iterator[Outcome]:
     yield Outcome("", "sink", "sink, share of our own bulk add", 0.60, _share(figures, SINK, BULK))
     title = "ingest of 1,000 queues, times that of one queue with the same events"
     yield Outcome("", "queues", title, 3.0, _share(figures, FEW, MANY), less_is_better=True)
+    title = "a query that consumes, share of our own worker's drain"
+    yield Outcome("", "consume", title, 0.30, _share(figures, CONSUME, DRAIN))
     built = sizes(figures)
     if built:
         least, most = lake(built[0]), lake(built[-1])

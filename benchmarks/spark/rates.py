@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figures
-from benchmarks.spark.streams import RawReaders, bulk_add, drop, fill
+from benchmarks.spark.streams import RawReaders, bulk_add, drain, drop, fill
 from relevo.pipeline.jobs.ingest import Ingest
 from relevo.pipeline.lake.lake import Lake
 from tests.spark.footprint import cpu_s
 
 QUEUE = "bench"
-RAW, BATCH, STREAMING, BULK, SINK, BATCH_ROWS, STREAMING_ROWS, FEW, MANY = CASES = (
+RAW, BATCH, STREAMING, BULK, SINK, BATCH_ROWS, STREAMING_ROWS, FEW, MANY, DRAIN, CONSUME = CASES = (
     *("raw reading", "batch ingest", "streaming ingest", "bulk add", "sink"),
     *("batch, by rows", "streaming, by rows", "ingest of one queue", "ingest of 1,000 queues"),
+    *("worker's drain", "consume"),
 )
 QUEUES = 1_000
 PROGRAMS = ("Redis", "Python", "JVM")
 ROWS_A_TRIGGER = 500_000
+JOBS_A_TRIGGER = 50_000
 
 
 class Rates:
@@ -33,6 +35,8 @@ class Rates:
         self._folder = folder
         self._events = events
         self._jobs = jobs
+        self._taken = max(1, jobs // 5)
+        """Jobs that a worker and a query take."""
         self._number = 0
         fill(url, QUEUE, events)
         self._each = max(1, events // 10 // QUEUES)
@@ -53,6 +57,8 @@ class Rates:
             STREAMING_ROWS: self._streaming_by_rows,
             FEW: lambda: self._ingest_all("few"),
             MANY: lambda: self._ingest_all("many-*"),
+            DRAIN: self._drain,
+            CONSUME: self._consume,
         }
         for number in range(rounds + 1):  # the first is for the JVM, which compiles what it meets often
             for name, case in cases.items():
@@ -129,6 +135,30 @@ class Rates:
         rows.unpersist()
         drop(self._url, queue, self._jobs)
         return self._jobs, took
+
+    def _drain(self) -> tuple[int, float]:
+        queue = self._waiting()
+        took = drain(self._url, queue, self._taken)
+        drop(self._url, queue, 0)
+        return self._taken, took
+
+    def _consume(self) -> tuple[int, float]:
+        queue, checkpoint = self._waiting(), self._place("checkpoint")
+        options = {"url": self._url, "queue": queue, "mode": "consume", "maxRowsPerTrigger": str(JOBS_A_TRIGGER)}
+        began = time.perf_counter()
+        jobs = self._spark.readStream.format("relevo").options(**options).load()
+        taking = jobs.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        taking.trigger(availableNow=True).start().awaitTermination()
+        took = time.perf_counter() - began
+        drop(self._url, queue, 0)
+        return self._taken, took
+
+    def _waiting(self) -> str:
+        """A queue with jobs that nobody has taken."""
+        self._number += 1
+        queue = f"taken-{self._number}"
+        bulk_add(self._url, queue, self._taken, keep=True)
+        return queue
 
     def _checked(self, table: str, seconds: float) -> tuple[int, float]:
         assert self._spark.read.parquet(table).count() == self._events

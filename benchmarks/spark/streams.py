@@ -7,8 +7,9 @@ import multiprocessing
 import time
 from typing import Any
 
-from relevo import Queue
+from relevo import Job, Queue, Worker
 from relevo.broker.address import Address
+from relevo.engine.settling.settle_request import SettleResult
 from relevo.pipeline.connector.connection import Connection, pack
 from relevo.pipeline.connector.offsets import NOTHING
 from relevo.pipeline.connector.ranks import sampled_cuts
@@ -83,14 +84,40 @@ async def _add(url: str, queue: str, jobs: list[dict[str, Any]]) -> float:
         return time.perf_counter() - began
 
 
-def bulk_add(url: str, queue: str, count: int) -> float:
-    """How long our own bulk add takes for so many jobs."""
+def bulk_add(url: str, queue: str, count: int, *, keep: bool = False) -> float:
+    """How long our own bulk add takes for so many jobs; with `keep` they stay there."""
     jobs: list[dict[str, Any]] = [
         {"name": "mail", "data": {"to": f"user-{number}", "n": number}} for number in range(count)
     ]
     took = asyncio.run(_add(url, queue, jobs))
-    drop(url, queue, count)
+    if not keep:
+        drop(url, queue, count)
     return took
+
+
+def drain(url: str, queue: str, count: int) -> float:
+    """How long one worker of ours takes to run and settle so many jobs that do nothing."""
+    return asyncio.run(_drain(url, queue, count))
+
+
+async def _drain(url: str, queue: str, count: int) -> float:
+    done, left = asyncio.Event(), count
+
+    async def nothing(_: Job) -> None:
+        return None
+
+    def settled(result: SettleResult) -> None:
+        nonlocal left
+        left -= result.done
+        if left <= 0:
+            done.set()
+
+    worker = Worker(queue, nothing, redis_url=url)
+    worker.settled.listen(settled)
+    began = time.perf_counter()
+    async with worker:
+        await done.wait()
+        return time.perf_counter() - began
 
 
 def drop(url: str, queue: str, expected: int) -> None:
