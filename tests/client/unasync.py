@@ -24,6 +24,7 @@ _WORDS = [
     (r"\.aiter_lines\(\)", ".iter_lines()"),
     (r"\bGenerator\[Event\]", "Generator[Event, None, None]"),
     (r"asyncio\.sleep", "time.sleep"),
+    (r"import asyncio\n(?=(?:import \w+\n)*import time\n)", ""),
     (r"import asyncio\n", "import time\n"),
     (
         r"from relevo.client.consumer import Consumer, Handler",

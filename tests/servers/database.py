@@ -63,6 +63,23 @@ class DatabaseServer(ABC):
     def refuses_root(self) -> bool:
         return False
 
+    def kill(self) -> None:
+        """As `kill -9`: no word, no last wish. Its data stay for `start_again`."""
+        assert self._process is not None
+        if self._lifeline is not None:
+            self._lifeline.cut()
+            self._lifeline = None
+        listing = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        helpers = listing.read_text().split() if listing.exists() else []
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+        wait_until(lambda: not any(map(_runs, helpers)), self.name)  # they notice by themselves
+
+    def start_again(self) -> None:
+        """After `kill`, on the same port and data."""
+        self._start()
+
     def close(self) -> None:
         if self._lifeline is not None:
             self._lifeline.cut()
@@ -134,3 +151,10 @@ class DatabaseServer(ABC):
             except KeyError:
                 continue
         raise ServerUnavailable(f"root cannot run {self.name}, and there is no user {self.name} or nobody")
+
+
+def _runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

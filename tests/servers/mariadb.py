@@ -32,6 +32,24 @@ class MariaDbServer(DatabaseServer):
         ):
             cursor.execute(f"CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb4")
 
+    def set_read_only(self, read_only: bool) -> None:
+        """As one that was demoted. It binds those without special rights: `user_url`."""
+        with (
+            pymysql.connect(host="127.0.0.1", port=self.port, user="root") as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SET GLOBAL read_only = %s", (int(read_only),))
+
+    def user_url(self) -> str:
+        """For one who owns the database `relevo` and nothing else."""
+        with (
+            pymysql.connect(host="127.0.0.1", port=self.port, user="root") as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("CREATE USER IF NOT EXISTS 'ada'@'127.0.0.1' IDENTIFIED BY ''")
+            cursor.execute(f"GRANT ALL ON `{DATABASE}`.* TO 'ada'@'127.0.0.1'")
+        return f"mariadb://ada@127.0.0.1:{self.port}/{DATABASE}"
+
     def initialiser(self) -> list[str]:
         install = str(self.programs.paths["mariadb-install-db"])
         return [

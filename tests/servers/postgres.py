@@ -29,6 +29,15 @@ class PostgresServer(DatabaseServer):
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
 
+    def set_read_only(self, read_only: bool) -> None:
+        """As one that was demoted: new transactions may only read."""
+        options = "-c default_transaction_read_only=off"
+        address = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        with psycopg.connect(address, autocommit=True, options=options) as connection:
+            setting = sql.Literal("on" if read_only else "off")
+            connection.execute(sql.SQL("ALTER SYSTEM SET default_transaction_read_only = {}").format(setting))
+            connection.execute("SELECT pg_reload_conf()")
+
     def refuses_root(self) -> bool:
         return True
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from relevo.agents.agent import Agent
 from relevo.agents.runs import Runs
 from relevo.engine.service.signals import Signal
+from relevo.errors import StoreUnavailable
 
 log = logging.getLogger("relevo.agents")
 
@@ -80,6 +81,8 @@ class AgentRunner:
                     renewed = now
                 # A large backlog takes half of the database's time and no more: it must not starve those who publish.
                 await asyncio.sleep(min(now - began, _LONGEST_BREATH_S))
+        except StoreUnavailable as failure:  # the log has it already
+            error = f"{type(failure).__name__}: {failure}"
         except Exception as failure:
             error = f"{type(failure).__name__}: {failure}"
             log.exception("the agent %s failed after %d items; it comes again at its next beat", agent.name, items)

@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 from msgspec import structs
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.responses import Response
 
 from relevo import errors
 from relevo.contract.problems import Problem
 from relevo.errors import NotFound, StoreUnavailable, WorkError
+from relevo.work.store.outage import is_fault
 
 log = logging.getLogger("relevo.api")
 
@@ -88,8 +87,7 @@ def known(error: BaseException) -> WorkError:
     """Whatever went wrong as an error of ours. What nobody foresaw is logged, and told without its inner words."""
     if isinstance(error, WorkError):
         return error
-    away = isinstance(error, OperationalError | InterfaceError | PoolTimeout | OSError | TimeoutError)
-    if away or (isinstance(error, DBAPIError) and error.connection_invalidated):
+    if is_fault(error):  # of a part that has not asked through the database
         log.warning("the database does not answer: %s", type(error).__name__, exc_info=error)
         return StoreUnavailable(reason=type(error).__name__)
     log.error("a request failed", exc_info=error)

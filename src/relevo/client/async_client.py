@@ -171,11 +171,10 @@ class AsyncClient(
         subscription: str | None = None,
     ) -> list[Claimed]:
         """The next messages in the queue's order, yours until their claim ends."""
-        # Not sent again: a lost answer's messages come back when their claim ends.
+        # Not sent again when its answer was lost: those messages come back when their claim ends.
         body = given(batch_size=batch_size, wait_s=wait_s, consumer=consumer, labels=labels, subscription=subscription)
-        return await self.send(
-            Call("POST", at("scopes", scope, "queues", queue, "claim"), list[Claimed], body, safe=False, waits_s=wait_s)
-        )
+        address = at("scopes", scope, "queues", queue, "claim")
+        return await self.send(Call("POST", address, list[Claimed], body, safe=False, yields=True, waits_s=wait_s))
 
     async def complete(
         self, scope: str, message: Claimed, result: Any = None, *, subscription: str | None = None

@@ -9,7 +9,7 @@ import httpx
 
 from relevo.client.async_sender import AsyncSender
 from relevo.client.event_lines import EventLines
-from relevo.client.request import Call, at, pause_s, problem_in, unreachable
+from relevo.client.request import Call, at, may_retry, pause_s, problem_in, unreachable
 from relevo.contract.events import Event
 
 _SILENCE_S = 50.0
@@ -29,13 +29,15 @@ class AsyncEvents(AsyncSender):
         events: Iterable[str] = (),
         after: str | None = None,
     ) -> AsyncGenerator[Event]:
-        """Events of a scope as they happen, until you stop asking: a broken connection is made again, and goes on after the
-        last event. `after` is the `place` of an event you had. An event named `gap` says that some are lost to this stream."""
+        """Events of a scope as they happen, until you stop asking: a broken connection, or one that a server without its
+        database refused, is made again, and goes on after the last event. `after` is the `place` of an event you had. An event
+        named `gap` says that some are lost to this stream."""
         question = {"queue": list(queues), "event": list(events)}
         lines, attempt = EventLines(after), 0
         while True:
             headers = {"accept": "text/event-stream", **({} if lines.place is None else {"last-event-id": lines.place})}
             call = Call[None]("GET", at("scopes", scope, "events"), None, question=question, headers=headers)
+            refusal: httpx.Response | None = None
             try:
                 async with self._http.stream(
                     call.method,
@@ -46,8 +48,10 @@ class AsyncEvents(AsyncSender):
                 ) as response:
                     if not response.is_success:
                         await response.aread()
-                        raise problem_in(response)
-                    async for line in response.aiter_lines():
+                        if attempt >= _TRIES or not may_retry(call, None, response):
+                            raise problem_in(response)
+                        refusal = response
+                    async for line in response.aiter_lines():  # of a refusal: no line of it is an event's
                         told = lines.take(line)
                         if told is not None and told.name != "error":
                             attempt = 0
@@ -56,5 +60,5 @@ class AsyncEvents(AsyncSender):
                 if attempt >= _TRIES:
                     raise unreachable(self.url, broken) from broken
             lines = EventLines(lines.place)
-            await asyncio.sleep(pause_s(attempt))
+            await asyncio.sleep(pause_s(attempt, refusal))
             attempt += 1

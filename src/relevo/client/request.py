@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import ssl
 import uuid
@@ -17,7 +18,7 @@ import msgspec
 from relevo import errors
 from relevo.contract.pages import Meta, Page
 from relevo.contract.problems import Fault
-from relevo.errors import IdempotencyKeyBusy, ServiceUnreachable, WorkError
+from relevo.errors import IdempotencyKeyBusy, ServiceUnreachable, StoreUnavailable, WorkError
 
 T = TypeVar("T")
 
@@ -40,6 +41,9 @@ class Call(Generic[T]):
     question: Mapping[str, Any] = field(default_factory=dict[str, Any])
     safe: bool = True
     once: bool = False
+    yields: bool = False
+    """What it took, if it did and its answer was lost, comes back by itself (a claim): it is sent again when the server says
+    that its database was away."""
     waits_s: float = 0.0
     """How long the server may take on purpose (a long poll)."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -144,12 +148,19 @@ def may_retry(call: Call[Any], error: Exception | None, response: httpx.Response
         return False
     if call.once and response.status_code == 409:  # an attempt of ours, whose answer was lost, is still being worked on
         return problem_in(response).code == IdempotencyKeyBusy.code
+    if call.yields and response.status_code == 503:
+        return problem_in(response).code == StoreUnavailable.code
     return response.status_code in RETRIED_STATUSES and call.safe
 
 
-def pause_s(attempt: int) -> float:
-    """Half to full of 0.1 s, doubled with each attempt up to 5 s."""
-    return min(0.1 * 2**attempt, 5.0) * random.uniform(0.5, 1.0)
+def pause_s(attempt: int, response: httpx.Response | None = None, left_s: float = math.inf) -> float:
+    """Half to full of 0.1 s, doubled with each attempt up to 5 s. A server that says `Retry-After` is given that and up to a
+    fifth more, so that not all come back at once; when less than that is left, the last attempt is made at its end."""
+    pause = min(0.1 * 2**attempt, 5.0) * random.uniform(0.5, 1.0)
+    wanted = "" if response is None else response.headers.get("retry-after", "")
+    if not wanted.isdecimal():  # or a date, which no part of ours sends
+        return pause
+    return max(pause, min(float(wanted) * random.uniform(1.0, 1.2), left_s))
 
 
 def at(*parts: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable
 import httpx
 
 from relevo.client.event_lines import EventLines
-from relevo.client.request import Call, at, pause_s, problem_in, unreachable
+from relevo.client.request import Call, at, may_retry, pause_s, problem_in, unreachable
 from relevo.client.sync_sender import Sender
 from relevo.contract.events import Event
 
@@ -29,13 +29,15 @@ class Events(Sender):
         events: Iterable[str] = (),
         after: str | None = None,
     ) -> Generator[Event, None, None]:
-        """Events of a scope as they happen, until you stop asking: a broken connection is made again, and goes on after the
-        last event. `after` is the `place` of an event you had. An event named `gap` says that some are lost to this stream."""
+        """Events of a scope as they happen, until you stop asking: a broken connection, or one that a server without its
+        database refused, is made again, and goes on after the last event. `after` is the `place` of an event you had. An event
+        named `gap` says that some are lost to this stream."""
         question = {"queue": list(queues), "event": list(events)}
         lines, attempt = EventLines(after), 0
         while True:
             headers = {"accept": "text/event-stream", **({} if lines.place is None else {"last-event-id": lines.place})}
             call = Call[None]("GET", at("scopes", scope, "events"), None, question=question, headers=headers)
+            refusal: httpx.Response | None = None
             try:
                 with self._http.stream(
                     call.method,
@@ -46,8 +48,10 @@ class Events(Sender):
                 ) as response:
                     if not response.is_success:
                         response.read()
-                        raise problem_in(response)
-                    for line in response.iter_lines():
+                        if attempt >= _TRIES or not may_retry(call, None, response):
+                            raise problem_in(response)
+                        refusal = response
+                    for line in response.iter_lines():  # of a refusal: no line of it is an event's
                         told = lines.take(line)
                         if told is not None and told.name != "error":
                             attempt = 0
@@ -56,5 +60,5 @@ class Events(Sender):
                 if attempt >= _TRIES:
                     raise unreachable(self.url, broken) from broken
             lines = EventLines(lines.place)
-            time.sleep(pause_s(attempt))
+            time.sleep(pause_s(attempt, refusal))
             attempt += 1

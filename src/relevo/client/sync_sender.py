@@ -19,9 +19,10 @@ DEFAULT_URL = "http://127.0.0.1:6391"
 class Sender:
     """Sends calls to work queues.
 
-    What may be sent twice is sent again when a connection breaks, for `retry_s` seconds: everything that reads, complete,
-    fail and extend, every publish and everything that makes something (they carry an idempotency key). Errors are the
-    classes of `relevo.errors` whose `code` the server named. Without `url` and `key`, RELEVO_URL and RELEVO_KEY are used.
+    What may be sent twice is sent again when a connection breaks or the server's database is away, for `retry_s` seconds:
+    everything that reads, complete, fail and extend, every publish and everything that makes something (they carry an
+    idempotency key). Errors are the classes of `relevo.errors` whose `code` the server named. Without `url` and `key`,
+    RELEVO_URL and RELEVO_KEY are used.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Sender:
 
     def send(self, call: Call[T]) -> T:
         """Sends one call, again where that is safe, and reads its answer."""
-        attempt, waited, headers = 0, 0.0, call.sent_headers()
+        attempt, ends, headers = 0, 0.0, call.sent_headers()
         while True:
             error: Exception | None = None
             response: httpx.Response | None = None
@@ -80,11 +81,15 @@ class Sender:
                 )
             except httpx.TransportError as broken:
                 error = broken
-            pause = pause_s(attempt)
-            if not may_retry(call, error, response) or waited + pause > self._retry_s:
+            if not may_retry(call, error, response):
+                break
+            now = time.monotonic()
+            ends = ends or now + self._retry_s  # counted from the first failure: that one may have been long in coming
+            pause = pause_s(attempt, response, ends - now)
+            if pause > ends - now:
                 break
             time.sleep(pause)
-            waited, attempt = waited + pause, attempt + 1
+            attempt += 1
         if response is None:
             assert error is not None
             raise unreachable(self.url, error) from error

@@ -200,7 +200,7 @@ class WorkQueues:
             place, message_id = after
             return [(row[0], row[1]) for row in await session.pending_page(queue_id, place, message_id, limit)]
 
-        return await self._driver.transact(read)
+        return await self.fast_transactions.read(read)
 
     async def close(self) -> None:
         await self.group_commit.close()

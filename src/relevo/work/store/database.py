@@ -21,6 +21,7 @@ from relevo.errors import BadDatabaseUrl, StoreUnavailable
 from relevo.work.store import session_timeouts
 from relevo.work.store.audit_chain import Chains
 from relevo.work.store.interface import Dialect
+from relevo.work.store.outage import Outage, is_fault, said
 
 _DIALECTS: dict[str, Dialect] = {
     "sqlite": "sqlite",
@@ -80,6 +81,8 @@ class Database:
         """Held by whoever writes to SQLite in this process; nobody takes it elsewhere."""
         self.chains = Chains()
         """Of the audit, for everybody in this process who writes to it."""
+        self.outage = Outage()
+        """For everybody in this process who asks it."""
         self._engine: AsyncEngine | None = None
 
     def __repr__(self) -> str:
@@ -93,15 +96,18 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def begin(self) -> AsyncGenerator[AsyncConnection]:
-        """A transaction that writes; committed at the end of the block, rolled back when it raises."""
+        """A transaction that writes; committed at the end of the block, rolled back when it raises. A fault of the store is
+        `StoreUnavailable`, here and in `connect`; what concerns the statement or another transaction is the driver's error."""
         first = _first_write.get()
         if first is None or not first.is_due:
-            async with self._begun() as connection:
-                yield connection
+            with self._noting(writing=True):
+                async with self._begun() as connection:
+                    yield connection
             return
-        async with self._begun() as connection:
-            await first.write(connection)
-            yield connection
+        with self._noting(writing=True):
+            async with self._begun() as connection:
+                await first.write(connection)
+                yield connection
         first.committed = True
 
     @contextlib.contextmanager
@@ -126,8 +132,19 @@ class Database:
     @contextlib.asynccontextmanager
     async def connect(self) -> AsyncGenerator[AsyncConnection]:
         """A connection to read with: one snapshot on SQLite, read committed elsewhere."""
-        async with self.engine.connect() as connection:
-            yield connection
+        with self._noting(writing=False):
+            async with self.engine.connect() as connection:
+                yield connection
+
+    @contextlib.contextmanager
+    def _noting(self, *, writing: bool) -> Generator[None]:
+        try:
+            yield
+        except Exception as error:
+            if is_fault(error):
+                raise self.outage.met(error, writing=writing) from error
+            raise
+        self.outage.answered(writing=writing)
 
     async def close(self) -> None:
         if self._engine is not None:
@@ -175,16 +192,10 @@ def answering() -> Generator[None]:
     """What the database's driver complains about in this block is told in one sentence: `StoreUnavailable`."""
     try:
         yield
-    except SQLAlchemyError as error:
-        raise StoreUnavailable(reason=in_short(error)) from error
-    except OSError as error:  # asyncpg lets refused connections through as they are
-        raise StoreUnavailable(reason=str(error) or type(error).__name__) from error
-
-
-def in_short(error: SQLAlchemyError) -> str:
-    """What the database said, without the statement and its values, which may be anybody's data."""
-    lines = str(getattr(error, "orig", None) or type(error).__name__).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    except Exception as error:
+        if isinstance(error, SQLAlchemyError) or is_fault(error):
+            raise StoreUnavailable(reason=said(error)) from error
+        raise
 
 
 def sqlite_path(url: URL) -> Path:

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 
 from sqlalchemy import insert, select
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from relevo.errors import StoreOutdated, StoreUnavailable
 from relevo.work.store.database import Database
@@ -33,5 +33,3 @@ async def installation_id(database: Database) -> str:
         if settings.name in said:  # there is no such table
             raise StoreOutdated(current="none", wanted="the tables of work queues") from error
         raise StoreUnavailable(reason=said) from error
-    except (SQLAlchemyError, OSError) as error:
-        raise StoreUnavailable(reason=str(error).splitlines()[0]) from error

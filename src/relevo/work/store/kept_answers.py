@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from relevo.errors import IdempotencyKeyBusy, IdempotencyKeyReused, IdempotentAnswerLost
+from relevo.errors import IdempotencyKeyBusy, IdempotencyKeyReused, IdempotentAnswerLost, StoreUnavailable
 from relevo.work.caller import Caller
 from relevo.work.faults import fault
 from relevo.work.store.database import Database
@@ -134,8 +134,8 @@ class KeptAnswers:
                     await connection.execute(insert(kept_answers).values({**row, **said}))
         except IntegrityError:
             pass  # another request with this key wrote nothing either
-        except (SQLAlchemyError, OSError) as error:  # the work is done: that is no reason to say it failed
-            log.warning("the answer to %s could not be kept for its idempotency key", caller.request_id, exc_info=error)
+        except (SQLAlchemyError, StoreUnavailable) as error:  # the work is done: that is no reason to say it failed
+            log.warning("the answer to %s could not be kept for its idempotency key: %s", caller.request_id, error)
 
 
 async def forget_answers(connection: AsyncConnection, tenant_id: int) -> None:

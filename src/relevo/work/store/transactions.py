@@ -19,8 +19,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import StoreUnavailable
 from relevo.work.clock import Clock
-from relevo.work.store.database import Database, in_short
+from relevo.work.store.database import Database
 from relevo.work.store.interface import Dialect, Driver, LockedDelivery, LockedMessage, MessageUpdate, Session
+from relevo.work.store.outage import is_fault, said
 from relevo.work.store.sql_session import SqlSession
 from relevo.work.store.tables import deliveries, messages
 from relevo.work.store.unit_of_work import UnitOfWork
@@ -112,7 +113,7 @@ class Transactions:
                 raise
             except DBAPIError as error:
                 if tried == _TRIES or not _is_conflict(error):
-                    raise StoreUnavailable(reason=in_short(error)) from error
+                    raise StoreUnavailable(reason=said(error)) from error
                 await asyncio.sleep(random.uniform(0.005, 0.02) * 2**tried)
             else:
                 unit.passed("committed")
@@ -156,13 +157,28 @@ class FastTransactions:
         self._slots.append(slot)
         try:
             with self._database.chains.linking() as linking:
-                await self._driver.transact(run)
+                await self._transact(run, writing=True)
         finally:
             self._slots.remove(slot)
             self._slots.appendleft(slot)
         unit = done[0]
         unit.passed("committed")
         return lambda: self._after_commit(unit)
+
+    async def read(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Runs `work`, which changes nothing, in one transaction."""
+        return await self._transact(work, writing=False)
+
+    async def _transact(self, work: Callable[[Session], Awaitable[T]], *, writing: bool) -> T:
+        try:
+            done = await self._driver.transact(work)
+        except StoreUnavailable as error:
+            cause = error.__cause__
+            if cause is not None and is_fault(cause):
+                raise self._database.outage.met(cause, writing=writing) from cause
+            raise
+        self._database.outage.answered(writing=writing)
+        return done
 
 
 def _is_conflict(error: DBAPIError) -> bool:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 import asyncmy
-from asyncmy.errors import InterfaceError, MySQLError, OperationalError
+from asyncmy.errors import MySQLError, OperationalError
 from sqlalchemy import Table
 
 from relevo.errors import StoreUnavailable
@@ -35,6 +35,7 @@ from relevo.work.store.interface import (
     Session,
     Share,
 )
+from relevo.work.store.outage import is_fault, said
 from relevo.work.store.statements import column_names, filled, in_bulk, labelled, statement
 from relevo.work.store.tables import audit, audit_chains
 
@@ -208,7 +209,7 @@ class MariaDbDriver:
         try:
             self._idle.append(await _connect(**self._options))
         except (MySQLError, OSError, TimeoutError) as error:
-            raise StoreUnavailable(reason=_said(error)) from error
+            raise StoreUnavailable(reason=said(error)) from error
 
     async def close(self) -> None:
         self._closed = True
@@ -223,15 +224,17 @@ class MariaDbDriver:
             try:
                 return await self._once(work, phase)
             except TimeoutError as error:
-                raise StoreUnavailable(reason=_said(error)) from error
-            except (OperationalError, InterfaceError, OSError) as error:
+                raise StoreUnavailable(reason=said(error)) from error
+            except (MySQLError, OSError) as error:
                 if _rolled_back(error):
                     again = tries_left > 0
-                else:
+                elif is_fault(error):
                     lost += 1
                     again = _lost(error) and not phase.may_be_committed and lost == 1
+                else:
+                    raise
                 if not again:
-                    raise StoreUnavailable(reason=_said(error)) from error
+                    raise StoreUnavailable(reason=said(error)) from error
         raise AssertionError("the last try returns or raises")
 
     async def _once(self, work: Callable[[Session], Awaitable[T]], phase: Phase) -> T:
@@ -281,8 +284,3 @@ def _rolled_back(error: BaseException) -> bool:
 
 def _lost(error: BaseException) -> bool:
     return not isinstance(error, OperationalError) or error.args[0] in _LOST
-
-
-def _said(error: BaseException) -> str:
-    """What the server said, without the statement and its values."""
-    return str(error.args[-1] if error.args else type(error).__name__).splitlines()[0][:300]

@@ -33,6 +33,7 @@ from relevo.work.store.interface import (
     Session,
     Share,
 )
+from relevo.work.store.outage import is_fault, said
 from relevo.work.store.statements import column_names, labelled, statement
 from relevo.work.store.tables import audit, audit_chains
 
@@ -45,7 +46,6 @@ takes two round trips of its own, so fewer rows go with what else there is to wr
 
 # Rolled back by the server, and worth another try.
 _TRANSIENT = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
-_GONE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError, OSError)
 
 
 def _sql(name: str) -> str:
@@ -211,9 +211,9 @@ class PostgresDriver:
 
     async def open(self) -> None:
         try:
-            self._pool = await cast("Any", asyncpg).create_pool(
+            self._pool = pool = await cast("Any", asyncpg).create_pool(
                 self._url,
-                min_size=1,
+                min_size=0,  # with a floor, asyncpg tells of each try to get back to it, with a traceback
                 max_size=16,
                 statement_cache_size=200,
                 max_cacheable_statement_size=0,
@@ -221,8 +221,10 @@ class PostgresDriver:
                 reset=_as_it_is,
                 server_settings=session_timeouts.for_postgres(),
             )
-        except (*_GONE, asyncpg.PostgresError, TimeoutError) as error:
-            raise StoreUnavailable(reason=_said(error)) from error
+            async with pool.acquire(timeout=30):
+                pass
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            raise StoreUnavailable(reason=said(error)) from error
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -237,13 +239,15 @@ class PostgresDriver:
                 return await self._once(work, phase)
             except _TRANSIENT as error:
                 if not tries_left:
-                    raise StoreUnavailable(reason=_said(error)) from error
+                    raise StoreUnavailable(reason=said(error)) from error
             except (asyncpg.LockNotAvailableError, TimeoutError, asyncpg.InsufficientResourcesError) as error:
-                raise StoreUnavailable(reason=_said(error)) from error
-            except (*_GONE, asyncpg.IdleInTransactionSessionTimeoutError) as error:
+                raise StoreUnavailable(reason=said(error)) from error
+            except Exception as error:
+                if not is_fault(error):
+                    raise
                 lost += 1
                 if phase.may_be_committed or lost > 1:
-                    raise StoreUnavailable(reason=_said(error)) from error
+                    raise StoreUnavailable(reason=said(error)) from error
         raise AssertionError("the last try returns or raises")
 
     async def _once(self, work: Callable[[Session], Awaitable[T]], phase: Phase) -> T:
@@ -259,7 +263,3 @@ class PostgresDriver:
 
 async def _as_it_is(_: Any) -> None:
     """A transaction leaves nothing behind that would have to be reset: no listeners, cursors, settings or advisory locks."""
-
-
-def _said(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -34,6 +34,7 @@ from relevo.work.store.interface import (
     Session,
     Share,
 )
+from relevo.work.store.outage import is_fault
 from relevo.work.store.statements import column_names, filled, labelled, statement
 from relevo.work.store.tables import audit, audit_chains, idempotency
 
@@ -239,6 +240,10 @@ class SqliteDriver:
                 raise
         except sqlite3.OperationalError as error:  # locked for too long, a full disk, a folder that is gone
             raise StoreUnavailable(reason=str(error)) from error
+        except sqlite3.DatabaseError as error:
+            if is_fault(error):
+                raise StoreUnavailable(reason=str(error)) from error
+            raise
         return done
 
 
