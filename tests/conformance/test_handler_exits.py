@@ -1,13 +1,15 @@
 """A handler that would end the program fails its own job; the worker and the jobs beside it go on."""
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, NoReturn
 
 import pytest
 
 from relevo import Batch, Job, Queue, Tasks
-from tests.conformance.conftest import WorkerOf
+from tests.conformance.conftest import QueueOf, WorkerOf
 
 
 class Panic(BaseException):
@@ -148,3 +150,45 @@ async def test_in_a_task_in_a_process(queue: Queue, worker_of: WorkerOf) -> None
     said = " ".join(str(letter["detail"]) for letter in await queue.peek_dlq())
     assert "KeyboardInterrupt" in said
     assert "StopIteration" in said
+
+
+class LooksAtErrors(logging.Filter):
+    """As some send errors elsewhere: it asks each for its words."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            str(record.exc_info[1])
+        return True
+
+
+@pytest.fixture
+def looks_at_errors() -> Generator[None]:
+    jobs, looks = logging.getLogger("relevo.jobs"), LooksAtErrors()
+    jobs.addFilter(looks)
+    yield
+    jobs.removeFilter(looks)
+
+
+@pytest.mark.parametrize("order", ["speechless", "wordless", "holds itself"])
+@pytest.mark.usefixtures("looks_at_errors")
+async def test_a_filter_of_the_log_that_fails_of_the_error(
+    queue: Queue, worker_of: WorkerOf, order: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The slot once died of it and no job ran any more; or the outcome was written twice."""
+
+    async def handle(job: Job) -> None:
+        if job.name != "good":
+            raise one_of(order)
+
+    assert len(await fails_alone(queue, worker_of, handle, "bad")) == 1
+    if order == "speechless":
+        assert "a filter or handler of the log raised Panic" in capsys.readouterr().err
+
+
+async def test_in_a_span_that_is_told_of_the_error(queue_of: QueueOf, worker_of: WorkerOf) -> None:
+    async def handle(job: Job) -> None:
+        if job.name != "good":
+            raise Speechless
+
+    (said,) = await fails_alone(queue_of(tracing=True), partial(worker_of, tracing=True), handle, "bad")
+    assert "Speechless" in said

@@ -205,7 +205,7 @@ class Runner:
     def _slot_over(self, context: Context, slot: asyncio.Task[None]) -> None:
         """A fault of ours, or of a codec, outside the handler: it costs one run and not the slot."""
         fault = None if slot.cancelled() else slot.exception()
-        if not isinstance(fault, Exception) or self._stopping:
+        if fault is None or isinstance(fault, KeyboardInterrupt) or self._stopping:
             return
         log.error("a slot of queue %s failed, and another takes its place", self._keys.queue, exc_info=fault)
         self._slots.remove(slot)
@@ -274,7 +274,9 @@ class Runner:
             raise error  # not the handler's: Ctrl-C where nobody handles signals, or its slot is being closed
         try:
             await self._judge(delivery, error, duration, value)
-        except Exception as broken:  # noqa: BLE001 - the error breaks whoever looks at it, also who would log it
+        except (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):
+            raise  # the slot is told to end
+        except BaseException as broken:  # noqa: BLE001 - the error breaks whoever looks at it, also who would log it
             kind, why = type(error).__qualname__, type(broken).__qualname__
             log.warning("job %s raised %s, which raises %s when it is looked at", delivery.envelope.id, kind, why)
             self._policy.failed(delivery, UntoldError(kind=kind), duration)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from relevo.engine.consuming.handlers import Handler
@@ -66,8 +65,7 @@ class HandlerSpans:
                 span.add_event("rate limited", {"relevo.wait_ms": limited.wait_ms})  # told to come back: no failure
                 raise
             except Exception as error:
-                with suppress(Exception):  # an error that cannot say what it is: the run is judged by it all the same
-                    _failed(span, error)
+                _note_failure(span, error)
                 raise
 
 
@@ -77,6 +75,15 @@ def without_span() -> None:
         from opentelemetry import context
 
         context.attach(context.Context())
+
+
+def _note_failure(span: Span, error: Exception) -> None:
+    try:
+        _failed(span, error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - an error that cannot say what it is: the run is judged by it all the same
+        span.set_attribute("error.type", _full_name(type(error)))
 
 
 def _failed(span: Span, error: Exception) -> None:

@@ -41,7 +41,9 @@ class Signal(Generic[T]):
         for listener in tuple(self._listeners):
             try:
                 listener(value)
-            except Exception:  # a listener's fault must never stop the duty it listens to
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # a listener's fault must never stop the duty it listens to
                 log.exception("a listener of a signal failed")
 
     def listen(self, listener: Callable[[T], None]) -> Callable[[], None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from typing import Any, NamedTuple
 
 log = logging.getLogger("relevo.jobs")
@@ -150,7 +151,17 @@ class FailureLog:
             record.exc_info = (type(error), error, error.__traceback__)
         # What formatters print: the traceback without our own frames. `exc_info` is for those who want the error itself.
         record.exc_text = line.trace if line.trace != line.what else None
-        log.handle(record)
+        try:
+            log.handle(record)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as fault:  # noqa: BLE001 - a filter that looks at the error may fail of it; the outcome stands
+            _tell_of_fault(type(fault).__qualname__)
+
+
+def _tell_of_fault(kind: str) -> None:
+    """By no logger: its filters and handlers are what has failed."""
+    sys.stderr.write(f"relevo: a filter or handler of the log raised {kind}; a line about a failed job is missing\n")
 
 
 def _seconds(ms: int) -> str:
