@@ -1,17 +1,21 @@
 """The server did what it was asked, and its answer was lost on the way: nothing is done twice, nothing is forgotten."""
 
+import asyncio
+import math
 import time
 from typing import Any
 
 import pytest
 
 from relevo import Job, Queue
+from relevo.engine.producing import stream_writer
 from relevo.wire.keys import QueueKeys
+from tests.conftest import Launch
 from tests.integration.staff import Staff
 from tests.pace import limit
 from tests.patience import until
 from tests.servers.proxy import Fate, Proxy
-from tests.servers.server import Server
+from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server
 from tests.support.runs import Runs
 
 LONG_IDLE_MS = 30_000
@@ -42,6 +46,35 @@ async def test_an_add_is_done_once(
     delayed = "delay_ms" in add_options
     assert redis86.call("XLEN", keys.stream) == (1 if delayed else 2)
     assert redis86.call("ZCARD", keys.delayed) == (1 if delayed else 0)
+
+
+@pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey])
+async def test_a_write_that_was_refused_is_not_taken_for_one_that_landed(
+    kind: type[Server], launch: Launch, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is lost, and so is that of the next write, which the server took: only the second number has arrived."""
+    monkeypatch.setattr(stream_writer, "FRESH", math.inf)  # both at once in flight, however slow the machine
+    server, keys = launch(kind, settings={"maxmemory-policy": "noeviction"}), QueueKeys(queue_name)
+    async with Proxy(server.url) as proxy, Queue(queue_name, redis_url=proxy.url) as queue:
+        await queue.add("first", {})  # connected, and far from the cap as it knows
+        proxy.hold_replies()
+        server.call("CONFIG", "SET", "maxmemory", "1")
+        refused = asyncio.create_task(_added(queue, "second"))
+        await until(lambda: b"errorstat_OOM" in server.call("INFO", "errorstats"))
+        server.call("CONFIG", "SET", "maxmemory", "0")
+        taken = asyncio.create_task(_added(queue, "third"))
+        await until(lambda: server.call("XLEN", keys.stream) == 2)
+        proxy.cut()
+        proxy.release()
+        await asyncio.gather(refused, taken)
+    found = [
+        dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in server.call("XRANGE", keys.stream, "-", "+")
+    ]
+    assert sorted(fields[b"n"] for fields in found) == [b"first", b"second", b"third"]
+
+
+async def _added(queue: Queue, name: str) -> None:
+    await queue.add(name, {})
 
 
 @pytest.mark.parametrize("fate", [Fate.CUT_BEFORE, Fate.CUT_AFTER], ids=lambda fate: fate.name)

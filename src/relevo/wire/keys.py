@@ -164,5 +164,5 @@ class QueueKeys:
         return self.tag + b":cap"
 
     def sent(self, producer: str) -> bytes:
-        """How far a producer got: the number of its last write that arrived (ours alone, ChasquiMQ ignores it)."""
+        """Which of a producer's writes arrived, by their numbers (ours alone, ChasquiMQ ignores it)."""
         return self.tag + b":sent:" + producer.encode()

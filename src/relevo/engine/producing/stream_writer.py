@@ -1,7 +1,8 @@
 """Writes jobs into the stream: all adds of one loop turn in one write, each write numbered so that none happens twice.
 
 A write is one MULTI: the XADDs, and the write's number in a key of this producer. When the connection breaks before the
-answer came, that key tells which writes arrived; the others are sent again. ChasquiMQ asks Redis 8.6's IDMP for the same, which
+answer came, the keys tell which writes arrived; the others are sent again. Writes that are in flight together have a key each:
+the server may have refused one and taken the next. ChasquiMQ asks Redis 8.6's IDMP for the same, which
 remembers 100 ids, exists on no other server and costs half as much again (docs/decisions/0002).
 """
 
@@ -66,7 +67,7 @@ class _Call:
 
 
 class _Write:
-    __slots__ = ("calls", "capped", "count", "data", "jobs", "number", "refused")
+    __slots__ = ("calls", "capped", "count", "data", "jobs", "number")
 
     def __init__(
         self, number: int, calls: list[_Call | StartedAdd], data: bytes, count: int, jobs: int, capped: bool
@@ -77,8 +78,6 @@ class _Write:
         self.count = count
         self.jobs = jobs
         self.capped = capped
-        self.refused = False
-        """The server said that it was not carried out, whatever number it has reached since."""
 
 
 class StreamWriter:
@@ -100,7 +99,9 @@ class StreamWriter:
         self._trouble = False
         self._length = 0
         self._length_at = 0.0
-        self._sent_key = keys.sent(self.producer)
+        # The answers come in the order of the writes, so that numbers in flight follow one another: no two share a key.
+        self._sent_keys = [keys.sent(f"{self.producer}:{slot}") for slot in range(_IN_FLIGHT)]
+        self._counted_key = keys.sent(self.producer)
         self._named = head(7, "XADD", keys.stream, "*", "d")
         self._nameless = head(5, "XADD", keys.stream, "*", "d")
         self._opening = command("XLEN", keys.stream) + command("MULTI")
@@ -211,7 +212,7 @@ class StreamWriter:
                     add(b"%b$%d\r\n%b\r\n%b" % (named, len(envelope), envelope, tail))
                 else:
                     add(b"%b$%d\r\n%b\r\n" % (nameless, len(envelope), envelope))
-        add(command("SET", self._sent_key, self._number, "EX", _REMEMBERED_S))
+        add(command("SET", self._sent_keys[self._number % _IN_FLIGHT], self._number, "EX", _REMEMBERED_S))
         add(self._closing)
         return _Write(self._number, calls, b"".join(parts), jobs + 4, jobs, capped=False)
 
@@ -227,7 +228,7 @@ class StreamWriter:
             arguments.append(len(call.entries))
             for entry in call.entries:
                 arguments.extend(entry)
-        data = self._link.script_call(ADD_CAPPED, [self._keys.stream, self._sent_key], arguments)
+        data = self._link.script_call(ADD_CAPPED, [self._keys.stream, self._counted_key], arguments)
         return _Write(self._number, calls, data, 1, jobs, capped=True)
 
     # --- what became of it -----------------------------------------------------------------------------------------
@@ -242,7 +243,6 @@ class StreamWriter:
         if last.__class__ is ReplyError:
             error: ReplyError = next(reply for reply in outcome if reply.__class__ is ReplyError)
             if self._link.elsewhere(error, transport):
-                write.refused = True
                 self._recover(error)
                 return
             self._writes.remove(write)
@@ -295,9 +295,9 @@ class StreamWriter:
                 transport = await self._link.ready()
                 self._trouble = False
                 if self._writes:
-                    reply: Reply = await self._link.call("GET", self._sent_key)
-                    number, _, verdicts = (reply or b"0").partition(b":")
-                    self._arrived(int(number), verdicts)
+                    replies: Reply = await self._link.call("MGET", self._counted_key, *self._sent_keys)
+                    number, _, verdicts = (replies[0] or b"0").partition(b":")
+                    self._arrived({int(reply) for reply in replies[1:] if reply}, int(number), verdicts)
                     left, self._writes = self._writes, deque()
                     for write in left:
                         self._resend(write, transport)
@@ -311,14 +311,14 @@ class StreamWriter:
         self._recovering = None
         self._flush()
 
-    def _arrived(self, number: int, verdicts: bytes) -> None:
+    def _arrived(self, numbers: set[int], counted: int, verdicts: bytes) -> None:
+        """`numbers` are those of plain writes that the server took; `counted` is that of the last one it counted."""
         for write in tuple(self._writes):
-            if write.number > number or write.refused:
-                continue
-            self._writes.remove(write)
-            if write.capped and write.number == number:
+            if write.capped and write.number == counted:
+                self._writes.remove(write)
                 self._judge(write, verdicts)
-            else:
+            elif not write.capped and write.number in numbers:
+                self._writes.remove(write)
                 for call in write.calls:
                     call.landed()
 
