@@ -5,11 +5,13 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import CheckConstraint, Connection, MetaData, inspect, text
+from sqlalchemy.exc import DBAPIError
 
 from relevo.errors import StoreOutdated, StoreUnknown
 from relevo.work.store import schema
 from relevo.work.store.database import Database
+from relevo.work.store.migrations import tables_0001
 from relevo.work.store.tables import messages, metadata, tenants
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
@@ -76,6 +78,66 @@ async def test_a_missing_index_is_found(empty: Database) -> None:
     async with empty.begin() as connection:
         await connection.execute(text(f"DROP INDEX ix_relevo_messages_scope{on}"))
     assert await schema.differences(empty) == ["add_index ix_relevo_messages_scope"]
+
+
+async def test_the_database_refuses_what_no_row_can_say(empty: Database) -> None:
+    """States that there are none of, and counts below zero."""
+    await schema.upgrade(empty)
+
+    def found(connection: Connection) -> dict[str, set[str | None]]:
+        known = inspect(connection)
+        return {name: {each["name"] for each in known.get_check_constraints(name)} for name in known.get_table_names()}
+
+    async with empty.connect() as connection:
+        there = await connection.run_sync(found)
+    for name, checks in _checks(metadata).items():
+        assert checks.keys() <= there[name], name
+    async with empty.begin() as connection:
+        await connection.execute(text(_TENANT))
+    for change in ("state = 'done'", "max_retries = -1", "ordering = 'any'"):
+        with pytest.raises(DBAPIError, match=f"ck_relevo_queues_{change.split()[0]}"):
+            await _replace_a_queue(empty, change)
+    await _replace_a_queue(empty, "state = 'paused'")
+
+
+def test_the_first_step_checks_what_the_program_knows() -> None:
+    assert _checks(metadata) == _checks(tables_0001.metadata)
+    assert sum(map(len, _checks(metadata).values())) > 20
+
+
+def _checks(tables: MetaData) -> dict[str, dict[str, str]]:
+    """Name and condition of every check, by table."""
+    return {
+        table.name: {
+            str(each.name): str(each.sqltext) for each in table.constraints if isinstance(each, CheckConstraint)
+        }
+        for table in tables.sorted_tables
+    }
+
+
+async def _replace_a_queue(database: Database, change: str) -> None:
+    """Writes a queue as `change` says, and takes it back."""
+    async with database.engine.connect() as connection, connection.begin() as transaction:
+        for statement in (*_QUEUE, f"UPDATE relevo_queues SET {change}"):  # noqa: S608
+            await connection.execute(text(statement))
+        await transaction.rollback()
+
+
+_TENANT = "INSERT INTO relevo_tenants (id, slug, display_name, state, created_at) VALUES (1, 'a', 'a', 'active', 0)"
+_QUEUE = (
+    """
+    INSERT INTO relevo_scopes
+        (id, tenant_id, slug, display_name, description, state, events_to_queue, audit_to_queue, created_at, updated_at)
+    VALUES (1, 1, 's', 's', '', 'active', '[]', 0, 0, 0)
+    """,
+    """
+    INSERT INTO relevo_queues
+        (id, tenant_id, scope_id, slug, display_name, description, state, ordering, consumer_mode, visibility_timeout_s,
+        max_retries, backoff_initial_ms, backoff_multiplier, backoff_cap_ms, backoff_jitter_ms, max_reclaims,
+        overflow_policy, dead_letter_expired, aging_crosses_tiers, system, created_at, updated_at)
+    VALUES (1, 1, 1, 'q', 'q', '', 'active', 'fifo', 'competing', 30, 3, 0, '2', 0, 0, 3, 'reject', 0, 0, 0, 0, 0)
+    """,
+)
 
 
 async def test_no_text_is_compared_by_the_rules_of_a_language(empty: Database) -> None:

@@ -93,7 +93,7 @@ async def test_a_review_that_was_copied_before_says_nothing_any_more(desk: Desk,
     spec = ReviewSpec(title=f"About {WORD}", context=[Section("body", WORD)])
     row = await desk.review_row(spec, message_id)
     async with desk.work_queues.database.begin() as connection:
-        await connection.execute(reviews.insert().values(row | {"finished_at": desk.clock(), "state": "approved"}))
+        await connection.execute(reviews.insert().values(row | {"finished_at": desk.clock(), "state": "decided"}))
     await archived(desk, lake)
     await desk.work_queues.erasures.start(desk.caller, SCOPE, "ada")
     done = await archived(desk, lake)

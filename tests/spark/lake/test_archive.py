@@ -55,7 +55,13 @@ class Room:
             if not column.nullable:
                 row[column.name] = "x" if column.type.python_type is str else number
         at = NOW + number * 40_000_000
-        return row | {"id": id_, "body": f'{{"n": {number}}}', "created_at": at, "archived_at": at + 1}
+        return row | {
+            "id": id_,
+            "state": "completed",
+            "body": f'{{"n": {number}}}',
+            "created_at": at,
+            "archived_at": at + 1,
+        }
 
     async def left(self) -> list[str]:
         async with self.database.connect() as connection:
@@ -94,10 +100,12 @@ async def test_old_messages_move_to_the_lake_with_all_their_columns(room: Room) 
 async def test_finished_reviews_are_copied_once_and_those_still_open_are_not(room: Room) -> None:
     ids = IdMint()
     async with room.database.begin() as connection:
-        for table in (tenants, scopes):
-            await connection.execute(insert(table).values(**_filled(table)))
+        await connection.execute(insert(tenants).values(**_filled(tenants)))
+        await connection.execute(insert(scopes).values(**_filled(scopes) | {"state": "active"}))
         for finished in (NOW, NOW, None, NOW + 1):
-            await connection.execute(insert(reviews).values(**_filled(reviews), id=ids(), finished_at=finished))
+            state = "waiting" if finished is None else "decided"
+            values = _filled(reviews) | {"id": ids(), "state": state, "finished_at": finished}
+            await connection.execute(insert(reviews).values(**values))
     first = await Archive(room.lake, room.database).run(10**15, batch=1)
     again = await Archive(room.lake, room.database).run(10**15, batch=1)
     assert (first.reviews, again.reviews, room.lake.table("bronze.reviews").rows) == (3, 0, 3)

@@ -42,8 +42,8 @@ def _filled(table: Table) -> dict[str, Any]:
 async def erase(database: Database, message_id: str) -> None:
     """As an erasure leaves it in SQL."""
     async with database.begin() as connection:
-        for table in (tenants, scopes):
-            await connection.execute(insert(table).values(**_filled(table)))
+        await connection.execute(insert(tenants).values(**_filled(tenants)))
+        await connection.execute(insert(scopes).values(**_filled(scopes) | {"state": "active"}))
         await connection.execute(insert(erasures).values(**_filled(erasures) | {"id": "e1", "state": "done"}))
         await connection.execute(insert(erased).values(erasure_id="e1", message_id=message_id))
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, ulid, where_set, words
+from relevo.work.store.tables.columns import (
+    NEVER_AGAIN,
+    Document,
+    Number,
+    among,
+    exact,
+    not_negative,
+    table,
+    ulid,
+    where_set,
+    words,
+)
+from relevo.work.store.tables.message import STATES
 from relevo.work.store.tables.tenancy import queues
 
 subscriptions = table(
@@ -34,6 +46,8 @@ deliveries = table(
     Column("failure_reason", Document, nullable=True),
     Column("result", Document, nullable=True),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", STATES),
+    not_negative("attempts", "reclaims"),
     Index("ix_relevo_deliveries_order", "subscription_id", "state", "sort_key", "message_id"),
     where_set("ix_relevo_deliveries_visible", "visible_at"),
     where_set("ix_relevo_deliveries_claims", "claim_until"),

@@ -8,9 +8,22 @@ collations fill the shorter text up with spaces.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Index, MetaData, String, Table, Text, false, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ColumnElement,
+    Index,
+    MetaData,
+    String,
+    Table,
+    Text,
+    false,
+    text,
+)
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.sql import operators
 
@@ -21,6 +34,7 @@ metadata = MetaData(
         "ix": "ix_%(column_0_label)s",
         "uq": "uq_%(table_name)s_%(column_0_name)s",
         "pk": "pk_%(table_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
     }
 )
 
@@ -62,6 +76,17 @@ def ulid(name: str, **options: Any) -> Column[str]:
     kind = mysql.CHAR(26, charset="ascii", collation="ascii_nopad_bin")
     text = Ascii(26).with_variant(kind, "mysql", "mariadb").with_variant(String(26, _BYTES), "postgresql")
     return Column(name, text, **options)
+
+
+def among(column: str, words: Sequence[str]) -> CheckConstraint:
+    """A column that says one of these words. Not with IN: SQLite makes a table of the list for each row, which costs more than
+    the row."""
+    return CheckConstraint(" OR ".join(f"{column} = '{word}'" for word in words), name=column)
+
+
+def not_negative(*columns: str) -> CheckConstraint:
+    """Columns that count."""
+    return CheckConstraint(" AND ".join(f"{column} >= 0" for column in columns), name=columns[0])
 
 
 def partial(name: str, *columns: str, where: str) -> Index:

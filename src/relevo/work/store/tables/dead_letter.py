@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.tables.columns import Document, Number, exact, table, ulid, words
+from relevo.contract.dead_letters import ReplayState
+from relevo.work.store.tables.columns import Document, Number, among, exact, not_negative, table, ulid, words
 from relevo.work.store.tables.tenancy import scopes
 
 replays = table(
@@ -23,5 +26,7 @@ replays = table(
     Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", get_args(ReplayState)),
+    not_negative("total", "done", "skipped"),
     Index("ix_relevo_replays_scope", "scope_id", "id"),
 )

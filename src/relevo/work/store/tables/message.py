@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy import (
     BigInteger,
+    CheckConstraint,
     Column,
     ColumnElement,
     Index,
@@ -20,8 +21,23 @@ from sqlalchemy import (
     union_all,
 )
 
+from relevo.contract.messages import State
 from relevo.wire.ids import minted_ms
-from relevo.work.store.tables.columns import Document, Number, exact, partial, table, ulid, where_set, words
+from relevo.work.store.tables.columns import (
+    Document,
+    Number,
+    among,
+    exact,
+    not_negative,
+    partial,
+    table,
+    ulid,
+    where_set,
+    words,
+)
+
+STATES = [state for state in get_args(State) if state != "archived"]
+"""What a row can say. `archived` is where it lies."""
 
 
 def _message_columns() -> tuple[Any, ...]:
@@ -70,9 +86,14 @@ def _message_columns() -> tuple[Any, ...]:
     )
 
 
+def _checks() -> tuple[CheckConstraint, ...]:
+    return among("state", STATES), not_negative("attempts", "reclaims", "replays")
+
+
 messages = table(
     "messages",
     *_message_columns(),
+    *_checks(),
     # All but those in the two states that every message passes through and nobody looks for by queue.
     partial(
         "ix_relevo_messages_order", "queue_id", "state", "sort_key", "id", where="state NOT IN ('claimed', 'completed')"
@@ -112,6 +133,7 @@ archive = table(
     "archive",  # a finished message moves here an hour later; it is read through the same API
     *_message_columns(),
     Column("archived_at", BigInteger, nullable=False),
+    *_checks(),
     Index("ix_relevo_archive_scope", "scope_id", "id"),
     Index("ix_relevo_archive_queue", "queue_id", "id"),
     Index("ix_relevo_archive_correlation", "scope_id", "correlation_id"),

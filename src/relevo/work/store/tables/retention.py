@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from sqlalchemy import BigInteger, Column, ForeignKey, Index
 
-from relevo.work.store.tables.columns import Number, exact, table, ulid, words
+from relevo.contract.erasures import ErasureState
+from relevo.work.store.tables.columns import Number, among, exact, not_negative, table, ulid, words
 from relevo.work.store.tables.tenancy import scopes
 
 erasures = table(
@@ -19,6 +22,8 @@ erasures = table(
     Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger, nullable=True),
+    among("state", get_args(ErasureState)),
+    not_negative("messages"),
     Index("ix_relevo_erasures_scope", "scope_id", "id"),
 )
 

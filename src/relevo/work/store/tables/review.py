@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.tables.columns import Document, Number, exact, table, ulid, words
+from relevo.contract.reviews import CaseState
+from relevo.work.store.tables.columns import Document, Number, among, exact, not_negative, table, ulid, words
 from relevo.work.store.tables.tenancy import scopes
 
 reviews = table(
@@ -26,6 +29,8 @@ reviews = table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger, nullable=True),
+    among("state", get_args(CaseState)),
+    not_negative("version"),
     Index("ix_relevo_reviews_inbox", "scope_id", "state", "id"),
     Index("ix_relevo_reviews_tick", "next_tick_at"),
     Index("ix_relevo_reviews_message", "message_id"),

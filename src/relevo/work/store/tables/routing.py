@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger
 
-from relevo.work.store.tables.columns import Document, Number, exact, table, ulid, words
+from relevo.work.store.tables.columns import Document, Number, among, exact, not_negative, table, ulid, words
 from relevo.work.store.tables.tenancy import scopes
 
 rules = table(
@@ -22,6 +22,7 @@ rules = table(
     Column("failed", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    not_negative("matched", "failed"),
     Index("uq_relevo_rules_name", "scope_id", "name", unique=True),
 )
 
@@ -34,6 +35,7 @@ routings = table(
     Column("trigger_on", exact(20), nullable=False),
     Column("due_at", BigInteger, nullable=False),
     Column("tries", Integer, nullable=False),
+    not_negative("tries"),
     Index("ix_relevo_routings_due", "due_at", "id"),
 )
 
@@ -48,6 +50,8 @@ stream_jobs = table(
     Column("send_at", BigInteger, nullable=False),
     Column("looked_at", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    among("state", ["waiting", "sent", "over"]),
+    not_negative("sends"),
     Index("ix_relevo_stream_jobs_state", "state", "send_at"),
     Index("ix_relevo_stream_jobs_job", "job_id"),
 )

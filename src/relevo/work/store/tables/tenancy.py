@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger
 
-from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, words
+from relevo.contract.queues import ConsumerMode, Ordering, OverflowPolicy
+from relevo.contract.scopes import QueueState
+from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, among, exact, not_negative, table, words
 
 tenants = table(
     "tenants",
@@ -28,6 +32,7 @@ scopes = table(
     Column("audit_to_queue", SmallInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", get_args(QueueState)),
     Index("uq_relevo_scopes_slug", "tenant_id", "slug", unique=True),
     **NEVER_AGAIN,
 )
@@ -58,6 +63,11 @@ queues = table(
     Column("state", exact(10), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", get_args(QueueState)),
+    among("ordering", get_args(Ordering)),
+    among("consumer_mode", get_args(ConsumerMode)),
+    among("overflow_policy", get_args(OverflowPolicy)),
+    not_negative("max_retries", "max_reclaims", "backoff_initial_ms", "backoff_cap_ms", "backoff_jitter_ms"),
     Index("uq_relevo_queues_slug", "scope_id", "slug", unique=True),
     **NEVER_AGAIN,
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.tables.columns import Document, Number, exact, table, ulid, words
+from relevo.contract.webhooks import DeliveryState, WebhookState
+from relevo.work.store.tables.columns import Document, Number, among, exact, not_negative, table, ulid, words
 from relevo.work.store.tables.tenancy import scopes
 
 webhooks = table(
@@ -20,6 +23,8 @@ webhooks = table(
     Column("disabled_reason", Document, nullable=True),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", get_args(WebhookState)),
+    not_negative("failures_in_a_row"),
     Index("ix_relevo_webhooks_scope", "scope_id"),
 )
 
@@ -38,6 +43,8 @@ webhook_deliveries = table(
     Column("next_at", BigInteger, nullable=True),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", get_args(DeliveryState)),
+    not_negative("attempts"),
     Index("uq_relevo_webhook_deliveries_event", "webhook_id", "event_key", unique=True),
     Index("ix_relevo_webhook_deliveries_next", "state", "next_at"),
     Index("ix_relevo_webhook_deliveries_log", "webhook_id", "id"),

@@ -8,12 +8,15 @@ from relevo.work.store.migrations.tables_0001.columns import (
     NEVER_AGAIN,
     Document,
     Number,
+    among,
     exact,
+    not_negative,
     table,
     ulid,
     where_set,
     words,
 )
+from relevo.work.store.migrations.tables_0001.message import STATES
 from relevo.work.store.migrations.tables_0001.tenancy import queues
 
 subscriptions = table(
@@ -43,6 +46,8 @@ deliveries = table(
     Column("failure_reason", Document, nullable=True),
     Column("result", Document, nullable=True),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", STATES),
+    not_negative("attempts", "reclaims"),
     Index("ix_relevo_deliveries_order", "subscription_id", "state", "sort_key", "message_id"),
     where_set("ix_relevo_deliveries_visible", "visible_at"),
     where_set("ix_relevo_deliveries_claims", "claim_until"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table, Text, text
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index, MetaData, String, Table, Text, text
 from sqlalchemy.dialects import mysql, sqlite
 
 PREFIX = "relevo_"
@@ -14,6 +15,7 @@ metadata = MetaData(
         "ix": "ix_%(column_0_label)s",
         "uq": "uq_%(table_name)s_%(column_0_name)s",
         "pk": "pk_%(table_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
     }
 )
 
@@ -39,6 +41,14 @@ def ulid(name: str, **options: Any) -> Column[str]:
     kind = mysql.CHAR(26, charset="ascii", collation="ascii_nopad_bin")
     text = String(26).with_variant(kind, "mysql", "mariadb").with_variant(String(26, _BYTES), "postgresql")
     return Column(name, text, **options)
+
+
+def among(column: str, words: Sequence[str]) -> CheckConstraint:
+    return CheckConstraint(" OR ".join(f"{column} = '{word}'" for word in words), name=column)
+
+
+def not_negative(*columns: str) -> CheckConstraint:
+    return CheckConstraint(" AND ".join(f"{column} >= 0" for column in columns), name=columns[0])
 
 
 def partial(name: str, *columns: str, where: str) -> Index:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer
 
-from relevo.work.store.migrations.tables_0001.columns import Document, Number, exact, table, ulid, words
+from relevo.work.store.migrations.tables_0001.columns import (
+    Document,
+    Number,
+    among,
+    exact,
+    not_negative,
+    table,
+    ulid,
+    words,
+)
 from relevo.work.store.migrations.tables_0001.tenancy import scopes
 
 replays = table(
@@ -23,5 +32,7 @@ replays = table(
     Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", ["running", "done", "cancelled", "failed"]),
+    not_negative("total", "done", "skipped"),
     Index("ix_relevo_replays_scope", "scope_id", "id"),
 )

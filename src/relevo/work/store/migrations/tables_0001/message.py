@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Integer, SmallInteger
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, SmallInteger
 
 from relevo.work.store.migrations.tables_0001.columns import (
     Document,
     Number,
+    among,
     exact,
+    not_negative,
     partial,
     table,
     ulid,
     where_set,
     words,
 )
+
+STATES = ["pending", "delayed", "claimed", "in_review", "completed", "failed", "expired", "dead", "cancelled"]
 
 
 def _message_columns() -> tuple[Any, ...]:
@@ -62,9 +66,14 @@ def _message_columns() -> tuple[Any, ...]:
     )
 
 
+def _checks() -> tuple[CheckConstraint, ...]:
+    return among("state", STATES), not_negative("attempts", "reclaims", "replays")
+
+
 messages = table(
     "messages",
     *_message_columns(),
+    *_checks(),
     partial(
         "ix_relevo_messages_order", "queue_id", "state", "sort_key", "id", where="state NOT IN ('claimed', 'completed')"
     ),
@@ -81,6 +90,7 @@ archive = table(
     "archive",
     *_message_columns(),
     Column("archived_at", BigInteger, nullable=False),
+    *_checks(),
     Index("ix_relevo_archive_scope", "scope_id", "id"),
     Index("ix_relevo_archive_queue", "queue_id", "id"),
     Index("ix_relevo_archive_correlation", "scope_id", "correlation_id"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index
 
-from relevo.work.store.migrations.tables_0001.columns import Number, exact, table, ulid, words
+from relevo.work.store.migrations.tables_0001.columns import Number, among, exact, not_negative, table, ulid, words
 from relevo.work.store.migrations.tables_0001.tenancy import scopes
 
 erasures = table(
@@ -19,6 +19,8 @@ erasures = table(
     Column("created_by", words(200), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger, nullable=True),
+    among("state", ["running", "done"]),
+    not_negative("messages"),
     Index("ix_relevo_erasures_scope", "scope_id", "id"),
 )
 

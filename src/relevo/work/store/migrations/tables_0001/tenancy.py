@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger
 
-from relevo.work.store.migrations.tables_0001.columns import NEVER_AGAIN, Document, Number, exact, table, words
+from relevo.work.store.migrations.tables_0001.columns import (
+    NEVER_AGAIN,
+    Document,
+    Number,
+    among,
+    exact,
+    not_negative,
+    table,
+    words,
+)
 
 tenants = table(
     "tenants",
@@ -28,6 +37,7 @@ scopes = table(
     Column("audit_to_queue", SmallInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", ["active", "paused", "draining", "archived"]),
     Index("uq_relevo_scopes_slug", "tenant_id", "slug", unique=True),
     **NEVER_AGAIN,
 )
@@ -58,6 +68,11 @@ queues = table(
     Column("state", exact(10), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    among("state", ["active", "paused", "draining", "archived"]),
+    among("ordering", ["fifo", "priority", "deadline"]),
+    among("consumer_mode", ["competing", "broadcast"]),
+    among("overflow_policy", ["reject", "drop_oldest", "dead_letter_oldest"]),
+    not_negative("max_retries", "max_reclaims", "backoff_initial_ms", "backoff_cap_ms", "backoff_jitter_ms"),
     Index("uq_relevo_queues_slug", "scope_id", "slug", unique=True),
     **NEVER_AGAIN,
 )
