@@ -40,7 +40,7 @@ def test_a_sound_audit_is_said_to_be_so(file: Path) -> None:
 
 
 def test_an_edit_is_named_and_ends_with_1(file: Path) -> None:
-    tamper(file, "UPDATE relevo_audit SET actor = 'nobody' WHERE id = 4")
+    tamper(file, "UPDATE relevo_store_audit SET actor = 'nobody' WHERE id = 4")
     said = audit(file, "verify")
     assert said.code == 1
     assert "entry 4 is not as it was written" in " ".join(said.out.split())
@@ -48,7 +48,7 @@ def test_an_edit_is_named_and_ends_with_1(file: Path) -> None:
 
 
 def test_programs_read_findings_as_json(file: Path) -> None:
-    tamper(file, "DELETE FROM relevo_audit WHERE id = 3")
+    tamper(file, "DELETE FROM relevo_store_audit WHERE id = 3")
     said = audit(file, "verify", "--json")
     assert said.code == 1
     assert said.data["sound"] is False
@@ -58,8 +58,11 @@ def test_programs_read_findings_as_json(file: Path) -> None:
 def test_heads_that_were_kept_tell_of_an_end_that_was_cut_off_with_its_head(file: Path, tmp_path: Path) -> None:
     kept = tmp_path / "heads.json"
     assert audit(file, "heads", "--to", str(kept), "--json").data == json.loads(kept.read_text())
-    tamper(file, "DELETE FROM relevo_audit WHERE id = 7")
-    tamper(file, "UPDATE relevo_audit_chains SET last_no = 6, last_hash = (SELECT hash FROM relevo_audit WHERE id = 6)")
+    tamper(file, "DELETE FROM relevo_store_audit WHERE id = 7")
+    tamper(
+        file,
+        "UPDATE relevo_store_audit_chains SET last_no = 6, last_hash = (SELECT hash FROM relevo_store_audit WHERE id = 6)",
+    )
     assert audit(file, "verify").code == 0
     assert audit(file, "verify", "--heads", str(kept)).code == 1
 

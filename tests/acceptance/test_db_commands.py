@@ -56,12 +56,12 @@ def test_a_table_that_somebody_dropped_is_named(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'work.db'}"
     call("db", "upgrade", "--database-url", url)
     with sqlite3.connect(tmp_path / "work.db") as connection:
-        connection.execute("DROP TABLE relevo_labels")
+        connection.execute("DROP TABLE relevo_store_labels")
     connection.close()
     said = call("db", "check", "--database-url", url)
     assert said.code == 1
-    assert "relevo_labels" in said.err
-    assert "relevo_labels" in str(call("db", "check", "--database-url", url, "--json").data["differences"])
+    assert "relevo_store_labels" in said.err
+    assert "relevo_store_labels" in str(call("db", "check", "--database-url", url, "--json").data["differences"])
 
 
 @pytest.mark.parametrize("command", ["upgrade", "current", "check"])

@@ -74,10 +74,23 @@ async def test_an_upgrade_that_was_cut_short_goes_on(empty: Database) -> None:
 
 async def test_a_missing_index_is_found(empty: Database) -> None:
     await schema.upgrade(empty)
-    on = " ON relevo_messages" if empty.dialect == "mariadb" else ""
+    on = " ON relevo_store_messages" if empty.dialect == "mariadb" else ""
     async with empty.begin() as connection:
         await connection.execute(text(f"DROP INDEX ix_relevo_messages_scope{on}"))
     assert await schema.differences(empty) == ["add_index ix_relevo_messages_scope"]
+
+
+async def test_a_missing_view_is_found(empty: Database) -> None:
+    await schema.upgrade(empty)
+    async with empty.begin() as connection:
+        await connection.execute(text("DROP VIEW relevo_usage"))
+        await connection.execute(text("DROP VIEW relevo_audit_chains"))
+        await connection.execute(text("CREATE VIEW relevo_audit_chains AS SELECT chain FROM relevo_store_audit_chains"))
+    lost = ["last_no", "last_hash", "cut_no", "cut_hash"]
+    assert await schema.differences(empty) == [
+        "add_view relevo_usage",
+        *(f"add_column relevo_audit_chains {name}" for name in lost),
+    ]
 
 
 async def test_the_database_refuses_what_no_row_can_say(empty: Database) -> None:
@@ -95,7 +108,7 @@ async def test_the_database_refuses_what_no_row_can_say(empty: Database) -> None
     async with empty.begin() as connection:
         await connection.execute(text(_TENANT))
     for change in ("state = 'done'", "max_retries = -1", "ordering = 'any'"):
-        with pytest.raises(DBAPIError, match=f"ck_relevo_queues_{change.split()[0]}"):
+        with pytest.raises(DBAPIError, match=f"ck_relevo_store_queues_{change.split()[0]}"):
             await _replace_a_queue(empty, change)
     await _replace_a_queue(empty, "state = 'paused'")
 
@@ -118,20 +131,22 @@ def _checks(tables: MetaData) -> dict[str, dict[str, str]]:
 async def _replace_a_queue(database: Database, change: str) -> None:
     """Writes a queue as `change` says, and takes it back."""
     async with database.engine.connect() as connection, connection.begin() as transaction:
-        for statement in (*_QUEUE, f"UPDATE relevo_queues SET {change}"):  # noqa: S608
+        for statement in (*_QUEUE, f"UPDATE relevo_store_queues SET {change}"):  # noqa: S608
             await connection.execute(text(statement))
         await transaction.rollback()
 
 
-_TENANT = "INSERT INTO relevo_tenants (id, slug, display_name, state, created_at) VALUES (1, 'a', 'a', 'active', 0)"
+_TENANT = (
+    "INSERT INTO relevo_store_tenants (id, slug, display_name, state, created_at) VALUES (1, 'a', 'a', 'active', 0)"
+)
 _QUEUE = (
     """
-    INSERT INTO relevo_scopes
+    INSERT INTO relevo_store_scopes
         (id, tenant_id, slug, display_name, description, state, events_to_queue, audit_to_queue, created_at, updated_at)
     VALUES (1, 1, 's', 's', '', 'active', '[]', 0, 0, 0)
     """,
     """
-    INSERT INTO relevo_queues
+    INSERT INTO relevo_store_queues
         (id, tenant_id, scope_id, slug, display_name, description, state, ordering, consumer_mode, visibility_timeout_s,
         max_retries, backoff_initial_ms, backoff_multiplier, backoff_cap_ms, backoff_jitter_ms, max_reclaims,
         overflow_policy, dead_letter_expired, aging_crosses_tiers, system, created_at, updated_at)
@@ -158,12 +173,12 @@ _TEXT_COLUMNS = {
     "sqlite": """
         SELECT t.name, c.name, CASE WHEN t.sql LIKE '%COLLATE%' THEN 'another' ELSE 'BINARY' END
         FROM sqlite_master AS t, pragma_table_info(t.name) AS c
-        WHERE t.type = 'table' AND t.name LIKE 'relevo~_%' ESCAPE '~' AND c.type NOT LIKE '%INT%'
+        WHERE t.type IN ('table', 'view') AND t.name LIKE 'relevo~_%' ESCAPE '~' AND c.type NOT LIKE '%INT%'
     """,
     "postgresql": """
         SELECT r.relname, a.attname, c.collname
         FROM pg_attribute AS a
-        JOIN pg_class AS r ON r.oid = a.attrelid AND r.relkind = 'r'
+        JOIN pg_class AS r ON r.oid = a.attrelid AND r.relkind IN ('r', 'v')
         JOIN pg_collation AS c ON c.oid = a.attcollation
         WHERE r.relname LIKE 'relevo~_%' ESCAPE '~' AND r.relname <> 'relevo_schema'
     """,
@@ -173,4 +188,4 @@ _TEXT_COLUMNS = {
         WHERE table_schema = DATABASE() AND collation_name IS NOT NULL AND table_name <> 'relevo_schema'
     """,
 }
-"""Table, name and collation of every column of text. `relevo_schema` is alembic's own: one row."""
+"""Table or view, name and collation of every column of text. `relevo_schema` is alembic's own: one row."""

@@ -168,5 +168,5 @@ async def test_every_row_is_linked_whoever_wrote_it(desk: Desk) -> None:
         loose = select(func.count()).select_from(audit).where(audit.c.chain.is_(None) | audit.c.hash.is_(None))
         assert (await connection.execute(loose)).scalar_one() == 0
         columns = "tenant.create,scope.create,queue.create,queue.change,key.create,message.publish,message.complete"
-        actions = {row[0] for row in await connection.execute(text("SELECT DISTINCT action FROM relevo_audit"))}
+        actions = {row[0] for row in await connection.execute(text("SELECT DISTINCT action FROM relevo_store_audit"))}
     assert set(columns.split(",")) <= actions

@@ -16,10 +16,12 @@ def turn_back_the_beat(database: Path) -> None:
     with contextlib.closing(sqlite3.connect(database, timeout=limit(20))) as tables:
 
         def all_started(since_ms: float) -> bool:
-            times: list[int] = [at or 0 for (at,) in tables.execute("SELECT last_started_at FROM relevo_agent_runs")]
+            times: list[int] = [
+                at or 0 for (at,) in tables.execute("SELECT last_started_at FROM relevo_store_agent_runs")
+            ]
             return len(times) >= 15 and min(times) > since_ms
 
         wait_until(lambda: all_started(0), "a run of every agent", timeout=40)
         with tables:
-            tables.execute("UPDATE relevo_agent_runs SET last_started_at = last_started_at - ?", (_LONG_AGO_MS,))
+            tables.execute("UPDATE relevo_store_agent_runs SET last_started_at = last_started_at - ?", (_LONG_AGO_MS,))
         wait_until(lambda: all_started(time.time() * 1000 - _LONG_AGO_MS / 2), "agents that catch up", timeout=40)

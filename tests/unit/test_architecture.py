@@ -12,6 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = "relevo"
 STEPS = "relevo/work/store/migrations"
+TABLES = "relevo.work.store.tables"
+AT_HOME_IN_TABLES = ("relevo.work.", "relevo.agents.", "relevo.pipeline.jobs.")
+"""Who may know the tables: the room itself, its agents, and the jobs that move rows from them into the lake."""
 
 # Data flows one way (engine/queue -> wire -> broker -> Redis …). A room may import itself and what is listed here; a
 # dotted entry opens only that part. "*" is for what stands outside the rooms. A new room needs a line, and a reason.
@@ -168,6 +171,10 @@ def test_steps_of_the_database_import_nothing_that_goes_on() -> None:
     assert list(live_code_in_steps(ROOT / "src")) == []
 
 
+def test_nobody_outside_the_store_reads_its_tables() -> None:
+    assert list(readers_of_tables(ROOT / "src")) == []
+
+
 def test_a_queue_loads_nothing_of_workers() -> None:
     listed = (
         "import sys, relevo; relevo.Queue; print(*(name for name in sys.modules if name.startswith('relevo.engine.')))"
@@ -216,6 +223,19 @@ def live_code_in_steps(src: Path) -> Iterator[str]:
         for line, target in imports_of(file, module, src):
             if not target.startswith(STEPS.replace("/", ".")):
                 yield f"{module}:{line} imports {target}"
+
+
+def readers_of_tables(src: Path) -> Iterator[str]:
+    """Who else imports the tables of work queues, or names one of them, as sentences. The views are for all others."""
+    for file in sorted((src / PACKAGE).rglob("*.py")):
+        module = module_of(file, src)
+        if module.startswith(AT_HOME_IN_TABLES):
+            continue
+        for line, target in imports_of(file, module, src):
+            if target.startswith(TABLES):
+                yield f"{module}:{line} imports {target}"
+        if "relevo_store_" in file.read_text():
+            yield f"{module} names a table"
 
 
 def import_cycles(src: Path) -> list[list[str]]:
@@ -380,6 +400,20 @@ def test_imports_against_the_walk_and_cycles_are_found(tmp_path: Path) -> None:
         "relevo.engine.job.job:1 imports relevo.engine.producing.flows",
     ]
     assert import_cycles(src) == [["relevo.engine.job.job", "relevo.engine.producing.flows"]]
+
+
+def test_a_reader_of_tables_is_found(tmp_path: Path) -> None:
+    files = {
+        "work/store/tables/message.py": "",
+        "agents/relay.py": "from relevo.work.store.tables.message import messages",
+        "pipeline/connector/source.py": "from relevo.work.store.tables import message",
+        "pipeline/report.py": "SQL = 'SELECT * FROM relevo_store_messages'",
+    }
+    src = tree_of(tmp_path, {f"{PACKAGE}/{name}": body for name, body in files.items()})
+    assert list(readers_of_tables(src)) == [
+        "relevo.pipeline.connector.source:1 imports relevo.work.store.tables.message",
+        "relevo.pipeline.report names a table",
+    ]
 
 
 def test_a_step_of_the_database_that_imports_what_goes_on_is_found(tmp_path: Path) -> None:

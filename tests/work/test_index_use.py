@@ -28,7 +28,7 @@ class Asked:
         event.listen(work_queues.database.engine.sync_engine, "before_cursor_execute", self._note)
 
     def _note(self, _: Any, __: Any, sql: str, values: Any, *___: Any) -> None:
-        if "FROM relevo_messages" in sql and sql.startswith("SELECT"):
+        if "FROM relevo_store_messages" in sql and sql.startswith("SELECT"):
             self.all.append((sql, values))
 
 
@@ -49,7 +49,7 @@ async def crowded(desk: Desk) -> None:
     await desk.claim(2)
     if desk.work_queues.dialect == "postgresql":
         async with desk.work_queues.database.begin() as connection:
-            await connection.execute(text("ANALYZE relevo_messages"))
+            await connection.execute(text("ANALYZE relevo_store_messages"))
 
 
 @pytest.mark.parametrize("lane", TWO, indirect=True)
@@ -96,4 +96,6 @@ async def test_who_looks_through_many_messages_uses_an_index(desk: Desk, who: st
     plans = await asyncio.gather(*(plan(work_queues, sql, values) for sql, values in asked.all))
     for name in wanted:
         assert any(name in each for each in plans), (name, asked.all, plans)
-    assert not any("Seq Scan on relevo_messages" in each or "SCAN relevo_messages'" in each for each in plans), plans
+    assert not any(
+        "Seq Scan on relevo_store_messages" in each or "SCAN relevo_store_messages'" in each for each in plans
+    ), plans

@@ -39,7 +39,7 @@ async def twelve_pending(desk: Desk) -> None:
     queue = await desk.queue()
     await desk.ids(new(0))
     async with desk.work_queues.database.begin() as connection:
-        await connection.execute(text("ANALYZE relevo_messages"))
+        await connection.execute(text("ANALYZE relevo_store_messages"))
     await desk.ids(*(new(n) for n in range(1, 12)))
     await desk.work_queues.ready_index.rebuild(queue.id)
 

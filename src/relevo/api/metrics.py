@@ -8,10 +8,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from relevo.work.store.counters import COUNTED_STATES
-from relevo.work.store.tables import queues, scopes, tallies, tenants
+from relevo.work.store.views import queues
 from relevo.work.work_queues import WorkQueues
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -80,15 +80,8 @@ class _Now:
 async def _depths(work_queues: WorkQueues) -> GaugeMetricFamily:
     labels = ("tenant", "scope", "queue", "state")
     family = GaugeMetricFamily("relevo_work_depth", "Messages of a queue by state.", labels=labels)
-    sums = [func.coalesce(func.sum(tallies.c[state]), 0) for state in COUNTED_STATES]
-    query = (
-        select(tenants.c.slug, scopes.c.slug, queues.c.slug, *sums)
-        .select_from(queues)
-        .join(scopes, scopes.c.id == queues.c.scope_id)
-        .join(tenants, tenants.c.id == queues.c.tenant_id)
-        .outerjoin(tallies, tallies.c.queue_id == queues.c.id)
-        .group_by(tenants.c.slug, scopes.c.slug, queues.c.slug)
-    )
+    counts = [queues.c[f"{state}_count"] for state in COUNTED_STATES]
+    query = select(queues.c.tenant, queues.c.scope, queues.c.queue, *counts)
     async with work_queues.database.connect() as connection:
         for row in (await connection.execute(query)).all():
             for state, count in zip(COUNTED_STATES, row[3:], strict=True):

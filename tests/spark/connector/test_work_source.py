@@ -1,5 +1,6 @@
 """The tables of the work queues as DataFrames, from every database."""
 
+import asyncio
 import uuid
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 from sqlalchemy import Engine, create_engine, delete, event, insert, update
 
+from relevo.api.service import prepare
 from relevo.errors import BadArgument, DataLost, ServerRefused
 from relevo.pipeline.connector.audit_stream import AuditStream
 from relevo.pipeline.connector.spark_api import ReadAllAvailable, ReadMaxRows
 from relevo.pipeline.connector.work_source import WorkReader, WorkSource
-from relevo.work.store.tables import audit, audit_chains, metadata
+from relevo.work.store.tables import audit, audit_chains
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
 
@@ -34,11 +36,15 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         mariadb: MariaDbServer = request.getfixturevalue("mariadb")
         mariadb.create(name)
         url = mariadb.url("pymysql", name)
-    engine = create_engine(url)
-    metadata.create_all(engine)
+    engine = with_tables(url)
     fill(engine, 250)
     engine.dispose()
     return url
+
+
+def with_tables(url: str) -> Engine:
+    asyncio.run(prepare(url, upgrade=True))
+    return create_engine(url)
 
 
 def fill(engine: Engine, count: int) -> None:
@@ -76,8 +82,7 @@ def test_a_table_is_read_in_ranges_of_its_key(database: str) -> None:
 
 def test_a_plan_takes_as_many_queries_for_many_parts_as_for_few(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/work.db"
-    engine = create_engine(url)
-    metadata.create_all(engine)
+    engine = with_tables(url)
     fill(engine, 250)
     engine.dispose()
     asked: list[str] = []
@@ -98,8 +103,7 @@ def test_a_plan_takes_as_many_queries_for_many_parts_as_for_few(tmp_path: Path) 
 
 def test_rows_that_come_after_the_plan_are_not_read(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/work.db"
-    engine = create_engine(url)
-    metadata.create_all(engine)
+    engine = with_tables(url)
     found = reader(url)
     assert rows(found) == []
     fill(engine, 10)
@@ -111,8 +115,7 @@ def test_rows_that_come_after_the_plan_are_not_read(tmp_path: Path) -> None:
 
 def test_spark_reads_a_table(spark: SparkSession, tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path}/work.db"
-    engine = create_engine(url.replace("+aiosqlite", ""))
-    metadata.create_all(engine)
+    engine = with_tables(url.replace("+aiosqlite", ""))
     fill(engine, 100)
     engine.dispose()
     frame = spark.read.format("relevo-work").options(url=url, table="audit", rowsPerPartition="30").load()
@@ -198,8 +201,7 @@ def test_a_batch_of_the_audit_has_as_many_rows_as_asked_for_and_loses_none(datab
 
 def test_entries_that_were_deleted_before_they_were_read_stop_the_stream(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/work.db"
-    engine = create_engine(url)
-    metadata.create_all(engine)
+    engine = with_tables(url)
     audited(url, (1, "A", 1), (2, "A", 2))
     with engine.begin() as connection:
         connection.execute(update(audit_chains).values(cut_no=1))

@@ -6,7 +6,6 @@ import hmac
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from sqlalchemy import insert, update
 
 from relevo.api.auth import ThisWorkQueues, header
 from relevo.api.metrics import CONTENT_TYPE, ApiMetrics
@@ -14,8 +13,7 @@ from relevo.api.problems import known, nowhere
 from relevo.api.responses import encode
 from relevo.api.settings import ApiSettings
 from relevo.errors import Unauthenticated
-from relevo.work.store.tables import settings
-from relevo.work.work_queues import WorkQueues
+from relevo.work.store.installation import write_a_row
 
 router = APIRouter(tags=["probes"])
 
@@ -38,7 +36,7 @@ async def readyz(request: Request, work_queues: ThisWorkQueues) -> Response:
     if request.app.state.stopping.is_set():
         return _not_ready("the process is ending")
     try:
-        await write_a_row(work_queues)
+        await write_a_row(work_queues.database, work_queues.now_ms())
     except Exception as error:  # noqa: BLE001 - whatever it is, it is why nothing can be taken
         return _not_ready(type(known(error)).__name__)
     return Response(encode({"status": "ready"}), media_type="application/json")
@@ -65,15 +63,6 @@ async def metrics(request: Request, work_queues: ThisWorkQueues) -> Response:
         raise nowhere("/metrics")
     told: ApiMetrics = request.app.state.metrics
     return Response(await told.text(work_queues), headers={"content-type": CONTENT_TYPE})
-
-
-async def write_a_row(work_queues: WorkQueues) -> None:
-    """The honest test of a store: it takes a row, to disk."""
-    now = str(work_queues.now_ms())
-    async with work_queues.database.begin() as connection:
-        changed = await connection.execute(update(settings).where(settings.c.name == "ready_at").values(value=now))
-        if changed.rowcount == 0:
-            await connection.execute(insert(settings).values(name="ready_at", value=now))
 
 
 def _not_ready(reason: str) -> Response:

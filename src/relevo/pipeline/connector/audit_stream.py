@@ -28,7 +28,7 @@ from relevo.pipeline.connector.spark_api import (
     SupportsTriggerAvailableNow,
 )
 from relevo.pipeline.connector.work_database import opened
-from relevo.work.store.tables import audit, audit_chains
+from relevo.work.store.views import audit, audit_chains
 
 log = logging.getLogger("relevo.spark")
 

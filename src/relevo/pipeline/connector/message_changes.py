@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Table, select
 
 from relevo.pipeline.connector.audit_stream import AuditStream, EntryRange, entries
 from relevo.pipeline.connector.work_database import opened
-from relevo.work.store.tables import archive, audit, messages, reviews
+from relevo.work.store.views import archive, audit, messages, reviews
 
 _ULID = re.compile("(?<![0-9A-Z])[0-9A-HJKMNP-TV-Z]{26}(?![0-9A-Z])")
 _AT_ONCE = 500

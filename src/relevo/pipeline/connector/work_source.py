@@ -1,7 +1,7 @@
 """`spark.read.format("relevo-work")`: messages, archive and audit of the work queues as DataFrames, from any of the databases.
 
 No jar is needed: tasks read through SQLAlchemy, each a range of the primary key, page by page in the order of the key. The
-columns are those of `relevo.work.store.tables`; times are milliseconds since 1970, documents are JSON text.
+columns are those of `relevo.work.store.views`; times are milliseconds since 1970, documents are JSON text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from relevo.pipeline.connector.message_changes import MessageChanges
 from relevo.pipeline.connector.spark_api import arrow_schema
 from relevo.pipeline.connector.work_database import opened, url_of
 from relevo.pipeline.connector.work_sink import BatchWorkSink, StreamWorkSink
-from relevo.work.store.tables import archive, audit, messages
+from relevo.work.store.views import archive, audit, messages
 
 TABLES = {"messages": messages, "archive": archive, "audit": audit}
 _KNOWN = ("url", "urlenv", "urlfile", "table", "rowsperpartition")

@@ -1,5 +1,5 @@
 """Publishing: what a caller hands in is checked, asked about, given its place and written.
 
-Comes in: new messages from api/ and from agents. Goes out: rows of `relevo_messages`, their keys and labels, and ready messages
+Comes in: new messages from api/ and from agents. Goes out: rows of `messages`, their keys and labels, and ready messages
 for the order index. Next: consume/, or review/ and routing/ when they have a say.
 """

@@ -1,18 +1,18 @@
-"""The id of an installation: made once, kept in its database. It names the installation's keys in Redis."""
+"""What an installation keeps about itself: its id, made once, which names its keys in Redis; and when it was last ready."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from relevo.errors import StoreOutdated, StoreUnavailable
 from relevo.work.store.database import Database
 from relevo.work.store.tables import settings
 
-_NAME = "installation"
+_NAME, _READY = "installation", "ready_at"
 
 
 async def installation_id(database: Database) -> str:
@@ -33,3 +33,11 @@ async def installation_id(database: Database) -> str:
         if settings.name in said:  # there is no such table
             raise StoreOutdated(current="none", wanted="the tables of work queues") from error
         raise StoreUnavailable(reason=said) from error
+
+
+async def write_a_row(database: Database, now_ms: int) -> None:
+    """The honest test of a store: it takes a row, to disk."""
+    change = update(settings).where(settings.c.name == _READY).values(value=str(now_ms))
+    async with database.begin() as connection:
+        if (await connection.execute(change)).rowcount == 0:
+            await connection.execute(insert(settings).values(name=_READY, value=str(now_ms)))

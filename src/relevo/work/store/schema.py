@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,11 +14,12 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
 from relevo.errors import BadRevision, StoreOutdated, StoreUnknown
 from relevo.work.store.database import Database
 from relevo.work.store.tables import PREFIX, metadata
+from relevo.work.store.views import VIEWS
 
 _LOCK = 0x72656C65766F  # "relevo": one upgrade at a time, however many processes start at once
 
@@ -51,7 +52,7 @@ async def require_head(database: Database) -> None:
 
 
 async def differences(database: Database) -> list[str]:
-    """How the tables differ from what the program expects, as alembic says it; empty when all is well."""
+    """How tables and views differ from what the program expects, as alembic says it; empty when all is well."""
     async with database.connect() as connection:
         return await connection.run_sync(_differences)
 
@@ -59,7 +60,7 @@ async def differences(database: Database) -> list[str]:
 def _options() -> dict[str, Any]:
     """What alembic is told, for migrating and for comparing alike."""
     return {
-        "version_table": f"{PREFIX}schema",
+        "version_table": "relevo_schema",
         "include_name": _is_ours,
         "compare_type": True,
         "render_as_batch": False,
@@ -135,7 +136,20 @@ def _upgrade(connection: Connection, to: str) -> tuple[str | None, str]:
 
 def _differences(connection: Connection) -> list[str]:
     context = MigrationContext.configure(connection, opts=_options())
-    return [_said(difference) for difference in compare_metadata(context, metadata)]
+    tables = [_said(difference) for difference in compare_metadata(context, metadata)]
+    return tables + list(_missing_in_views(connection))
+
+
+def _missing_in_views(connection: Connection) -> Iterator[str]:
+    """What is promised of the views, which alembic does not look at. A column more is nobody's loss."""
+    known = inspect(connection)
+    there = known.get_view_names()
+    for view in VIEWS.values():
+        if view.name not in there:
+            yield f"add_view {view.name}"
+            continue
+        columns = {column["name"] for column in known.get_columns(view.name)}
+        yield from (f"add_column {view.name} {column.name}" for column in view.columns if column.name not in columns)
 
 
 def _said(difference: Any) -> str:

@@ -65,7 +65,7 @@ def labelled(dialect: Dialect, count: int) -> str:
     else:
         places = [f"?{4 + 2 * at}, ?{5 + 2 * at}" for at in range(count)]
     condition = (
-        "AND EXISTS (SELECT 1 FROM relevo_labels AS l WHERE l.scope_id = m.scope_id AND (l.name, l.value) = ({})"
+        "AND EXISTS (SELECT 1 FROM relevo_store_labels AS l WHERE l.scope_id = m.scope_id AND (l.name, l.value) = ({})"
         " AND l.message_id = m.id)"
     )
     return statement(dialect, "claim_next").replace("/*labels*/", " ".join(condition.format(each) for each in places))

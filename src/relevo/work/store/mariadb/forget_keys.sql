@@ -1,2 +1,2 @@
 -- messages
-DELETE FROM relevo_idempotency WHERE message_id IN %s
+DELETE FROM relevo_store_idempotency WHERE message_id IN %s

@@ -1,2 +1,2 @@
 -- queues
-SELECT id FROM relevo_queues WHERE id IN %s ORDER BY id FOR UPDATE
+SELECT id FROM relevo_store_queues WHERE id IN %s ORDER BY id FOR UPDATE

@@ -1,4 +1,4 @@
 -- queue
 SELECT CAST(COALESCE(SUM(pending + `delayed`), 0) AS SIGNED)
-FROM relevo_tallies
+FROM relevo_store_tallies
 WHERE queue_id = %s

@@ -1,5 +1,5 @@
 -- Arrays: queue, day and slot, then the counters in the order of the columns.
-INSERT INTO relevo_tallies AS t (
+INSERT INTO relevo_store_tallies AS t (
     queue_id, day, slot,
     pending, delayed, claimed, in_review, dead, published, published_bytes, claims,
     completed, failed, retried, released, reclaimed, expired, dead_lettered, cancelled,

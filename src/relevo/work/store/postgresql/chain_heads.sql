@@ -1,4 +1,4 @@
 -- The youngest chains of the audit, in the order of their names.
 SELECT chain, last_no, last_hash
-FROM (SELECT chain, last_no, last_hash FROM relevo_audit_chains ORDER BY chain DESC LIMIT $1) AS youngest
+FROM (SELECT chain, last_no, last_hash FROM relevo_store_audit_chains ORDER BY chain DESC LIMIT $1) AS youngest
 ORDER BY chain

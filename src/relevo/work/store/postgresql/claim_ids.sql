@@ -5,12 +5,12 @@
 WITH taken AS MATERIALIZED (
     SELECT row.id, row.updated_at AS pending_since, wanted.token, wanted.until, wanted.by, wanted.line
     FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $7::text[]) AS wanted (id, token, until, by, line)
-    JOIN relevo_messages AS row ON row.id = wanted.id
+    JOIN relevo_store_messages AS row ON row.id = wanted.id
     WHERE row.queue_id + 0 = $1 AND row.state || '' = 'pending'
         AND (row.expires_at IS NULL OR row.expires_at > $6)
     FOR UPDATE OF row SKIP LOCKED
 )
-UPDATE relevo_messages AS m
+UPDATE relevo_store_messages AS m
 SET state = 'claimed', claim_token = taken.token, claim_until = taken.until, claimed_by = taken.by, claimed_at = $6,
     updated_at = $6, attempts = m.attempts + 1, trail = m.trail || taken.line
 FROM taken

@@ -4,13 +4,13 @@
 -- The rows are chosen in a part of their own: within the join PostgreSQL may choose anew for each row it updates, and takes too many.
 WITH taken AS MATERIALIZED (
     SELECT m.id, m.updated_at AS pending_since
-    FROM relevo_messages AS m
+    FROM relevo_store_messages AS m
     WHERE m.queue_id = $1 AND m.state = 'pending' AND (m.expires_at IS NULL OR m.expires_at > $6) /*labels*/
     ORDER BY m.sort_key, m.id
     LIMIT $2
     FOR UPDATE SKIP LOCKED
 )
-UPDATE relevo_messages AS m
+UPDATE relevo_store_messages AS m
 SET state = 'claimed', claim_token = $3, claim_until = $4, claimed_by = $5, claimed_at = $6, updated_at = $6,
     attempts = m.attempts + 1, trail = m.trail || $7
 FROM taken

@@ -5,14 +5,14 @@ WITH taken AS MATERIALIZED (
     SELECT id, pending_since, row_number() OVER (ORDER BY sort_key, id) AS place
     FROM (
         SELECT id, sort_key, updated_at AS pending_since
-        FROM relevo_messages
+        FROM relevo_store_messages
         WHERE queue_id = $1 AND state = 'pending' AND (expires_at IS NULL OR expires_at > $6)
         ORDER BY sort_key, id
         LIMIT $2
         FOR UPDATE SKIP LOCKED
     ) AS held
 )
-UPDATE relevo_messages AS m
+UPDATE relevo_store_messages AS m
 SET state = 'claimed', claim_token = ($3::text[])[taken.place], claim_until = ($4::bigint[])[taken.place],
     claimed_by = ($5::text[])[taken.place], claimed_at = $6, updated_at = $6, attempts = m.attempts + 1,
     trail = m.trail || ($7::text[])[taken.place]

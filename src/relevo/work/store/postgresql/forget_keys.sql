@@ -1,2 +1,2 @@
 -- $1 messages
-DELETE FROM relevo_idempotency WHERE message_id = ANY($1::text[])
+DELETE FROM relevo_store_idempotency WHERE message_id = ANY($1::text[])

@@ -1,5 +1,5 @@
 -- Arrays of ids and of the new values, in the order of `MessageUpdate.values`.
-UPDATE relevo_messages AS m
+UPDATE relevo_store_messages AS m
 SET queue_id = new.queue_id, origin_queue_id = new.origin_queue_id, state = new.state, sort_key = new.sort_key,
     visible_at = new.visible_at, claim_until = new.claim_until, claim_token = new.claim_token, claimed_by = new.claimed_by,
     claimed_at = new.claimed_at, attempts = new.attempts, reclaims = new.reclaims, replays = new.replays,

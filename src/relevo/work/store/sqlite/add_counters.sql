@@ -1,5 +1,5 @@
 -- Queue, day and slot, then the counters in the order of the columns.
-INSERT INTO relevo_tallies (
+INSERT INTO relevo_store_tallies (
     queue_id, day, slot,
     pending, delayed, claimed, in_review, dead, published, published_bytes, claims,
     completed, failed, retried, released, reclaimed, expired, dead_lettered, cancelled,

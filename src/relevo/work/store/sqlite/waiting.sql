@@ -1,4 +1,4 @@
 -- ?1 queue
 SELECT COALESCE(SUM(pending + delayed), 0)
-FROM relevo_tallies
+FROM relevo_store_tallies
 WHERE queue_id = ?1

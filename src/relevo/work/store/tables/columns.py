@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.sql import operators
 
-PREFIX = "relevo_"
+PREFIX = "relevo_store_"
 
 metadata = MetaData(
     naming_convention={

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import BigInteger, CheckConstraint, Column, Index, MetaData, String, Table, Text, text
 from sqlalchemy.dialects import mysql, sqlite
 
-PREFIX = "relevo_"
+PREFIX = "relevo_store_"
 
 metadata = MetaData(
     naming_convention={
