@@ -15,6 +15,8 @@ BACKEND ?=
 ON_BACKENDS := tests/conformance tests/testing tests/integration tests/acceptance
 # `make coverage COVERED=tests/unit`: what these tests cover; the floor is that of all of them.
 COVERED ?=
+# `make chaos-lake SECONDS=60`: how long.
+SECONDS ?= 300
 # pyright's program comes with its wheel; without this it asks the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -22,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all coverage check types lint format release reference test-unit test-conformance test-interop test-scale chaos bench bench-growth bench-work bench-spark servers install clean
+.PHONY: help demo up test test-all coverage check types lint format release reference test-unit test-conformance test-interop test-scale chaos chaos-lake bench bench-growth bench-work bench-spark servers install clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +86,9 @@ test-scale: servers ## many jobs, queues and workers
 
 chaos: servers ## kills, pauses and restarts under load
 	$(PYTEST) -m chaos --timeout=1800 chaos tests
+
+chaos-lake: servers ## ingest, build, compaction and vacuum at once on one lake, with kills (five minutes; SECONDS=60 for one)
+	$(BIN)/python -m chaos.busy_lake --seconds=$(SECONDS)
 
 bench: servers ## measures, rivals side by side (20 minutes on a quiet machine), and writes benchmarks/report.md
 	$(BIN)/python -m benchmarks
