@@ -17,8 +17,11 @@ from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.upkeep import compact, vacuum
 from tests.servers.child import Child
 from tests.servers.process import free_port
-from tests.spark.lake.readers import facts, readers
+from tests.servers.server import Server
+from tests.spark.connector.filled import add_events
+from tests.spark.lake.readers import facts, readers, written
 from tests.spark.lake.test_delta import DAY, USAGE, add, staged, told
+from tests.support.command_line import COMMAND
 
 SECRET = "not-for-any-log"
 
@@ -88,3 +91,23 @@ def test_no_credential_is_told(lake: Lake, caplog: pytest.LogCaptureFixture) -> 
     add(lake, 1)
     (usage,) = (one for one in status(lake) if one.version)
     assert SECRET not in f"{lake.storage!r} {usage!r} {lake.table(USAGE)!r} {caplog.text}"
+
+
+@pytest.mark.whole  # a JVM of its own, whose tasks find the credentials in the environment
+@pytest.mark.timeout(300)
+def test_spark_ingests_and_builds_on_s3_without_a_jar(lake: Lake, redis86: Server, queue_name: str) -> None:
+    ids = add_events(redis86.url, queue_name, 400)
+    arguments = ("--lake", lake.storage.uri, "--queues", queue_name, "--redis-url", redis86.url)
+    for new in (ids, add_events(redis86.url, queue_name, 40)):
+        made = Child.run(*COMMAND, "pipeline", "ingest", *arguments, timeout=120)
+        assert made.code == 0, made.err
+        bronze = lake.arrow("bronze.events", columns=["_id"])["_id"].to_pylist()
+        assert set(new) <= set(bronze)
+    assert len(bronze) == len(set(bronze)) == 440
+    built = Child.run(*COMMAND, "pipeline", "build", "--lake", lake.storage.uri, timeout=120)
+    assert built.code == 0, built.err
+    for name in written(lake):
+        found = {reader: facts(read(name)) for reader, read in readers(lake).items()}
+        assert [reader for reader, rows in found.items() if rows != found["deltalake"]] == [], name
+    assert "gold.throughput" in written(lake)
+    assert SECRET not in made.out + made.err + built.out + built.err
