@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.harness.needs import BROWSER, DATABASE, JVM, LIGHT, PROCESSES, weight
 _IN_LOG_EVERY = 15.0
 _IN_TERMINAL_EVERY = 0.2
 _LONG = 30.0
+_REASON = 200
 
 _SECONDS = {JVM: 4.0, BROWSER: 3.0, PROCESSES: 3.0, DATABASE: 0.5, LIGHT: 0.2}
 """What a test takes by its weight, roughly: heavy ones begin first, and by their number alone the end would seem far away."""
@@ -53,7 +55,7 @@ class Progress:
             self._failed.add(report.nodeid)
             hung = str(report.longrepr).startswith("HUNG")
             self._clear()
-            self._reporter.write_line(f"{'HUNG' if hung else 'FAILED'} {report.nodeid}", red=True)
+            self._reporter.write_line(f"{'HUNG' if hung else 'FAILED'} {report.nodeid}{_reason(report)}", red=True)
         if report.when in ("teardown", "???") and report.nodeid not in self._done:
             self._done.add(report.nodeid)
             self._work_done += _SECONDS[weight_of(report.nodeid)]
@@ -94,6 +96,15 @@ class Progress:
         if self._in_terminal:
             self._reporter.rewrite("", erase=True)
             self._reporter._tw.write("\r")  # pyright: ignore[reportPrivateUsage]
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Where it failed and of what, in a line: a log that is cut off before the end still says it."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is None:
+        return ""
+    first = str(crash.message).partition("\n")[0][:_REASON]
+    return f" at {Path(crash.path).name}:{crash.lineno}: {first}"
 
 
 def _clock(seconds: float) -> str:

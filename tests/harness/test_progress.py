@@ -34,6 +34,7 @@ def test_a_log_has_a_line_now_and_then_and_no_dots(tmp_path: Path) -> None:
     assert LINE.search(ran.said), ran.said
     assert "...." not in ran.said.partition("created: 2/2 workers")[2].partition("FAILURES")[0].replace("nodes...", "")
     assert ran.said.count("FAILED test_all.py::test_bad") == 2, "when it fails, and at the end"
+    assert re.search(r"^FAILED test_all.py::test_bad at test_all.py:\d+: assert 1 == 2$", ran.said, re.MULTILINE)
     assert ran.counts == {"passed": 40, "failed": 1, "skipped": 1}
 
 
