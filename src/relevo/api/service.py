@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from relevo.work.store.database import Database, answering
 from relevo.work.work_queues import WorkQueues, WorkSettings
 
 log = logging.getLogger("relevo.serve")
+
+_LONGEST_END_S = 15.0
+"""For what is under way when HTTP has ended."""
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +74,17 @@ class WorkService:
             self._uses.start()
 
     async def stop(self) -> None:
-        """HTTP first, so that nothing new begins; then the agents; then the work queues, which wait for their transactions."""
+        """HTTP first, so that nothing new begins; then the agents; then the work queues, which wait for their transactions. A
+        database that does not answer is not waited for: what is under way then ends as if the node had been killed."""
         if self._http is not None:
             await self._http.stop()
+        try:
+            async with asyncio.timeout(_LONGEST_END_S):
+                await self._end()
+        except TimeoutError:
+            log.warning("ending with work under way: it was not over within %g s", _LONGEST_END_S)
+
+    async def _end(self) -> None:
         if self._uses is not None:
             await self._uses.stop()
         if self._running_agents is not None and self.settings.agents:

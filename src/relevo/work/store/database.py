@@ -91,7 +91,7 @@ class Database:
     @property
     def engine(self) -> AsyncEngine:
         if self._engine is None:
-            self._engine = self._make_engine()
+            self._engine = self._make_engine(session_timeouts.ANSWER_S)
         return self._engine
 
     @contextlib.asynccontextmanager
@@ -119,6 +119,21 @@ class Database:
             yield first
         finally:
             _first_write.reset(token)
+
+    @contextlib.asynccontextmanager
+    async def begin_unhurried(self) -> AsyncGenerator[AsyncConnection]:
+        """As `begin`, for statements that may take minutes: tables that are changed."""
+        if self.dialect == "sqlite":
+            async with self.begin() as connection:
+                yield connection
+            return
+        engine = self._make_engine(answer_s=None)
+        try:
+            with self._noting(writing=True):
+                async with engine.begin() as connection:
+                    yield connection
+        finally:
+            await engine.dispose()
 
     @contextlib.asynccontextmanager
     async def _begun(self) -> AsyncGenerator[AsyncConnection]:
@@ -151,7 +166,7 @@ class Database:
             await self._engine.dispose()
             self._engine = None
 
-    def _make_engine(self) -> AsyncEngine:
+    def _make_engine(self, answer_s: float | None) -> AsyncEngine:
         url = self.url.set(drivername=_DRIVERS[self.dialect])
         if self.dialect == "sqlite":
             path = sqlite_path(self.url)
@@ -161,11 +176,22 @@ class Database:
             event.listen(engine.sync_engine, "begin", _begin_sqlite)
             return engine
         options: dict[str, Any] = {"pool_size": 5, "max_overflow": 10, "pool_pre_ping": True}
+        options["pool_timeout"] = session_timeouts.ANSWER_S
         if self.dialect == "postgresql":
-            options["connect_args"] = {"server_settings": session_timeouts.for_postgres()}
+            options["connect_args"] = {
+                "server_settings": session_timeouts.for_postgres(),
+                "timeout": session_timeouts.CONNECT_S,
+                "command_timeout": answer_s,
+            }
         else:
-            options["connect_args"] = {"init_command": session_timeouts.for_mariadb()}
-        return create_async_engine(url, isolation_level="READ COMMITTED", **options)
+            options["connect_args"] = {
+                "init_command": session_timeouts.for_mariadb(),
+                "connect_timeout": session_timeouts.CONNECT_S,
+                "read_timeout": answer_s,
+            }
+        engine = create_async_engine(url, isolation_level="READ COMMITTED", **options)
+        event.listen(engine.sync_engine, "connect", _watch)
+        return engine
 
 
 def parse(url: str) -> URL:
@@ -200,6 +226,10 @@ def answering() -> Generator[None]:
 
 def sqlite_path(url: URL) -> Path:
     return Path(url.database or "")
+
+
+def _watch(connection: Any, _: Any) -> None:
+    session_timeouts.watch(connection.driver_connection)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

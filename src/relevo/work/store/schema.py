@@ -39,7 +39,7 @@ async def current(database: Database) -> str | None:
 
 async def upgrade(database: Database, to: str = "head") -> tuple[str | None, str]:
     """Brings the database to a revision, and says from where to where. Does nothing when it is there already."""
-    async with database.begin() as connection:
+    async with database.begin_unhurried() as connection:
         return await connection.run_sync(_upgrade, to)
 
 
@@ -97,11 +97,13 @@ def _current(connection: Connection) -> str | None:
 
 
 @contextlib.contextmanager
-def _without_names_of_keys() -> Generator[None]:
-    """MariaDB warns of every table that its primary key has a name, which it ignores. Forty warnings would frighten."""
+def _without_notes() -> Generator[None]:
+    """MariaDB notes of every table that it ignores the name of its primary key, and of every view that there was none to
+    replace. Fifty lines would frighten."""
 
     def tells_more(record: logging.LogRecord) -> bool:
-        return "ignored for PRIMARY key" not in record.getMessage()
+        said = record.getMessage()
+        return "ignored for PRIMARY key" not in said and not said.startswith("Unknown VIEW")
 
     driver = logging.getLogger("asyncmy")
     driver.addFilter(tells_more)
@@ -122,7 +124,7 @@ def _upgrade(connection: Connection, to: str) -> tuple[str | None, str]:
         before = _current(connection)
         _require_known(before)
         if before != head() or to != "head":
-            with _without_names_of_keys():
+            with _without_notes():
                 command.upgrade(_config(connection), to)
         after = _current(connection)
     except CommandError as error:  # of this, only the name of the revision comes from outside

@@ -36,6 +36,7 @@ from relevo.work.store.interface import (
     Share,
 )
 from relevo.work.store.outage import is_fault, said
+from relevo.work.store.session_timeouts import Deadline, overdue
 from relevo.work.store.statements import column_names, filled, in_bulk, labelled, statement
 from relevo.work.store.tables import audit, audit_chains
 
@@ -196,7 +197,8 @@ class MariaDbDriver:
             "autocommit": False,
             "init_command": f"{session_timeouts.for_mariadb()}, {_SETTINGS}",
             "stmt_cache_size": _STATEMENTS_KEPT,
-            "connect_timeout": 10,
+            "connect_timeout": session_timeouts.CONNECT_S,
+            "read_timeout": session_timeouts.ANSWER_S,
         }
         if url.query.get("ssl") in ("true", "1"):
             self._options["ssl"] = ssl.create_default_context()
@@ -207,15 +209,14 @@ class MariaDbDriver:
     async def open(self) -> None:
         self._closed = False
         try:
-            self._idle.append(await _connect(**self._options))
+            self._idle.append(await self._new_connection())
         except (MySQLError, OSError, TimeoutError) as error:
             raise StoreUnavailable(reason=said(error)) from error
 
     async def close(self) -> None:
         self._closed = True
         idle, self._idle = self._idle, []
-        for connection in idle:
-            await connection.ensure_closed()
+        await asyncio.gather(*map(_close, idle))
 
     async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
         lost = 0
@@ -240,15 +241,25 @@ class MariaDbDriver:
     async def _once(self, work: Callable[[Session], Awaitable[T]], phase: Phase) -> T:
         async with self._places:
             connection = await self._connection()
-            try:
-                done = await work(MariaDbSession(connection))
-                phase.may_be_committed = True
-                await connection.commit()
-            except BaseException:
-                await self._roll_back(connection)
-                raise
+            with Deadline(connection.close) as deadline:
+                try:
+                    done = await work(MariaDbSession(connection))
+                    phase.may_be_committed = True
+                    await connection.commit()
+                except BaseException as error:
+                    if deadline.passed or _is_silent(error):
+                        self._leave(connection)
+                        raise overdue() from error
+                    await self._roll_back(connection)
+                    raise
             self._keep(connection)
             return done
+
+    def _leave(self, connection: Any) -> None:
+        """After a silence: the others are likely to be as silent, and the next one is to be new."""
+        idle, self._idle = self._idle, []
+        for each in (connection, *idle):
+            each.close()
 
     async def _connection(self) -> Any:
         if self._closed:
@@ -257,7 +268,13 @@ class MariaDbDriver:
             connection = self._idle.pop()
             if connection.connected:
                 return connection
-        return await _connect(**self._options)
+        return await self._new_connection()
+
+    async def _new_connection(self) -> Any:
+        async with asyncio.timeout(session_timeouts.CONNECT_S):  # the driver's own ends before the server's greeting
+            connection = await _connect(**self._options)
+        session_timeouts.watch(connection)
+        return connection
 
     async def _roll_back(self, connection: Any) -> None:
         """A connection that cannot even roll back, or was interrupted in the middle of an answer, is thrown away."""
@@ -276,6 +293,18 @@ class MariaDbDriver:
             connection.close()
         else:
             self._idle.append(connection)
+
+
+async def _close(connection: Any) -> None:
+    try:
+        async with asyncio.timeout(session_timeouts.CLOSE_S):
+            await connection.ensure_closed()
+    except (MySQLError, OSError):
+        connection.close()
+
+
+def _is_silent(error: BaseException) -> bool:
+    return isinstance(error, OperationalError) and "(read timeout)" in str(error)
 
 
 def _rolled_back(error: BaseException) -> bool:

@@ -6,6 +6,8 @@ end, and is then sent as one statement.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
@@ -34,6 +36,7 @@ from relevo.work.store.interface import (
     Share,
 )
 from relevo.work.store.outage import is_fault, said
+from relevo.work.store.session_timeouts import Deadline, overdue
 from relevo.work.store.statements import column_names, labelled, statement
 from relevo.work.store.tables import audit, audit_chains
 
@@ -208,20 +211,12 @@ class PostgresDriver:
     def __init__(self, database: Database) -> None:
         self._url = database.url.render_as_string(hide_password=False)
         self._pool: Any = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         try:
-            self._pool = pool = await cast("Any", asyncpg).create_pool(
-                self._url,
-                min_size=0,  # with a floor, asyncpg tells of each try to get back to it, with a traceback
-                max_size=16,
-                statement_cache_size=200,
-                max_cacheable_statement_size=0,
-                max_queries=1_000_000,
-                reset=_as_it_is,
-                server_settings=session_timeouts.for_postgres(),
-            )
-            async with pool.acquire(timeout=30):
+            self._pool = await self._new_pool()
+            async with self._pool.acquire(timeout=session_timeouts.ANSWER_S):
                 pass
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise StoreUnavailable(reason=said(error)) from error
@@ -229,7 +224,8 @@ class PostgresDriver:
     async def close(self) -> None:
         if self._pool is not None:
             pool, self._pool = self._pool, None
-            await pool.close()
+            await _close(pool)
+        await asyncio.gather(*self._closing)
 
     async def transact(self, work: Callable[[Session], Awaitable[T]]) -> T:
         lost = 0
@@ -253,12 +249,54 @@ class PostgresDriver:
     async def _once(self, work: Callable[[Session], Awaitable[T]], phase: Phase) -> T:
         if self._pool is None:
             raise StoreUnavailable(reason="it was closed")
-        async with self._pool.acquire(timeout=30) as connection, connection.transaction():
-            session = PostgresSession(connection)
-            done = await work(session)
-            await session.send()
-            phase.may_be_committed = True
-            return done
+        pool = self._pool
+        async with pool.acquire(timeout=session_timeouts.ANSWER_S) as connection:
+            with Deadline(connection.terminate) as deadline:
+                try:
+                    async with connection.transaction():
+                        session = PostgresSession(connection)
+                        done = await work(session)
+                        await session.send()
+                        phase.may_be_committed = True
+                        return done
+                except Exception as error:
+                    if not deadline.passed:
+                        raise
+                    await self._leave(pool)
+                    raise overdue() from error
+
+    async def _new_pool(self) -> Any:
+        return await cast("Any", asyncpg).create_pool(
+            self._url,
+            min_size=0,  # with a floor, asyncpg tells of each try to get back to it, with a traceback
+            max_size=16,
+            statement_cache_size=200,
+            max_cacheable_statement_size=0,
+            max_queries=1_000_000,
+            reset=_as_it_is,
+            init=_watched,
+            timeout=session_timeouts.CONNECT_S,
+            server_settings=session_timeouts.for_postgres(),
+        )
+
+    async def _leave(self, pool: Any) -> None:
+        """After a silence: the pool's other connections are likely to be as silent, and the next one is to be new. What runs
+        on them comes to its end, or to its own deadline."""
+        if self._pool is pool:
+            self._pool = await self._new_pool()
+            task = asyncio.create_task(_close(pool))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+
+async def _close(pool: Any) -> None:
+    with contextlib.suppress(Exception):  # what does not say goodbye in time, asyncpg ends without
+        async with asyncio.timeout(session_timeouts.CLOSE_S):
+            await pool.close()
+
+
+async def _watched(connection: Any) -> None:
+    session_timeouts.watch(connection)
 
 
 async def _as_it_is(_: Any) -> None:
