@@ -1,4 +1,4 @@
-"""Events leave the outbox for Redis streams and `_events`: at least once, in order for each message."""
+"""Events leave the outbox for Redis streams and `_events`: each once, in order for each message."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,13 +8,14 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import func, select
 
-from relevo.agents.event_streams import packed
+from relevo.agents import outbox_relay
+from relevo.agents.event_streams import EventStreams
 from relevo.agents.outbox_relay import OutboxRelay
-from relevo.broker.resp import pack
 from relevo.engine.events.queue_events import QueueEvent, QueueEvents
-from relevo.errors import EventsOvertaken
-from relevo.wire.keys import REGISTRY
-from relevo.work.store.outbox import EVENTS, WorkEvent
+from relevo.errors import EventsOvertaken, ServerRefused
+from relevo.wire.keys import REGISTRY, QueueKeys
+from relevo.work.queue_record import QueueRecord
+from relevo.work.store.outbox import EVENTS, OutboxRow, PackedEvents, encode
 from relevo.work.store.tables import messages, outbox
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.clock import Clock
@@ -23,6 +24,7 @@ from tests.pace import limit
 from tests.servers.leaks import KeyLeaks
 from tests.servers.server import EmbeddedValkey, Server
 from tests.support.desk import SCOPE, Desk, a_desk, emptied
+from tests.support.stream_entries import entry_of
 
 
 @pytest.fixture
@@ -91,16 +93,86 @@ async def test_events_are_read_as_those_of_a_stream_queue(linked: Desk) -> None:
     assert await waiting(linked.work_queues) == 0
 
 
-async def test_a_relay_that_dies_before_it_deletes_repeats_with_the_same_seq(linked: Desk) -> None:
-    await linked.queue()
-    await linked.publish(2)
-    relay = OutboxRelay(linked.work_queues)
+async def sent(desk: Desk) -> None:
+    """A relay sends what is there, and is gone before it has deleted the rows."""
+    relay = OutboxRelay(desk.work_queues)
     rows = await relay._rows(only_uncopied=False)  # pyright: ignore[reportPrivateUsage]
     await relay._send(rows, await relay._queues(rows))  # pyright: ignore[reportPrivateUsage]
-    await relay.close()  # and is gone, without having deleted
-    assert await relayed(linked) == 2
-    events = await read(linked, 4)
-    assert [each.fields["seq"] for each in events[:2]] == [each.fields["seq"] for each in events[2:]]
+    await relay.close()
+
+
+async def test_what_a_relay_sent_before_it_died_is_not_sent_again(linked: Desk) -> None:
+    await linked.queue()
+    await linked.queue("others")
+    first = await linked.publish(2)
+    await sent(linked)
+    second = await linked.publish(2)
+    await linked.publish(1, "others")
+    await sent(linked)
+    assert await relayed(linked) == 5
+    (last,) = await linked.publish()
+    await relayed(linked)
+    assert [event.job_id for event in await read(linked, 5)] == [*first, *second, last]
+
+
+async def test_marks_of_rows_that_are_gone_are_forgotten_and_others_kept(linked: Desk, valkey: Server) -> None:
+    await linked.queue()
+    await linked.publish()
+    await relayed(linked)
+    key = QueueKeys(f"work.acme.{SCOPE}.jobs").relayed
+    (gone,) = marks(valkey, key)
+    await linked.publish()
+    await sent(linked)
+    (waits,) = marks(valkey, key) - {gone}
+    for mark in (gone, waits):  # both are from long ago; the row of one is still there
+        valkey.call("ZADD", key, 1, mark)
+    (third,) = await linked.publish()
+    await relayed(linked)
+    assert gone not in marks(valkey, key)
+    assert waits in marks(valkey, key)
+    assert [event.job_id for event in await read(linked, 3)][2] == third
+    assert 0 < cast("int", valkey.call("TTL", key)) <= 7 * 86_400
+
+
+def marks(server: Server, key: bytes) -> set[bytes]:
+    return set(cast("list[bytes]", server.call("ZRANGE", key, 0, -1)))
+
+
+async def test_rows_of_another_database_with_the_same_numbers_are_not_taken_for_sent(linked: Desk) -> None:
+    await linked.queue()
+    (first,) = await linked.publish()
+    async with linked.work_queues.database.begin() as connection:
+        (row,) = (await connection.execute(select(outbox))).mappings().all()
+    await relayed(linked)
+    linked.clock.turn(s=1)
+    async with linked.work_queues.database.begin() as connection:  # as in a database that was made anew
+        again = {**row, "created_at": linked.clock()}
+        await connection.execute(outbox.insert().values(again))
+    await relayed(linked)
+    events = await read(linked, 2)
+    assert [event.job_id for event in events] == [first, first]
+
+
+async def test_rows_that_were_read_long_ago_are_read_again_before_they_are_sent(
+    linked: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked.queue()
+    await linked.publish()
+    relay = OutboxRelay(linked.work_queues)
+    find = relay._queues  # pyright: ignore[reportPrivateUsage]
+    stood_still = [0.0]
+
+    async def slowly(rows: Any) -> Any:
+        stood_still[0] += 11.0
+        return await find(rows)
+
+    monkeypatch.setattr(relay, "_queues", slowly)
+    monkeypatch.setattr(outbox_relay.time, "monotonic", lambda: stood_still[0])
+    batch = await relay.work()
+    assert (batch.items, batch.more) == (0, True)
+    monkeypatch.undo()
+    assert (await relay.work()).items == 1
+    await relay.close()
 
 
 async def test_each_messages_events_are_in_order_however_many_work_on_them(linked: Desk) -> None:
@@ -215,15 +287,88 @@ async def test_a_seq_never_comes_again_also_when_the_outbox_was_empty(desk: Desk
     assert len(set(numbers)) == 3
 
 
-@pytest.mark.parametrize("name", ["recital", "récit"])
-@pytest.mark.parametrize("extras", [None, {"attempt": 2}, {"attempt": 2, "reason": "zerstört ☹"}])
-async def test_events_are_packed_as_the_wire_says(extras: dict[str, int | str] | None, name: str) -> None:
-    events = [
-        (WorkEvent(kind, 7, "01J9", 1_700_000_000_000 + at // 2, name, "order-17", extras), f"3-{at}")
-        for at, kind in enumerate(EVENTS)
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([None], id="plain"),
+        pytest.param([{"attempt": 1, "wait_ms": 9_007_199_254_740_991}], id="shared"),
+        pytest.param([{"attempt": 1, "wait_ms": 0}, {"attempt": 2, "wait_ms": 17}], id="own"),
+        pytest.param(
+            [{"reason": 'zerstört ☹ \u0000 "\\/\n 𝄞', "attempt": 1}, {"reason": "", "attempt": 1}], id="texts"
+        ),
+    ],
+)
+async def test_a_row_becomes_what_the_wire_says(server: Server, told: list[dict[str, int | str] | None]) -> None:
+    jobs, others = (_record(7, "jobs"), _record(8, "others"))
+    packed: list[PackedEvents] = []
+    for at, kind in enumerate(EVENTS):
+        ids = [f"01J9-{at}-{number}" for number in range(len(told))]
+        columns: dict[str, Any] = {name: [(each or {})[name] for each in told] for name in told[0] or {}}
+        types = ["recital", "récit"][: len(ids)]
+        correlations = (ids, ["order-17"] * len(ids), ["ördnung", *ids[1:]])[at % 3]
+        queue_id = 8 if at % 4 == 3 else 7
+        packed.append(PackedEvents.of(kind, queue_id, 1_700_000_000_000 + at, ids, types, correlations, columns))
+    row = OutboxRow(3, 1_700_000_000_000, encode(packed), copied=False)
+    streams = EventStreams(server.url, max_len=1_000)
+    for _ in range(2):
+        await streams.send({jobs: [row], others: [row]}, first=3)
+    await streams.close()
+    for queue in (jobs, others):
+        client = server.client()
+        found = await client.xrange(QueueKeys(f"work.acme.main.{queue.slug}").events)
+        await client.aclose()
+        expected = [
+            entry_of(event, queue.slug, f"3-{at}").encode()
+            for at, event in enumerate(row.events)
+            if event.queue_id == queue.id
+        ]
+        assert [[part for pair in fields.items() for part in pair] for _, fields in found] == expected
+
+
+async def test_rows_that_the_server_refuses_are_sent_whole_and_in_order_later(launch: Launch) -> None:
+    server = launch(EmbeddedValkey)
+    rows = [
+        OutboxRow(number, 1, encode([PackedEvents.of("published", 7, 1, [f"m-{number}"], "m", "c")]), copied=False)
+        for number in (1, 2, 3)
     ]
-    start = ("XADD", "{chasqui:work.acme.main.jobs}:events", "MAXLEN", "~", "5", "*")
-    made = list(packed(start[1].encode(), 5, "jobs", events))
-    assert [each.encode() for each in made] == [
-        pack((*start, *event.fields("jobs", seq).encode())) for event, seq in events
-    ]
+    streams = EventStreams(server.url, max_len=1_000)
+    await streams.send({_record(7, "jobs"): rows[:1]}, first=1)
+    server.call("CONFIG", "SET", "maxmemory", "1")
+    with pytest.raises(ServerRefused):
+        await streams.send({_record(7, "jobs"): rows}, first=1)
+    server.call("CONFIG", "SET", "maxmemory", "0")
+    await streams.send({_record(7, "jobs"): rows}, first=1)
+    await streams.close()
+    client = server.client()
+    found = await client.xrange(QueueKeys("work.acme.main.jobs").events)
+    await client.aclose()
+    assert [fields[b"id"] for _, fields in found] == [b"m-1", b"m-2", b"m-3"]
+
+
+async def test_a_stream_keeps_about_as_many_events_as_it_is_told(valkey: Server) -> None:
+    streams = EventStreams(valkey.url, max_len=100)
+    for number in range(1, 4):
+        ids = [f"m-{number}-{at}" for at in range(400)]
+        packed = PackedEvents.of("published", 7, 1, ids, "m", ids)
+        await streams.send({_record(7, "jobs"): [OutboxRow(number, 1, encode([packed]), copied=False)]}, first=number)
+    await streams.close()
+    assert 100 <= cast("int", valkey.call("XLEN", QueueKeys("work.acme.main.jobs").events)) < 300
+
+
+def _record(number: int, slug: str) -> QueueRecord:
+    return QueueRecord(
+        id=number,
+        tenant_id=1,
+        scope_id=1,
+        tenant="acme",
+        scope=SCOPE,
+        slug=slug,
+        system=False,
+        state="active",
+        created_at=0,
+        updated_at=0,
+        scope_state="active",
+        dead_letter_id=1,
+        events_queue_id=2,
+        events_to_queue=frozenset(),
+    )

@@ -22,7 +22,8 @@ from relevo.work.retention.erasure import digest_of
 from relevo.work.review.reviews import Reviews
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.counters import Depth, depths_of
-from relevo.work.store.tables import erased, metadata
+from relevo.work.store.outbox import WorkEvent, decode
+from relevo.work.store.tables import erased, metadata, outbox
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
 from tests.servers.stores import STORES
@@ -90,6 +91,26 @@ async def test_bodies_results_reasons_and_the_label_go_from_every_table(desk: De
         assert (row["body"], row["result"], row["failure_reason"], row["error"]) == (None,) * 4
         assert msgspec.json.decode(row["labels"]) == {"kind": "letter"}
         assert (await desk.history(message_id))[-1] == "erased"
+
+
+async def test_events_that_share_a_row_of_the_outbox_keep_their_places_and_their_own_reasons(desk: Desk) -> None:
+    ada, bob = await publish(desk), await publish(desk, "bob")
+    await desk.settle("fail", await desk.claim(2), reason=f"cannot read {WORD}")
+    before = await outbox_rows(desk)
+    await erase(desk)
+    await ErasureRunner(desk.work_queues).work()
+    after = {number: events for number, events in (await outbox_rows(desk)).items() if number in before}
+    places = [[(event.event, event.id) for event in events] for events in before.values()]
+    assert places[-1] == [(event, message_id) for message_id in (ada, bob) for event in ("failed", "retried")]
+    assert [[(event.event, event.id) for event in events] for events in after.values()] == places
+    reasons = {(event.id, "reason" in (event.extras or {})) for event in list(after.values())[-1]}
+    assert reasons == {(ada, False), (bob, True)}
+
+
+async def outbox_rows(desk: Desk) -> dict[int, list[WorkEvent]]:
+    async with desk.work_queues.database.connect() as connection:
+        rows = (await connection.execute(select(outbox.c.id, outbox.c.events).order_by(outbox.c.id))).all()
+    return {row.id: decode(row.events) for row in rows}
 
 
 async def test_what_was_still_to_be_done_is_cancelled_and_counted_so(desk: Desk) -> None:

@@ -13,7 +13,7 @@ from relevo.agents.webhook_sender import WebhookSender
 from relevo.contract.webhooks import Delivery, NewSecret
 from relevo.errors import BadWebhookUrl, InvalidInput, NotFound, WrongState
 from relevo.work.audit.entries import AuditFilter
-from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.outbox import OutboxRow, WorkEvent, encode_each
 from relevo.work.store.tables import webhook_deliveries, webhooks
 from relevo.work.webhooks.deliveries import RETRIES_MS, Due
 from relevo.work.webhooks.hooks import MOST_FAILURES
@@ -62,9 +62,10 @@ async def test_a_relay_that_comes_twice_makes_no_second_delivery(desk: Desk, rec
     made = await hooked(desk, receiver.url())
     queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, "jobs")
     event = WorkEvent("published", queue.id, "01J9ZZZZZZZZZZZZZZZZZZZZZZ", 1, "m", "c")
+    row = OutboxRow(7, 1, encode_each([event, event]), copied=False)
     for _ in range(2):
         await desk.work_queues.transactions.run(
-            lambda each: desk.work_queues.webhook_deliveries.make(each, [(7, [event, event])], {queue.id: queue}),
+            lambda each: desk.work_queues.webhook_deliveries.make(each, [row], {queue.id: queue}),
         )
     assert len(await log_of(desk, made.webhook.id)) == 2
 

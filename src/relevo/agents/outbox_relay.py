@@ -1,8 +1,8 @@
 """Continuously: events leave the outbox for the Redis streams of their queues, and for `_events` where the scope asks for it.
 
-At least once, and in order for each message. The rows of one message stand in the outbox in the order of its changes (see
+Each once, and in order for each message. The rows of one message stand in the outbox in the order of its changes (see
 work/store/outbox.py); the relay sends rows by number, and deletes them only once Redis has them all. Who dies in between leaves
-them to be sent again, from the first of them, by whoever takes the lease. A repetition has the same `seq` as the first time.
+them to be sent again by whoever takes the lease; Redis marks a row in the step that takes its events, and takes none twice.
 
 The messages of `_events` are inserted in the transaction that deletes the rows, so those are made exactly once. While Redis is
 away they are made all the same, and the rows are kept for the streams.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -26,7 +27,7 @@ from relevo.work.caller import Caller
 from relevo.work.faults import fault
 from relevo.work.message.system_messages import post
 from relevo.work.queue_record import QueueRecord
-from relevo.work.store.outbox import WorkEvent, decode
+from relevo.work.store.outbox import OutboxRow, WorkEvent
 from relevo.work.store.tables import outbox
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
@@ -37,14 +38,8 @@ _REDIS_AWAY_S = 0.5
 _LATE_ROWS = 1_000
 _MOST_EVENTS = 2_000
 """A row may hold a thousand events: what is sent at once must fit into Redis' time limit, and into a turn of the loop."""
-
-
-class Row(msgspec.Struct, frozen=True):
-    """A row of the outbox."""
-
-    id: int
-    copied: bool
-    events: list[WorkEvent]
+_FRESH_S = 10.0
+"""Rows that were read longer ago are read again: another relay may have sent and deleted them, and Redis forgotten that."""
 
 
 class OutboxRelay:
@@ -68,10 +63,13 @@ class OutboxRelay:
         self._more = False
 
     async def work(self) -> Batch:
+        looked = time.monotonic()
         rows = await self._rows(only_uncopied=False)
         if not rows:
             return Batch(0)
         queues = await self._queues(rows)
+        if time.monotonic() - looked > _FRESH_S:
+            return Batch(0, more=True)
         try:
             await self._send(rows, queues)
         except (RelevoError, OSError, TimeoutError) as error:
@@ -86,22 +84,22 @@ class OutboxRelay:
         await self._work_queues.transactions.run(lambda each: self._finish(each, rows, queues))
         self._tell_webhooks()
         # Little by little would cost a query and a commit each: what is not a whole batch yet waits for the next beat.
-        return Batch(sum(len(row.events) for row in rows), more=self._more)
+        return Batch(sum(row.count for row in rows), more=self._more)
 
     async def close(self) -> None:
         if self.streams is not None:
             await self.streams.close()
 
-    async def _send(self, rows: Sequence[Row], queues: dict[int, QueueRecord]) -> None:
+    async def _send(self, rows: Sequence[OutboxRow], queues: dict[int, QueueRecord]) -> None:
         if self.streams is None:
             return
-        packed: dict[QueueRecord, list[tuple[WorkEvent, str]]] = defaultdict(list)
+        own: dict[QueueRecord, list[OutboxRow]] = defaultdict(list)
         for row in rows:
-            for at, event in enumerate(row.events):
-                queue = queues.get(event.queue_id)
+            for queue_id in dict.fromkeys(part.queue_id for part, _ in row.parts):
+                queue = queues.get(queue_id)
                 if queue is not None:  # a queue that was deleted meanwhile has no stream any more
-                    packed[queue].append((event, f"{row.id}-{at}"))
-        await self.streams.send(packed)
+                    own[queue].append(row)
+        await self.streams.send(own, first=rows[0].id)
 
     async def _copy_meanwhile(self) -> Batch:
         """Redis is away: `_events` gets its messages, the rows stay."""
@@ -122,7 +120,9 @@ class OutboxRelay:
         self._tell_webhooks()
         return Batch(copied, more=self._more)
 
-    async def _finish(self, transaction: SqlUnitOfWork, rows: Sequence[Row], queues: dict[int, QueueRecord]) -> None:
+    async def _finish(
+        self, transaction: SqlUnitOfWork, rows: Sequence[OutboxRow], queues: dict[int, QueueRecord]
+    ) -> None:
         ids = [row.id for row in rows]
         gone = await transaction.connection.execute(delete(outbox).where(outbox.c.id.in_(ids)))
         if gone.rowcount == len(rows):
@@ -132,12 +132,10 @@ class OutboxRelay:
         raise EventsOvertaken
 
     async def _to_events_queue(
-        self, transaction: SqlUnitOfWork, rows: Sequence[Row], queues: dict[int, QueueRecord]
+        self, transaction: SqlUnitOfWork, rows: Sequence[OutboxRow], queues: dict[int, QueueRecord]
     ) -> int:
-        told = [(event, queues[event.queue_id]) for row in rows for event in row.events if event.queue_id in queues]
-        await self._work_queues.router.note(transaction, told)  # as the messages of `_events`: exactly once
-        by_row = [(row.id, row.events) for row in rows]
-        self._webhooks_due = await self._work_queues.webhook_deliveries.make(transaction, by_row, queues)
+        await self._work_queues.router.note(transaction, rows, queues)  # as the messages of `_events`: exactly once
+        self._webhooks_due = await self._work_queues.webhook_deliveries.make(transaction, rows, queues)
         wanted: dict[int, list[NewMessage]] = defaultdict(list)
         for row in rows if any(queue.events_to_queue for queue in queues.values()) else ():
             for event in row.events:
@@ -157,20 +155,21 @@ class OutboxRelay:
             self._webhooks_due = False
             self._work_queues.webhook_deliveries.due.emit(None)
 
-    async def _rows(self, *, only_uncopied: bool) -> list[Row]:
+    async def _rows(self, *, only_uncopied: bool) -> list[OutboxRow]:
         limit = min(self._batch, self._looked_at)
-        query = select(outbox.c.id, outbox.c.copied, outbox.c.events).order_by(outbox.c.id).limit(limit)
+        o = outbox.c
+        query = select(o.id, o.created_at, o.events, o.copied).order_by(o.id).limit(limit)
         if only_uncopied:
             # Not from the beginning, where all is copied in a long outage. Rows that are committed late are copied with the
             # streams in the end.
-            query = query.where(outbox.c.copied == 0, outbox.c.id > self._copied_until - _LATE_ROWS)
+            query = query.where(o.copied == 0, o.id > self._copied_until - _LATE_ROWS)
         async with self._work_queues.database.connect() as connection:
             found = (await connection.execute(query)).all()
-        rows: list[Row] = []
+        rows: list[OutboxRow] = []
         events = 0
         for row in found:
-            rows.append(Row(row.id, bool(row.copied), decode(row.events)))
-            events += len(rows[-1].events)
+            rows.append(OutboxRow(row.id, row.created_at, row.events, copied=bool(row.copied)))
+            events += rows[-1].count
             if events >= _MOST_EVENTS:
                 break
         self._more = len(rows) == limit or events >= _MOST_EVENTS
@@ -178,9 +177,9 @@ class OutboxRelay:
             self._looked_at = max(2, 2 * _MOST_EVENTS * len(rows) // max(events, 1))
         return rows
 
-    async def _queues(self, rows: Sequence[Row]) -> dict[int, QueueRecord]:
+    async def _queues(self, rows: Sequence[OutboxRow]) -> dict[int, QueueRecord]:
         known: dict[int, QueueRecord] = {}
-        for queue_id in {event.queue_id for row in rows for event in row.events}:
+        for queue_id in {part.queue_id for row in rows for part, _ in row.parts}:
             try:
                 known[queue_id] = await self._work_queues.queues.by_id(queue_id)
             except NotFound:

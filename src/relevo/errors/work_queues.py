@@ -236,7 +236,6 @@ class ServiceUnreachable(WorkError):
 
 class EventsOvertaken(WorkError):
     message = (
-        "Two processes relayed the same events at the same time: they were sent twice, with the same `seq`, and none "
-        "is lost."
+        "Two processes relayed the same events at the same time: each event is in its stream once, and none is lost."
     )
     code = "EVENTS_OVERTAKEN"

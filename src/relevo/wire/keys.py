@@ -53,6 +53,11 @@ class QueueKeys:
         return self.tag + b":events"
 
     @cached_property
+    def relayed(self) -> bytes:
+        """Rows of the outbox whose events are in `events`, by when they came (of work queues; ours alone)."""
+        return self.tag + b":relayed"
+
+    @cached_property
     def promoter_lock(self) -> bytes:
         return self.tag + b":promoter:lock"
 

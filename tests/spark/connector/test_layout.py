@@ -14,6 +14,7 @@ from relevo.pipeline.connector.page import Page, joined
 from relevo.wire.events import EventFields
 from relevo.work.store.outbox import WorkEvent
 from tests.spark.connector.filled import arrow_schema
+from tests.support.stream_entries import entry_of
 
 STREAM = "{chasqui:mail}:events"
 Entries = list[tuple[bytes, list[bytes]]]
@@ -67,7 +68,7 @@ def messages(count: int) -> Entries:
         WorkEvent(name, 7, f"01J9-{at}", 1_700_000_000_000 + at, "invoice", f"order-{at}", extras)
         for at, (name, extras) in ((at, told[at % 5]) for at in range(count))
     ]
-    return [(b"%d-0" % each.ts, each.fields("invoices", f"{at}-0").encode()) for at, each in enumerate(made)]
+    return [(b"%d-0" % each.ts, entry_of(each, "invoices", f"{at}-0").encode()) for at, each in enumerate(made)]
 
 
 WORK = "{chasqui:work.acme.billing.invoices}:events"

@@ -27,6 +27,7 @@ NAMES = {
     "log:01J9": KEYS.log("01J9"),
     "sent:p": KEYS.sent("p"),
     "cap": KEYS.cap,
+    "relayed": KEYS.relayed,
 }
 
 

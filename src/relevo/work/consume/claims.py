@@ -23,7 +23,6 @@ from relevo.work.queue_record import QueueRecord
 from relevo.work.ready_index.index import IndexLease, ReadyIndex
 from relevo.work.store.group_commit import GroupCommit, Operation
 from relevo.work.store.interface import Claim, ClaimedRow, Share
-from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.tenancy.queues import Queues
 
@@ -213,19 +212,17 @@ def _require_mode(queue: QueueRecord, subscription: str | None) -> None:
 def _note(transaction: UnitOfWork, asking: _Asking, rows: Sequence[ClaimedRow]) -> None:
     queue, now = asking.queue, transaction.now
     CLAIM.add_to(transaction.counters, queue.id, "pending", len(rows))
-    transaction.events += [
-        WorkEvent(
-            CLAIM.event,
-            queue.id,
-            row.id,
-            now,
-            row.message_type,
-            row.correlation_id,
-            {"attempt": row.attempts, "wait_ms": max(0, now - row.pending_since)},
-        )
-        for row in rows
-    ]
-    transaction.audit_messages(asking.caller, CLAIM.action, queue, [row.id for row in rows])
+    ids = [row.id for row in rows]
+    waited = [max(0, now - row.pending_since) for row in rows]
+    transaction.tell(
+        CLAIM.event,
+        queue.id,
+        ids,
+        [row.message_type for row in rows],
+        [row.correlation_id for row in rows],
+        {"attempt": [row.attempts for row in rows], "wait_ms": waited},
+    )
+    transaction.audit_messages(asking.caller, CLAIM.action, queue, ids)
 
 
 def _claimed(look: _Look, row: ClaimedRow) -> Claimed:

@@ -21,7 +21,6 @@ from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, settling_o
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.group_commit import GroupCommit, Operation
 from relevo.work.store.interface import CompletedRow, Completion, LockedMessage, QueuePolicy
-from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.tenancy.queues import Queues
 
@@ -133,24 +132,21 @@ class Settlements:
         transaction: UnitOfWork, calls: Sequence[_Settlement], done: Mapping[tuple[str, str], CompletedRow]
     ) -> None:
         now, counters = transaction.now, transaction.counters
-        held_in: dict[int, list[int]] = {}
+        by_queue: dict[int, list[CompletedRow]] = {}
         for row in done.values():
-            held_ms = max(0, now - row.claimed_at)
-            held_in.setdefault(row.queue_id, []).append(held_ms)
-            transaction.events.append(
-                WorkEvent(
-                    COMPLETE.event,
-                    row.queue_id,
-                    row.id,
-                    now,
-                    row.message_type,
-                    row.correlation_id,
-                    {"attempt": row.attempts, "duration_us": held_ms * 1000},
-                )
+            by_queue.setdefault(row.queue_id, []).append(row)
+        for queue_id, rows in by_queue.items():
+            held_ms = [max(0, now - row.claimed_at) for row in rows]
+            COMPLETE.add_to(counters, queue_id, "claimed", len(rows))
+            counters.add(queue_id, "handler_ms", sum(held_ms))
+            transaction.tell(
+                COMPLETE.event,
+                queue_id,
+                [row.id for row in rows],
+                [row.message_type for row in rows],
+                [row.correlation_id for row in rows],
+                {"attempt": [row.attempts for row in rows], "duration_us": [1000 * each for each in held_ms]},
             )
-        for queue_id, times in held_in.items():
-            COMPLETE.add_to(counters, queue_id, "claimed", len(times))
-            counters.add(queue_id, "handler_ms", sum(times))
         for call in calls:
             rows = [row for item in call.items if (row := done.get((item.id, item.claim_token))) is not None]
             if rows:

@@ -11,7 +11,6 @@ from relevo.work.message.history import history_line
 from relevo.work.message.model import TERMINAL
 from relevo.work.message.transition import Transition
 from relevo.work.store.interface import LockedDelivery, LockedMessage, MessageUpdate
-from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.tables import deliveries
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready, UnitOfWork
@@ -138,7 +137,7 @@ def _tell(unit: UnitOfWork, transition: Transition, home: Home, change: Change) 
         told["subscription"] = row.subscription
     told |= change.told
     for event in transition.events:
-        unit.events.append(WorkEvent(event, home.id, row.id, unit.now, row.message_type, row.correlation_id, told))
+        unit.tell(event, home.id, [row.id], row.message_type, row.correlation_id, told)
 
 
 def _order(unit: UnitOfWork, home: Home, row: LockedMessage | LockedDelivery, columns: Mapping[str, Any]) -> None:

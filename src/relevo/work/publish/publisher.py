@@ -33,7 +33,6 @@ from relevo.work.routing.route_writer import RouteWriter
 from relevo.work.store import tables
 from relevo.work.store.group_commit import GroupCommit, Operation
 from relevo.work.store.interface import LockedMessage, QueuePolicy
-from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.transactions import FastTransactions
 from relevo.work.store.unit_of_work import Ready, UnitOfWork
 from relevo.work.tenancy.queues import Queues
@@ -253,18 +252,18 @@ def _note(transaction: UnitOfWork, call: _Publication, rows: list[NewRow]) -> No
     """Tallies, events, audit, and what is claimable once this is committed."""
     if not rows:
         return
-    queue, now, counters = call.queue, transaction.now, transaction.counters
+    queue, counters = call.queue, transaction.counters
     pending = [row for row in rows if row.state == PUBLISH.after]
     PUBLISH.add_to(counters, queue.id, None, len(pending))
     PUBLISH_DELAYED.add_to(counters, queue.id, None, len(rows) - len(pending))
     counters.add(queue.id, "published_bytes", sum(row.size for row in rows))
     if queue.consumer_mode == "competing":
         transaction.ready += [Ready(queue.id, row.sort_key, row.id, row.message.labels) for row in pending]
-    transaction.events += [
-        WorkEvent(PUBLISH.event, queue.id, row.id, now, row.message.message_type, row.message.correlation_id or row.id)
-        for row in rows
-    ]
-    transaction.audit_messages(call.caller, PUBLISH.action, queue, [row.id for row in rows])
+    ids = [row.id for row in rows]
+    message_types = [row.message.message_type for row in rows]
+    correlation_ids = [row.message.correlation_id or row.id for row in rows]
+    transaction.tell(PUBLISH.event, queue.id, ids, message_types, correlation_ids)
+    transaction.audit_messages(call.caller, PUBLISH.action, queue, ids)
 
 
 async def _held(

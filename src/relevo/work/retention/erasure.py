@@ -42,7 +42,7 @@ from relevo.work.review.spec import ReviewSpec
 from relevo.work.store.database import BUSY_TIMEOUT_MS, Database, sqlite_path
 from relevo.work.store.interface import LockedMessage
 from relevo.work.store.kept_answers import forget_answers
-from relevo.work.store.outbox import WorkEvent, decode, encode
+from relevo.work.store.outbox import WorkEvent, decode, encode_each
 from relevo.work.store.subjects import LABEL, digest_of
 from relevo.work.store.tables import (
     archive,
@@ -289,7 +289,7 @@ async def _blank_outbox(transaction: SqlUnitOfWork, ids: set[str]) -> None:
             events = decode(row.events)
             kept = [_without_reason(event) if event.id in ids else event for event in events]
             if kept != events:
-                await connection.execute(update(outbox).where(outbox.c.id == row.id).values(events=encode(kept)))
+                await connection.execute(update(outbox).where(outbox.c.id == row.id).values(events=encode_each(kept)))
         last = rows[-1].id
 
 

@@ -24,7 +24,6 @@ from relevo.work.review.outcomes import Origin
 from relevo.work.review.reviews import Reviews
 from relevo.work.routing.route_plan import Destination, RoutePlan
 from relevo.work.store import tables
-from relevo.work.store.outbox import WorkEvent
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready, UnitOfWork
 from relevo.work.streams.stream_jobs import claim_columns, new_row
@@ -80,9 +79,7 @@ class RouteWriter:
             home, draft = journey.home, main.draft
             transaction.counters.add(home.id, "published", 1)
             transaction.counters.add(home.id, "published_bytes", len(draft.body))
-            transaction.events.append(
-                WorkEvent("published", home.id, draft.id, transaction.now, draft.message_type, draft.correlation_id)
-            )
+            transaction.tell("published", home.id, [draft.id], draft.message_type, draft.correlation_id)
             places += (main, *journey.copies)
         await self.insert(transaction, caller, places)
         return outcomes
@@ -292,9 +289,7 @@ class RouteWriter:
         self, transaction: UnitOfWork, name: Any, place: Destination, queue: QueueRecord, **extras: int | str
     ) -> None:
         draft = place.draft
-        transaction.events.append(
-            WorkEvent(name, queue.id, draft.id, transaction.now, draft.message_type, draft.correlation_id, extras)
-        )
+        transaction.tell(name, queue.id, [draft.id], draft.message_type, draft.correlation_id, extras)
 
 
 async def _fan_out_cold(transaction: SqlUnitOfWork, queue: QueueRecord, ids: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ leaves either the row, and all is still to be done, or none, and all is done: no
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -31,7 +31,7 @@ from relevo.work.routing.route_plan import Destination, RoutePlan, RoutePlanner
 from relevo.work.routing.route_writer import RouteWriter
 from relevo.work.routing.rules import TRIGGER_OF, Rules
 from relevo.work.store.database import Database
-from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.outbox import OutboxRow
 from relevo.work.store.tables import archive as archived_messages
 from relevo.work.store.tables import labels, messages, routings, stream_jobs
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
@@ -77,30 +77,33 @@ class Router:
 
     # --- noting ----------------------------------------------------------------------------------------------------------
 
-    async def note(self, transaction: SqlUnitOfWork, events: Sequence[tuple[WorkEvent, QueueRecord]]) -> None:
-        """Keeps what rules wait for, in the transaction that lets these events go."""
-        queues = {queue.id: queue for _, queue in events if not queue.system}
+    async def note(
+        self, transaction: SqlUnitOfWork, rows: Iterable[OutboxRow], queues: Mapping[int, QueueRecord]
+    ) -> None:
+        """Keeps what rules wait for, in the transaction that lets these rows go."""
         wanted = {
             queue_id: triggers
             for queue_id, queue in queues.items()
-            if (triggers := (await self._rules.of(queue.scope_id)).by_trigger.keys() & set(TRIGGER_OF.values()))
+            if not queue.system
+            and (triggers := (await self._rules.of(queue.scope_id)).by_trigger.keys() & set(TRIGGER_OF.values()))
         }
         if not wanted:  # as in most scopes: nothing is asked of each event
             return
-        rows = [
+        tasks = [
             {
-                "scope_id": queue.scope_id,
-                "queue_id": queue.id,
+                "scope_id": queues[event.queue_id].scope_id,
+                "queue_id": event.queue_id,
                 "message_id": event.id,
                 "trigger_on": trigger,
                 "due_at": transaction.now,
                 "tries": 0,
             }
-            for event, queue in events
-            if (trigger := TRIGGER_OF.get(event.event)) is not None and trigger in wanted.get(queue.id, ())
+            for row in rows
+            for event in row.events
+            if (trigger := TRIGGER_OF.get(event.event)) is not None and trigger in wanted.get(event.queue_id, ())
         ]
-        if rows:
-            await transaction.connection.execute(insert(routings), rows)
+        if tasks:
+            await transaction.connection.execute(insert(routings), tasks)
 
     # --- asking ----------------------------------------------------------------------------------------------------------
 

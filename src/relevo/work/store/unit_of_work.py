@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from relevo.contract.events import EventName
 from relevo.work.caller import Caller
 from relevo.work.faults import fault
 from relevo.work.queue_record import QueueRecord
@@ -19,7 +20,7 @@ from relevo.work.store import outbox, tables
 from relevo.work.store.audit_chain import Linking
 from relevo.work.store.counters import CounterDelta
 from relevo.work.store.interface import Row, Session
-from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.outbox import PackedEvents, Values
 
 Kind = Literal["publish", "claim", "settle", "review"]
 
@@ -41,10 +42,10 @@ class UnitOfWork:
         self.session = session
         self.now = now_ms
         self.counters = CounterDelta()
-        self.events: list[WorkEvent] = []
         self.ready: list[Ready] = []
         self.wakes: dict[int, int] = {}
         """Messages to tell waiting claims of, by queue, that are in no order index (deliveries of a broadcast queue)."""
+        self._events: list[PackedEvents] = []
         self._audits: list[Row] = []
         self._kinds: list[Kind] = []
 
@@ -57,6 +58,18 @@ class UnitOfWork:
     def passed(self, point: str) -> None:
         for kind in self._kinds:
             fault(f"{kind}.{point}")
+
+    def tell(
+        self,
+        event: EventName,
+        queue_id: int,
+        ids: list[str],
+        message_types: str | list[str],
+        correlation_ids: str | list[str],
+        extras: Mapping[str, Values] | None = None,
+    ) -> None:
+        """Adds an event of each of these messages; after their rows were changed (see work/store/outbox.py)."""
+        self._events.append(PackedEvents.of(event, queue_id, self.now, ids, message_types, correlation_ids, extras))
 
     def audit(
         self,
@@ -98,8 +111,8 @@ class UnitOfWork:
     async def write(self, slot: int, linking: Linking) -> None:
         """Writes what was collected; the last thing before the commit."""
         session = self.session
-        if self.events:
-            row = (self.now, outbox.encode(self.events))
+        if self._events:
+            row = (self.now, outbox.encode(self._events))
             await session.insert(tables.outbox, [row], columns=_OUTBOX_COLUMNS)
         if counted := self.counters.rows(now_ms=self.now, slot=slot):
             await session.add_counters(counted)

@@ -7,7 +7,7 @@ of order (one that had to wait); `Relevo-Delivery` and `seq` tell.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,7 +25,7 @@ from relevo.work.faults import fault
 from relevo.work.pagination import Listing
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.database import Database
-from relevo.work.store.outbox import WorkEvent
+from relevo.work.store.outbox import OutboxRow, WorkEvent
 from relevo.work.store.tables import webhook_deliveries, webhooks
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.webhooks.hooks import MOST_FAILURES, Webhooks, give_up_waiting, secrets_of
@@ -75,7 +75,7 @@ class WebhookDeliveries:
     async def make(
         self,
         transaction: SqlUnitOfWork,
-        rows: Iterable[tuple[int, Sequence[WorkEvent]]],
+        rows: Iterable[OutboxRow],
         queues: dict[int, QueueRecord],
     ) -> bool:
         """Deliveries for the events of these outbox rows, in the transaction that deletes them; whether there are any. An event
@@ -84,12 +84,12 @@ class WebhookDeliveries:
         if not hooks:
             return False
         new: list[dict[str, Any]] = []
-        for row_id, events in rows:
-            for at, event in enumerate(events):
+        for row in rows:
+            for at, event in enumerate(row.events):
                 queue = queues.get(event.queue_id)
                 if queue is None:
                     continue
-                seq = f"{row_id}-{at}"
+                seq = f"{row.id}-{at}"
                 payload: str | None = None
                 for hook_id, wanted in hooks.get(queue.scope_id, ()):
                     if wanted and event.event not in wanted:
