@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -27,7 +28,13 @@ _QUESTIONS = frozenset(
         *("XINFO", "XLEN", "XPENDING", "XRANGE", "XREVRANGE", "ZCARD", "ZRANGE", "ZRANGEBYSCORE", "ZSCORE"),
     }
 )
-_REFUSALS = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
+_REFUSING = frozenset({"READONLY", "NOREPLICAS", "LOADING", "MASTERDOWN", "CLUSTERDOWN"})
+"""What a server says that will take the command later, or whose successor will."""
+
+_PASSING = frozenset({"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"})
+_FULL_HOUSE = "max number of clients"
+_EPISODE_S = 10.0
+"""A refusal that comes longer after the last one begins another story, and another line in the log."""
 
 
 class Link:
@@ -45,7 +52,9 @@ class Link:
                                        ▼                      │ the queue has moved (`drop`)
                                       up ─────────────────────┘
 
-    A sign-in that is refused (no right, wrong password) ends the opening: whoever waits is told, and the next use tries again.
+    A sign-in that is refused (no right, wrong password, no such database, no TLS) ends the opening: whoever waits is told, and
+    the next use tries again. A server that refuses commands for now (a replica without its master, one that is loading) is
+    asked again after pauses that grow; `call`, `run` and `repeat` end within `wait` then, with the server's own words.
     `close` ends every state for good.
     """
 
@@ -69,7 +78,7 @@ class Link:
         self._scripts = tuple(scripts)
         self._opening_words = opening_words
         self._patience = patience
-        self._wait = wait
+        self.wait = wait
         self._whole = False
         self._scripts_gone = False
         self._transport: Transport | None = None
@@ -80,6 +89,10 @@ class Link:
         self._failure: Exception | None = None
         self._down_since: float | None = None
         self._ever_up = False
+        self._lost_told = False
+        self._turned_away = False
+        self._refusing_since: float | None = None
+        self._refused_at = float("-inf")
         self._closed = False
 
     # --- using it --------------------------------------------------------------------------------------------------
@@ -113,7 +126,7 @@ class Link:
         transport = self._transport
         if transport is not None and not transport.closed:
             return transport
-        limit = wait if wait is not None else self._wait
+        limit = wait if wait is not None else self.wait
         started = time.monotonic()
         while not self.up:
             if self._closed:
@@ -133,26 +146,36 @@ class Link:
 
     async def call(self, *arguments: Argument) -> Reply:
         """One command; an error reply is raised as `ServerRefused`. A question that was cut off is simply asked again."""
-        packed = pack(arguments)
+        packed, what = pack(arguments), str(arguments[0])
         if arguments[0] in _QUESTIONS:
             with contextlib.suppress(ConnectionLost):
-                return self.checked(await self._send_one(lambda: packed), str(arguments[0]))
-        return self.checked(await self._send_one(lambda: packed), str(arguments[0]))
+                return self.checked((await self.repeat(lambda: packed, 1, what))[0], what)
+        return self.checked((await self.repeat(lambda: packed, 1, what))[0], what)
 
     async def run(self, script: Script, keys: Sequence[bytes], *arguments: Argument) -> Reply:
         """One script call."""
-        return self.checked(
-            await self._send_one(lambda: self.script_call(script, keys, arguments)), f"{script.name}.lua"
-        )
+        what = f"{script.name}.lua"
+        return self.checked((await self.repeat(lambda: self.script_call(script, keys, arguments), 1, what))[0], what)
 
-    async def _send_one(self, packed: Callable[[], bytes]) -> Reply:
-        """A single command that was redirected has not been carried out: it is sent again, to where it belongs now."""
-        for _ in range(_REDIRECTS):
+    async def repeat(self, packed: Callable[[], bytes], count: int, what: str) -> list[Reply]:
+        """Packed commands that may be sent again as a whole, or a single one, which has not been carried out when it was
+        refused: sent again while the server refuses, to where it says, for `wait` seconds."""
+        started, refused = time.monotonic(), 0
+        while True:
             await self.ready()
-            with contextlib.suppress(Redirected):
-                return (await self.send(packed(), 1))[0]
-        await self.ready()
-        return (await self.send(packed(), 1))[0]
+            try:
+                replies = await self.send(packed(), count)
+            except Redirected as error:
+                refused += 1
+                if self.wait is None:
+                    if refused > _REDIRECTS:
+                        raise
+                elif time.monotonic() - started + self._pause() > self.wait:
+                    raise ServerRefused(command=what, reason=error.fields["reason"]) from error
+            else:
+                if refused:
+                    self.accepted()
+                return replies
 
     def script_call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument]) -> bytes:
         """A packed script call for this server, to be sent in a pipeline; the link must be `ready`."""
@@ -189,7 +212,7 @@ class Link:
         """Gives the present connection up; the next use opens another."""
         if self._transport is not None and not self._transport.closed:
             log.debug("%s link to %s dropped: %s", self.purpose, self._transport.node, reason)
-            self._transport.close()
+            self._transport.close(reason)
 
     @staticmethod
     def checked(reply: Reply, what: str) -> Reply:
@@ -209,6 +232,7 @@ class Link:
         if code == "MOVED":
             self._hint = _moved_to(error, transport)
         if code not in ("UNBLOCKED", "TRYAGAIN", "NOREPLICAS"):
+            self._turned_away = True
             self.drop(str(error))
         return True
 
@@ -217,8 +241,28 @@ class Link:
         if self._scripts_gone:
             self._scripts_gone = False
             await self._load_scripts(await self.ready())
+        elif error.code in _REFUSING:
+            now = time.monotonic()
+            if self._refusing_since is None or now - self._refused_at > _EPISODE_S:
+                self._refusing_since = now
+                log.warning("%s link: %s refuses for now: %s", self.purpose, self.address, error)
+            self._refused_at = now
+            await asyncio.sleep(self._pause())
         elif error.code not in ("MOVED", "UNBLOCKED"):
             await asyncio.sleep(_FIRST_PAUSE)
+
+    def accepted(self) -> None:
+        """Told by whoever was refused before, or writes: the server takes commands. What only reads cannot tell."""
+        if self._refusing_since is not None:
+            after = time.monotonic() - self._refusing_since
+            self._refusing_since = None
+            log.warning("%s link: %s accepts again after %.1f s", self.purpose, self.address, after)
+
+    def _pause(self) -> float:
+        """Half as long as the server has been refusing, within bounds: a failover is soon over, a lost master is not."""
+        longest = _LONGEST_PAUSE if self.wait is None else min(_LONGEST_PAUSE, self.wait / 10)
+        since = self._refusing_since
+        return min(longest, max(_FIRST_PAUSE, 0.0 if since is None else (time.monotonic() - since) / 2))
 
     # --- making it -------------------------------------------------------------------------------------------------
 
@@ -227,9 +271,15 @@ class Link:
             self._opened.clear()
             if self._down_since is None:
                 self._down_since = time.monotonic()
-            if self._ever_up:
-                log.warning("%s link to %s lost; reconnecting", self.purpose, self.address)
+            if self._ever_up and not self._turned_away:
+                self._tell_lost()
+            self._turned_away = False
             self._opening = asyncio.create_task(self._open(), name=f"relevo-{self.purpose}-link")
+
+    def _tell_lost(self) -> None:
+        if not self._lost_told:
+            self._lost_told = True
+            log.warning("%s link to %s lost; reconnecting", self.purpose, self.address)
 
     async def _open(self) -> None:
         pause = _FIRST_PAUSE
@@ -240,20 +290,21 @@ class Link:
                 async with asyncio.timeout(10):
                     await self._open_once()
             except (OSError, RelevoError, ReplyError, TimeoutError) as error:
-                self._failure = error
-                if isinstance(error, ReplyError) and error.code in _REFUSALS:
-                    self._failure = ServerRefused(command="the sign-in", reason=str(error))
+                self._failure = _final(error)
+                if isinstance(self._failure, ServerRefused):
                     self._opened.set()  # whoever waits is told; the next use tries again
                     return
+                if self._ever_up:
+                    self._tell_lost()
                 log.debug("%s link to %s not open yet: %s", self.purpose, self.address, error)
                 await asyncio.sleep(pause * (0.5 + random.random()))
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             break
-        if self._ever_up and self._down_since is not None:
-            log.warning(
-                "%s link to %s is back after %.1f s", self.purpose, self.address, time.monotonic() - self._down_since
-            )
+        if self._lost_told and self._down_since is not None:
+            after = time.monotonic() - self._down_since
+            log.warning("%s link to %s is back after %.1f s", self.purpose, self.address, after)
+        self._lost_told = False
         self._ever_up, self._down_since, self._failure = True, None, None
         self._opened.set()
 
@@ -369,6 +420,15 @@ class Link:
             if first <= slot <= last:
                 return master
         raise ConnectionLost(address=node, reason=f"no node serves slot {slot} yet")
+
+
+def _final(error: Exception) -> Exception:
+    """`ServerRefused` for what a second try would meet as well: a right, a password, a database that is not there, TLS."""
+    if isinstance(error, ReplyError) and error.code not in _PASSING and _FULL_HOUSE not in str(error):
+        return ServerRefused(command="the sign-in", reason=str(error))
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return ServerRefused(command="the sign-in", reason=f"TLS failed: {error.reason or error}")
+    return error
 
 
 def _moved_to(error: ReplyError, transport: Transport) -> Node:

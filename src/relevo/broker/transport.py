@@ -10,17 +10,22 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, TypeVar, cast
 
 import hiredis
 
 from relevo.broker.address import Address, Node
 from relevo.broker.resp import Reply, ReplyError, command
-from relevo.errors import ConnectionLost
+from relevo.errors import ConnectionLost, ServerRefused
 
 Outcome = list[Reply] | ConnectionLost
 Done = Callable[[Outcome], None]
+
+T = TypeVar("T")
+
+_HANDSHAKE_S = 1.0
+"""After which a server that has not answered TLS is asked whether it speaks any."""
 
 
 async def send(transport: Transport, data: bytes, count: int) -> list[Reply]:
@@ -79,7 +84,8 @@ class Transport(asyncio.Protocol):
         else:
             # A host name checked against the certificate only makes sense when the context asks for it.
             name = node.host if address.tls is not None else None
-            _, made = await loop.create_connection(factory, node.host, node.port, ssl=address.tls, server_hostname=name)
+            opening = loop.create_connection(factory, node.host, node.port, ssl=address.tls, server_hostname=name)
+            _, made = await (opening if address.tls is None else _shaken(opening, node))
         return made
 
     @property
@@ -95,8 +101,8 @@ class Transport(asyncio.Protocol):
         self._waiting.append(_Batch(count, done))
         self._socket.write(data)
 
-    def close(self) -> None:
-        self._end("closed by us")
+    def close(self, reason: str = "closed by us") -> None:
+        self._end(reason)
 
     # --- asyncio.Protocol ------------------------------------------------------------------------------------------
 
@@ -154,6 +160,35 @@ class Transport(asyncio.Protocol):
         self._waiting.clear()
         for batch in left:
             batch.done(ConnectionLost(address=self.node, reason=reason))
+
+
+async def _shaken(opening: Coroutine[Any, Any, T], node: Node) -> T:
+    """The opening, unless the server turns out to speak no TLS: Redis takes the handshake for the beginning of a command and
+    waits for the rest."""
+    shaking = asyncio.ensure_future(opening)
+    try:
+        done, _ = await asyncio.wait([shaking], timeout=_HANDSHAKE_S)
+        if not done and await _speaks_plainly(node):
+            raise ServerRefused(
+                command="the sign-in", reason=f"{node} speaks no TLS: write redis://, or the port that does"
+            )
+        return await shaking
+    finally:
+        shaking.cancel()
+
+
+async def _speaks_plainly(node: Node) -> bool:
+    """Asked without a password: PING is answered, or refused, in plain text."""
+    try:
+        async with asyncio.timeout(_HANDSHAKE_S):
+            reader, writer = await asyncio.open_connection(node.host, node.port)
+            try:
+                writer.write(b"PING\r\n")
+                return (await reader.read(1)) in (b"+", b"-")
+            finally:
+                writer.close()
+    except OSError:
+        return False
 
 
 class Seat(NamedTuple):

@@ -136,9 +136,8 @@ class Jobs:
         return JobPage(jobs, None, unreadable)
 
     async def _unheld(self) -> int:
-        replies = await self._link.send(
-            command("XLEN", self._keys.stream) + command("XPENDING", self._keys.stream, self._group), 2
-        )
+        asked = command("XLEN", self._keys.stream) + command("XPENDING", self._keys.stream, self._group)
+        replies = await self._link.repeat(lambda: asked, 2, "XPENDING")
         there = held(replies[1])
         return max(0, int(self._link.checked(replies[0], "XLEN")) - (there.all - there.handed_back))
 
@@ -238,7 +237,7 @@ class Jobs:
             command("HGET", keys.lane_sizes, ""),
             command("EXEC"),
         )
-        replies = await self._link.send(b"".join(asked), len(asked))
+        replies = await self._link.repeat(lambda: b"".join(asked), len(asked), "the counts")
         stream, pending, delayed, dead, paused, laned = self._link.checked(replies[-1], "the counts")
         there = held(pending)
         active = there.all - there.handed_back

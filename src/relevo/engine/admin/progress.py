@@ -34,7 +34,8 @@ class JobProgress:
         if self._log is not None and self._log.enabled:
             packed += self._log.event("progress", job_id, name, progress=whole)
             count = 2
-        await self._link.send(packed, count)
+        for reply in await self._link.repeat(lambda: packed, count, "the progress"):
+            self._link.checked(reply, "the progress")
         return whole
 
     async def log(self, job_id: str, line: str) -> int:

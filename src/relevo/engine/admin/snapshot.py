@@ -77,7 +77,7 @@ class QueueSnapshot:
             command("EXISTS", keys.paused),
             command("HGET", keys.lane_sizes, ""),
         )
-        replies = await link.send(b"".join(asked), len(asked))
+        replies = await link.repeat(lambda: b"".join(asked), len(asked), "the snapshot")
         groups: Reply = replies[2]
         time, stream, dead, delayed, first, repeatable, paused, laned = (
             link.checked(replies[at], "the snapshot") for at in (0, 1, 3, 4, 5, 6, 9, 10)
@@ -94,7 +94,7 @@ class QueueSnapshot:
             command("XRANGE", keys.stream, after, "+", "COUNT", 1),
             command("ZCOUNT", keys.delayed, "-inf", now_ms),
         )
-        unread, due = await link.send(b"".join(more), len(more))
+        unread, due = await link.repeat(lambda: b"".join(more), len(more), "the snapshot")
         waiting: list[Reply] = [*link.checked(unread, "the snapshot"), *given_back]
         born = min((int(each[0].partition(b"-")[0]) for each in waiting), default=None)
         return QueueSnapshot(

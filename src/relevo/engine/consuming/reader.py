@@ -269,6 +269,7 @@ class Reader:
         reply, noted = replies
         self.last_read = time.monotonic()
         reply = self._link.checked(reply, "XREADGROUP")
+        self._link.accepted()
         if reply:
             entries = reply[0][1]
             if noted == 0 and len(entries) == asked.wanted:

@@ -23,12 +23,13 @@ class Cancellations:
 
     async def cancel(self, job_id: str) -> None:
         now_ms = time.time_ns() // 1_000_000
-        await self._link.send(
+        marked = (
             command("ZADD", self._keys.cancelled, now_ms + _KEPT_MS, job_id)
             + command("ZREMRANGEBYSCORE", self._keys.cancelled, "-inf", now_ms)
-            + command("PEXPIRE", self._keys.cancelled, 2 * _KEPT_MS),
-            3,
+            + command("PEXPIRE", self._keys.cancelled, 2 * _KEPT_MS)
         )
+        for reply in await self._link.repeat(lambda: marked, 3, "the cancellation"):
+            self._link.checked(reply, "the cancellation")
 
     async def forget_mark(self, job_id: str) -> None:
         await self._link.call("ZREM", self._keys.cancelled, job_id)

@@ -9,7 +9,7 @@ from relevo.broker.resp import Argument, Reply, command
 from relevo.broker.scripts import script
 from relevo.engine.lanes.lanes import WINDOW as LANE_WINDOW
 from relevo.engine.producing.job_encoder import EncodedJob
-from relevo.errors import AddUncertain, ConnectionLost, QueueFull, ServerRefused
+from relevo.errors import AddUncertain, ConnectionLost, QueueFull, Redirected, ServerRefused
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.keys import QueueKeys
 from relevo.wire.notes import Notes
@@ -53,9 +53,12 @@ class ScriptedAdds:
                 calls = ([self._once_call(once)] if once else []) + [self._call(each) for each in others]
                 replies = await link.send(b"".join(calls), len(calls))
                 break
-            except ConnectionLost:
+            except ConnectionLost as error:
                 if link.closed:
                     raise
+                if isinstance(error, Redirected) and time.monotonic() - started >= self._wait_s:
+                    raise ServerRefused(command="the add", reason=error.fields["reason"]) from error
+        link.accepted()
         for encoded, reply in zip(once[:1] + others, replies, strict=True):
             self._note(encoded, link.checked(reply, "the add"))
 

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, ReplyError, bulk, command, head
@@ -97,6 +98,8 @@ class StreamWriter:
         self._scheduled = False
         self._recovering: asyncio.Task[None] | None = None
         self._trouble = False
+        self._refusal: ReplyError | None = None
+        self._refused_since: float | None = None
         self._length = 0
         self._length_at = 0.0
         # The answers come in the order of the writes, so that numbers in flight follow one another: no two share a key.
@@ -146,14 +149,20 @@ class StreamWriter:
             self._loop.call_soon(self._flush)
 
     async def close(self) -> None:
-        """Waits for what is under way; the link's `wait` bounds it."""
-        while self._calls or self._writes:
-            last = self._calls[-1] if self._calls else self._writes[-1].calls[-1]
+        """Waits for what somebody still waits for; the link's `wait` bounds it."""
+        while (last := self._last_awaited()) is not None:
             ended = asyncio.Event()  # not `asyncio.wait`, which takes a SteppedAdd for a coroutine
             last.future.add_done_callback(lambda _, ended=ended: ended.set())
             await ended.wait()
+        self._calls.clear()
         if self._recovering is not None:
+            self._recovering.cancel()
             await asyncio.wait([self._recovering])
+
+    def _last_awaited(self) -> _Call | StartedAdd | None:
+        """Not one that was cancelled: nobody hears what becomes of it."""
+        under_way = chain(reversed(self._calls), *(reversed(write.calls) for write in reversed(self._writes)))
+        return next((call for call in under_way if not call.future.done()), None)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -250,6 +259,8 @@ class StreamWriter:
         else:
             self._writes.remove(write)
             self._length_at = self._loop.time()
+            self._refused_since = None
+            self._link.accepted()
             if write.capped:
                 self._length = last[0]
                 self._judge(write, last[1])
@@ -279,19 +290,24 @@ class StreamWriter:
 
     # --- after a loss ----------------------------------------------------------------------------------------------
 
-    def _recover(self, error: ReplyError | None = None) -> None:
+    def _recover(self, refusal: ReplyError | None = None) -> None:
         self._trouble = True
+        if refusal is not None:
+            self._refusal = refusal
+            self._refused_since = self._refused_since or time.monotonic()
         if self._recovering is None:
-            self._recovering = self._loop.create_task(self._resume(error), name="relevo-sender-resume")
+            self._recovering = self._loop.create_task(self._resume(), name="relevo-sender-resume")
 
-    async def _resume(self, error: ReplyError | None) -> None:
-        """Waits for the connection, learns which writes arrived, sends the others again; gives up with the link."""
+    async def _resume(self) -> None:
+        """Waits for the connection, learns which writes arrived, sends the others again; gives up with the link, or when the
+        server has refused for as long as the link waits."""
         started = time.monotonic()
         while self._trouble:  # set again when the connection breaks once more while we are at it
             try:
-                if error is not None:
-                    await self._link.recover(error)
-                    error = None
+                if self._refusal is not None:
+                    refusal, self._refusal = self._refusal, None
+                    await self._link.recover(refusal)
+                    self._heed_wait(refusal)
                 transport = await self._link.ready()
                 self._trouble = False
                 if self._writes:
@@ -305,11 +321,20 @@ class StreamWriter:
                 self._trouble = isinstance(failure, ConnectionLost) and not self._link.closed
                 if not self._trouble:
                     self._give_up(failure)
+            except Exception as failure:
+                log.exception("queue %s: adds cannot be sent again", self._keys.queue)
+                self._trouble = False
+                self._give_up(failure)  # whoever waits would wait for ever
         waited = time.monotonic() - started
         if waited > 0.5:
             log.info("queue %s: adds go on after %.1f s", self._keys.queue, waited)
         self._recovering = None
         self._flush()
+
+    def _heed_wait(self, refusal: ReplyError) -> None:
+        wait = self._link.wait
+        if wait is not None and self._refused_since is not None and time.monotonic() - self._refused_since >= wait:
+            raise ServerRefused(command="the add", reason=str(refusal))
 
     def _arrived(self, numbers: set[int], counted: int, verdicts: bytes) -> None:
         """`numbers` are those of plain writes that the server took; `counted` is that of the last one it counted."""
@@ -338,3 +363,4 @@ class StreamWriter:
             call.failed(failure)
         self._writes.clear()
         self._calls.clear()
+        self._refused_since = None

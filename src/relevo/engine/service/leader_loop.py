@@ -40,6 +40,7 @@ class LeaderLoop(Loop):
         )
         self.leads = link.checked(held, "hold_lock.lua") == 1
         done: Reply = link.checked(reply, f"{script.name}.lua")
+        link.accepted()
         if self.leads != led:
             self.leading.emit(self.leads)
         return done if self.leads and done[0] != -1 else None

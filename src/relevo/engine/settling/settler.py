@@ -148,12 +148,16 @@ class Settler:
             self._work.clear()
             try:
                 await self._write()
-                pause = 0.05
             except (RelevoError, OSError) as error:
                 log.debug("flush of queue %s not answered yet: %s", self._context.keys.queue, error)
-                self._take_back()
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 1.0)
+            except Exception:  # whoever is finished would be held for ever, and the worker would take no more
+                log.exception("outcomes of queue %s cannot be written; trying again", self._context.keys.queue)
+            else:
+                pause = 0.05
+                continue
+            self._take_back()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 1.0)
 
     def _left(self) -> bool:
         return bool(self._outcomes or self._full or self._under_way)
@@ -167,6 +171,7 @@ class Settler:
                 raise answer
             await self._context.link.turned(answer, transport)
             self._under_way.popleft()
+            self._context.link.accepted()
             await self._answered(sent, answer)
             await self._send()
 

@@ -15,6 +15,7 @@ from relevo.engine.producing.stream_writer import ADD_CAPPED, StreamWriter
 from relevo.errors import ConnectionLost, QueueFull, ServerRefused
 from relevo.wire.limits import QueueLimits
 from relevo.wire.payload import MSGPACK
+from tests.pace import limit
 from tests.patience import turn, until
 from tests.support.fake_server import KEYS, FakeServer
 
@@ -120,6 +121,19 @@ async def test_of_two_lost_writes_only_the_one_that_did_not_land_is_sent_again(p
     producer.server.drop()
     await asyncio.gather(*adds)
     assert {each[-1] for each in producer.server.asked("XADD")[200:]} == {b"ba"[landed : landed + 1]}
+
+
+async def test_what_nobody_foresaw_after_a_loss_is_told_and_adds_go_on(producer: Producer) -> None:
+    """A mark that is no number, say: callers waited for ever, for the task that answers them was gone."""
+    producer.server.holds = True
+    add = producer.writer.add(entries("a"))
+    await until(lambda: len(producer.server.waiting) == 5)
+    producer.server.on["MGET"] = [b"no number", None, None, None]
+    producer.server.holds = False
+    producer.server.drop()
+    with pytest.raises(ValueError, match="no number"):
+        await asyncio.wait_for(add, limit(20))
+    await producer.writer.add(entries("b"))
 
 
 async def test_a_refusal_inside_the_write_reaches_its_callers_and_no_others(producer: Producer) -> None:
