@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import pytest
 from chaos.faults import WorkerProcess
 from chaos.ledger import Ledger
 from relevo import Job, Queue
-from relevo.errors import BadArgument, WrongType
+from relevo.broker.link import Link
+from relevo.broker.resp import Argument, Reply
+from relevo.broker.scripts import Script
+from relevo.engine.consuming.queue_limiter import ACQUIRE
+from relevo.errors import BadArgument, ConnectionLost, WrongType
 from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
@@ -169,6 +174,32 @@ async def test_rate_and_places_go_together(queue: Queue, worker_of: WorkerOf) ->
             await worker.until(done=ended + 1)
     assert crowd.most <= 2
     assert crowd.starts[-1] - crowd.starts[0] >= 0.08
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+async def test_places_whose_leave_was_lost_on_the_way_are_not_held_against_their_jobs(
+    queue: Queue, worker_of: WorkerOf, lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has given the places and nobody has heard of it: the queue once stood still for good."""
+    left, real = [lost], Link.run
+
+    async def run(link: Link, script: Script, keys: Sequence[bytes], *arguments: Argument) -> Reply:
+        reply = await real(link, script, keys, *arguments)
+        if script is ACQUIRE and left[0]:
+            left[0] -= 1
+            raise ConnectionLost(address=link.address, reason="cut by the test")
+        return reply
+
+    monkeypatch.setattr(Link, "run", run)
+    crowd = Crowd()
+    async with worker_of(crowd, max_running=2, concurrency=4) as worker:
+        await queue.add_bulk(some(6))
+        await crowd.until(2)
+        for _ in range(6):
+            crowd.leave.release()
+        await worker.until(done=6)
+    assert left == [0]
+    assert crowd.most == 2
 
 
 @pytest.mark.parametrize("option", ["rate_limit_max", "rate_limit_duration_ms", "max_running"])

@@ -14,8 +14,18 @@ local at_once, hold = tonumber(ARGV[5]), tonumber(ARGV[6])
 local granted, wait, told = #ARGV - 6, 0, ''
 if at_once > 0 then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now) -- places of workers that died
-  granted = math.min(granted, at_once - redis.call('ZCARD', KEYS[2]))
-  if granted <= 0 then return {0, 50, ''} end
+  local free = at_once - redis.call('ZCARD', KEYS[2])
+  if free < granted then -- one that has a place needs no other: it was given before, and the answer was lost
+    granted = 0
+    for at = 7, #ARGV do
+      if not redis.call('ZSCORE', KEYS[2], ARGV[at]) then
+        if free <= 0 then break end
+        free = free - 1
+      end
+      granted = granted + 1
+    end
+  end
+  if granted == 0 then return {0, 50, ''} end
 end
 if rate > 0 then
   if burst == 0 then
