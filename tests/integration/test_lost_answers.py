@@ -16,6 +16,7 @@ from tests.pace import limit
 from tests.patience import until
 from tests.servers.proxy import Fate, Proxy
 from tests.servers.server import EmbeddedValkey, Redis7, Redis86, Server
+from tests.support.held import HeldRuns
 from tests.support.runs import Runs
 
 LONG_IDLE_MS = 30_000
@@ -177,3 +178,22 @@ async def test_a_flush_whose_answer_was_lost_is_settled_once(redis86: Server, st
     assert redis86.call("XLEN", keys.stream) == 0
     assert redis86.call("ZCARD", keys.delayed) == 1
     assert redis86.call("EXISTS", keys.result(job.id)) == 1
+
+
+@pytest.mark.parametrize("kind", [Redis86, Redis7, EmbeddedValkey])
+async def test_a_lease_connection_that_falls_silent_is_replaced_before_the_lease_is_over(
+    kind: type[Server], launch: Launch, staff: Staff
+) -> None:
+    """Nothing is reset, and the worker's other connections live: another worker once took its job over."""
+    idle_s, server, runs = 9.0, launch(kind), HeldRuns()
+    queue = await staff.queue(server.url)
+    async with Proxy(server.url) as proxy:
+        worker = await staff.worker(proxy.url, runs, claim_min_idle_ms=int(idle_s * 1000))
+        await queue.add("job", {})
+        await runs.until(1)
+        proxy.silence(b"relevo-lease")
+        began = time.monotonic()
+        await worker.leases.renewed.wait_for(lambda renewal: renewal.kept == 1, timeout=limit(60))
+        assert time.monotonic() - began < limit(idle_s)
+        runs.let_go()
+        await worker.until(done=1)

@@ -77,6 +77,12 @@ class Proxy:
         """Clients are heard and get no answer until `release`."""
         self._answering.clear()
 
+    def silence(self, name: bytes) -> None:
+        """Lets nothing more pass on the connections that have given themselves this name, either way; new ones are as ever."""
+        for pair in self._open:
+            if name in pair.names:
+                pair.flowing.clear()
+
     def release(self) -> None:
         self._flowing.set()
         self._answering.set()
@@ -140,7 +146,10 @@ class Proxy:
 
     async def _upstream(self, pair: "_Pair") -> None:
         while data := await pair.reader.read(1 << 20):
+            if b"SETNAME" in data:
+                pair.names += data
             await self._flowing.wait()
+            await pair.flowing.wait()
             fate = self.fates.popleft() if self.fates else Fate.PASS
             if fate is not Fate.PASS:
                 self.cuts += 1
@@ -169,6 +178,7 @@ class Proxy:
         while data := await pair.far_reader.read(1 << 20):
             await self._flowing.wait()
             await self._answering.wait()
+            await pair.flowing.wait()
             if pair.mute:
                 pair.answered.set()
                 return
@@ -208,6 +218,10 @@ class _Pair:
         self.far_reader, self.far_writer = far_reader, far_writer
         self.mute = False
         self.answered = asyncio.Event()
+        self.names = b""
+        """What was sent with CLIENT SETNAME."""
+        self.flowing = asyncio.Event()
+        self.flowing.set()
 
     async def end(self, data: bytes, fate: Fate) -> None:
         self.mute = True

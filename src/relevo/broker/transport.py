@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import hiredis
 
 from relevo.broker.address import Address, Node
+from relevo.broker.keepalive import keep_alive
 from relevo.broker.resp import Reply, ReplyError, command
 from relevo.errors import ConnectionLost, ServerRefused
 
@@ -109,8 +110,8 @@ class Transport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast("asyncio.Transport", transport)
         raw: socket.socket | None = transport.get_extra_info("socket")
-        if raw is not None and raw.family != socket.AF_UNIX:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if raw is not None:
+            keep_alive(raw)
         self._watch = self._loop.call_later(self._patience, self._check)
 
     def data_received(self, data: bytes) -> None:

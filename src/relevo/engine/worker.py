@@ -22,7 +22,7 @@ from relevo.engine.consuming.handlers import (
     lifespan_of,
     retry_of,
 )
-from relevo.engine.consuming.lease_keeper import RENEW, LeaseKeeper
+from relevo.engine.consuming.lease_keeper import RENEW, LeaseKeeper, renewal_patience
 from relevo.engine.consuming.pause_watch import PauseWatch
 from relevo.engine.consuming.queue_limiter import ACQUIRE, STARTED, QueueLimiter
 from relevo.engine.consuming.reader import RECLAIM, TAKE_UP, Reader
@@ -230,7 +230,7 @@ class Worker(Service):
                 hold_s=settings.idle_s,
             )
         self.leases: LeaseKeeper = LeaseKeeper(
-            lambda: self._link("lease", (RENEW,)),
+            lambda: self._link("lease", (RENEW,), patience=renewal_patience(settings.idle_s)),
             keys,
             group,
             consumer,

@@ -24,6 +24,13 @@ log = logging.getLogger("relevo.lease")
 RENEW = script("renew", __name__)
 
 _AT_ONCE = 500
+_AGAIN_S = 0.2
+
+
+def renewal_patience(idle_s: float) -> float:
+    """How long the server may stay silent before the connection is given up: a renewal that is due after a third of the lease
+    is then sent again before two thirds are over, while the worker's other connections need not hurry."""
+    return max(1.0, idle_s / 9)
 
 
 class Renewal(NamedTuple):
@@ -84,13 +91,17 @@ class LeaseKeeper:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         link = self._make_link()
         try:
-            while not await self._stopped(self._every):
+            pause = self._every
+            while not await self._stopped(pause):
                 try:
                     await self._round(link)
+                    pause = self._every
+                    continue
                 except (RelevoError, OSError) as error:
                     log.warning("leases of queue %s could not be renewed: %s", self._keys.queue, error)
                 except Exception:
                     log.exception("a lease round of queue %s failed; going on", self._keys.queue)
+                pause = min(self._every, _AGAIN_S)  # what is not renewed now is somebody else's soon
         finally:
             await link.close()
 

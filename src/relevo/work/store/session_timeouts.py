@@ -16,9 +16,10 @@ idle is asked; what confirms and never answers (a stopped server, a proxy) is gi
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from typing import Any, Self
+
+from relevo.broker.keepalive import keep_alive
 
 IDLE_S = 10
 LOCK_S = 20
@@ -27,7 +28,6 @@ ANSWER_S = 30.0
 CONNECT_S = 10.0
 CLOSE_S = 5.0
 """How long a connection may take to say goodbye."""
-_UNHEARD_S = 15
 
 
 def for_postgres() -> dict[str, str]:
@@ -47,20 +47,8 @@ def watch(connection: Any) -> None:
     """Lets the kernel notice that the other side of a driver's connection is gone."""
     transport = getattr(connection, "_transport", None)  # neither asyncpg nor asyncmy has another way to its socket
     found = None if transport is None else transport.get_extra_info("socket")
-    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEPT_ALIVE:
-        if hasattr(socket, name):  # not every system has all of them
-            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-_KEPT_ALIVE = (
-    ("TCP_KEEPIDLE", _UNHEARD_S // 3),
-    ("TCP_KEEPINTVL", _UNHEARD_S // 3),
-    ("TCP_KEEPCNT", 2),
-    ("TCP_USER_TIMEOUT", _UNHEARD_S * 1000),
-)
+    if found is not None:
+        keep_alive(found)
 
 
 class Deadline:
