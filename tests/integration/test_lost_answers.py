@@ -191,7 +191,8 @@ async def test_a_lease_connection_that_falls_silent_is_replaced_before_the_lease
         worker = await staff.worker(proxy.url, runs, claim_min_idle_ms=int(idle_s * 1000))
         await queue.add("job", {})
         await runs.until(1)
-        proxy.silence(b"relevo-lease")
+        await worker.leases.renewed.wait_for(lambda renewal: renewal.kept == 1, timeout=limit(60))
+        assert proxy.silence(b"relevo-lease") == 1
         began = time.monotonic()
         await worker.leases.renewed.wait_for(lambda renewal: renewal.kept == 1, timeout=limit(60))
         assert time.monotonic() - began < limit(idle_s)

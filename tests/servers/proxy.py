@@ -77,11 +77,13 @@ class Proxy:
         """Clients are heard and get no answer until `release`."""
         self._answering.clear()
 
-    def silence(self, name: bytes) -> None:
-        """Lets nothing more pass on the connections that have given themselves this name, either way; new ones are as ever."""
-        for pair in self._open:
-            if name in pair.names:
-                pair.flowing.clear()
+    def silence(self, name: bytes) -> int:
+        """Lets nothing more pass, either way, on the connections that have given themselves this name, and says how many they
+        are; new ones are as ever."""
+        meant = [pair for pair in self._open if name in pair.names]
+        for pair in meant:
+            pair.flowing.clear()
+        return len(meant)
 
     def release(self) -> None:
         self._flowing.set()
