@@ -1,20 +1,24 @@
 """The migrations make exactly the tables the program works with, on every database."""
 
+import sys
 import uuid
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy import CheckConstraint, Connection, MetaData, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from relevo.errors import StoreOutdated, StoreUnknown
-from relevo.work.store import schema
+from relevo.work.store import alteration, schema
 from relevo.work.store.database import Database
 from relevo.work.store.migrations import tables_0001
 from relevo.work.store.tables import messages, metadata, tenants
+from tests.servers.child import Child
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.postgres import PostgresServer
+from tests.support.serve_process import sqlite_in
 
 STORES = ("sqlite", "postgresql", "mariadb")
 
@@ -36,6 +40,25 @@ async def empty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
     database = Database(url)
     yield database
     await database.close()
+
+
+def test_the_revisions_are_those_of_the_migrations_folder() -> None:
+    folder = Path(alteration.__file__).with_name("migrations")
+    walked = ScriptDirectory(str(folder)).walk_revisions()
+    assert tuple(reversed([script.revision for script in walked])) == schema.REVISIONS
+
+
+def test_a_start_on_tables_as_they_should_be_does_not_load_alembic(tmp_path: Path) -> None:
+    """Each command and each `relevo serve` would be slower for it."""
+    url = sqlite_in(tmp_path)
+    program = f"""
+import asyncio, sys
+from relevo.api.service import prepare
+asyncio.run(prepare({url!r}))
+print("alembic" in sys.modules)
+"""
+    first, second = (Child.run(sys.executable, "-c", program) for _ in range(2))
+    assert (first.out, second.out) == ("True\n", "False\n"), first.err + second.err
 
 
 async def test_the_migrations_make_the_tables_of_the_program(empty: Database) -> None:

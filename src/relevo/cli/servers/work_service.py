@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -53,14 +54,9 @@ Upgrade = Annotated[
 
 
 def require_server_extra() -> None:
-    try:
-        import alembic
-        import fastapi
-        import sqlalchemy
-        import uvicorn
-    except ImportError as error:
-        raise DependencyMissing(what="`relevo serve`", package=error.name or "", extra="relevo[server]") from error
-    del alembic, fastapi, sqlalchemy, uvicorn
+    for package in ("alembic", "fastapi", "sqlalchemy", "uvicorn"):
+        if find_spec(package) is None:
+            raise DependencyMissing(what="`relevo serve`", package=package, extra="relevo[server]")
 
 
 def log_to_stderr() -> None:

@@ -1,4 +1,4 @@
-"""Run by alembic for every command, on the connection that store/schema.py has opened, with its options."""
+"""Run by alembic for every command, on the connection that store/alteration.py passes, with its options."""
 
 from alembic import context
 
