@@ -115,6 +115,22 @@ async def test_a_failed_job_is_tried_again_and_then_a_dead_letter(desk: Desk, qu
     assert await desk.work_queues.streams.get(queue_name).dead_letters.count() == 0, "one thing has one dead letter"
 
 
+async def test_why_a_job_failed_is_known_when_its_death_is_told_a_look_later(
+    desk: Desk, queue_name: str, crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker tells of the failure first, and of the dead letter once Redis has it: a look may fall between the two."""
+    monkeypatch.setattr("relevo.agents.stream_bridge._PAGE", 1)
+    await desk.rule(Route(stream_queue=queue_name))
+    message_id, bridge = await desk.id_of(1), StreamBridge(desk.work_queues)
+
+    async def dead() -> bool:
+        return await state_after(desk, bridge, message_id) == "dead"
+
+    await crew.run(refuse, dead)
+    row = await desk.row(message_id)
+    assert row["failure_reason"] == "relevo.errors.UnrecoverableError: the address is wrong"
+
+
 @pytest.mark.parametrize("point", ["bridge.added", "bridge.heard", "bridge.settled"])
 async def test_a_kill_of_the_bridge_loses_and_doubles_nothing(
     desk: Desk, queue_name: str, crew: Crew, point: str

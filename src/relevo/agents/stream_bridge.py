@@ -142,7 +142,8 @@ class StreamBridge:
         elif event.name == "cancelled":
             await self._outcomes.failed(event.job_id, "its job was cancelled", dead=True)
         else:
-            told = str(event.fields.get("reason", "dead"))
+            # The event of the failure may have been in an earlier page; the dead letter has its words too.
+            told = (letter and letter.detail) or str(event.fields.get("reason", "dead"))
             await self._outcomes.failed(event.job_id, reason or told, failure=_failure_of(letter))
 
     async def _letters(self, queue: Queue, dead: Sequence[QueueEvent]) -> dict[str, DeadLetter]:
