@@ -19,6 +19,8 @@ from tests.support.page import ROOT, WRITTEN_URL, WRITTEN_WORK_URL, Block, block
 from tests.support.serve_process import ServeProcess
 
 PAGES = pages()
+PYTHON_PAGES = [page for page in PAGES if any(each.language == "python" for each in blocks_of(page))]
+SHELL_PAGES = [page for page in PAGES if any(each.runs_in_shell for each in blocks_of(page))]
 
 
 def _name(page: Path) -> str:
@@ -30,7 +32,7 @@ def _patience(page: Path) -> list[pytest.MarkDecorator]:
     return [pytest.mark.timeout(180)] if page_on_spark(page) else []
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, marks=_patience(page)) for page in PAGES], ids=_name)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=_patience(page)) for page in PYTHON_PAGES], ids=_name)
 def test_every_python_example_of_a_page_runs_in_order(
     page: Path,
     valkey: Server,
@@ -64,14 +66,14 @@ def test_every_python_example_of_a_page_runs_in_order(
         run()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize("page", SHELL_PAGES, ids=_name)
 def test_every_shell_example_of_a_page_runs_in_order(
     page: Path, valkey: Server, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     work_url = _work_url(page, request)
     environment = shell_environment(tmp_path, valkey.url)
     for block in blocks_of(page):
-        if block.language == "sh" and not block.marked_not_run:
+        if block.runs_in_shell:
             script = block.text.replace(WRITTEN_URL, valkey.url).replace(WRITTEN_WORK_URL, work_url)
             done = Child.run("bash", "-euo", "pipefail", "-c", script, cwd=tmp_path, env=environment)
             assert done.code == 0, f"{block.place} ended with {done.code}:\n{done.out}{done.err}"

@@ -28,7 +28,7 @@ def pages_of(desk: ConsoleDesk, page: Page) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("mode", [pytest.param("light", marks=pytest.mark.whole), "dark"])
 def test_the_pages_follow_the_reader_s_mode_and_are_readable_in_it(desk: ConsoleDesk, mode: str) -> None:
     page = desk.person("ada", color_scheme=mode)
     for address in pages_of(desk, page):

@@ -30,6 +30,10 @@ class Block:
     def place(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
+    @property
+    def runs_in_shell(self) -> bool:
+        return self.language == "sh" and not self.marked_not_run
+
 
 def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
