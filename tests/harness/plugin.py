@@ -77,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _LED in config.stash:
         config.stash[_LED].close()
+    gc.unfreeze()  # else nothing of it is tidied up at the end, and libraries that count say so in a hundred lines
 
 
 @pytest.hookimpl(optionalhook=True)
