@@ -70,6 +70,25 @@ async def test_a_dead_letter_is_logged_as_an_error(
     ]
 
 
+async def test_an_error_of_many_lines_takes_one_in_the_log_before_its_traceback(
+    queue: Queue, worker_of: WorkerOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(job: Job) -> None:
+        raise ValueError("no such user:\n  ada\n\nask for another")
+
+    async with worker_of(fail) as worker:
+        job = await queue.add("send", {}, attempts=1)
+        await worker.until(dead=1)
+    (warning,), (error,) = lines(caplog, logging.WARNING), lines(caplog, logging.ERROR)
+    told = "ValueError: no such user: ada ask for another"
+    assert warning.getMessage().endswith(f"not tried again: {told}")
+    assert error.getMessage().endswith(f"is dead after 1 attempt (retries_exhausted): {told}")
+    assert (warning.exc_text or "").endswith("ValueError: no such user:\n  ada\n\nask for another")
+    letter = await queue.dead_letters.latest(job.id)
+    assert letter is not None
+    assert letter.detail == "ValueError: no such user:\n  ada\n\nask for another"
+
+
 async def test_an_entry_that_is_no_job_is_logged_when_it_is_dead(
     queue: Queue, worker_of: WorkerOf, raw: Client, keys: QueueKeys, caplog: pytest.LogCaptureFixture
 ) -> None:

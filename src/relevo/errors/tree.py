@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 
@@ -47,7 +48,10 @@ def sentence(message: str, fields: dict[str, object]) -> str:
     for name, value in fields.items():
         if isinstance(value, str) and f"{{{name}}}" in message:
             text = value if message.endswith(f"{{{name}}}") else " ".join(value.split())
-            fitting[name] = text.rstrip(".") if f"{{{name}}}." in message else text
+            goes_on = re.search(rf"\{{{name}\}}([.,;:)]| \()", message)
+            fitting[name] = text.rstrip(".") if goes_on else text
+            if text.endswith(("?", "!")):
+                message = message.replace(f"{{{name}}}.", f"{{{name}}}")
         elif isinstance(value, float) and abs(value) >= 0.001:
             fitting[name] = _Shown(value)
     return message.format(**fitting).strip()

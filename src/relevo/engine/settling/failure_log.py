@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ FIRST = 5
 """Lines of one kind and one job name that come out before they are sampled."""
 
 EVERY_S = 1.0
+
+_LINE_ENDS = re.compile(r"\s*\n\s*")
 
 
 class Failed(NamedTuple):
@@ -143,6 +146,7 @@ class FailureLog:
         if not log.isEnabledFor(line.level):
             return
         what, extra = line.said()
+        what = _LINE_ENDS.sub(" ", what)  # an error of many lines has them in its traceback, and one here
         about = f"job {line.job_id or '(unreadable)'} ({line.name or 'unnamed'}) of queue {self._queue}"
         extra |= {"queue": self._queue, "job_id": line.job_id, "job_name": line.name, "attempt": line.attempt}
         record = log.makeRecord(log.name, line.level, __file__, 0, f"{about} {what}{more}", (), None, extra=extra)
