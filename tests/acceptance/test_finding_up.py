@@ -64,6 +64,14 @@ def relevo_in(folder: Path, *arguments: str, **environment: str) -> Said:
     return Said(*Child.run(*COMMAND, *arguments, cwd=folder, env=bare(**environment)))
 
 
+def test_a_folder_elsewhere_is_shown_as_it_was_given(platform: Up, tmp_path: Path) -> None:
+    data = platform.folder / "data"
+    for command in (("inspect", "emails"), ("work", "scopes")):
+        said = relevo_in(tmp_path, *command, RELEVO_DATA=str(data))
+        assert said.code == 0, said.err
+        assert f"of `relevo up` in {data} (" in said.err
+
+
 def test_commands_in_its_folder_find_it_and_say_so(platform: Up) -> None:
     added = relevo_in(platform.folder, "add", "emails", "welcome")
     assert added.code == 0

@@ -78,6 +78,7 @@ def test_every_public_name_is_there_on_the_base_alone(tmp_path: Path) -> None:
     [
         ("import relevo.client", "client"),
         ("import relevo.outbox", "outbox"),
+        ("from relevo.work.work_queues import WorkQueues", "server"),
         ("from relevo import Metrics; Metrics()", "metrics"),
         ("from relevo import Queue; Queue('q', tracing=True)", "otel"),
         ("from relevo.broker.embedded import EmbeddedServer; EmbeddedServer('data').start()", "embedded"),

@@ -15,6 +15,7 @@ import httpx
 import pytest
 import redis
 
+from relevo.broker.embedded import EmbeddedServer
 from tests.servers.child import Child, Done
 from tests.servers.process import free_port
 from tests.support.beat import turn_back_the_beat
@@ -153,9 +154,16 @@ def test_another_port_is_chosen_when_its_own_is_taken(tmp_path: Path) -> None:
 
 def test_a_second_platform_in_the_same_folder_is_refused(platform: Platform) -> None:
     said = relevo("up", "--data", str(platform.folder), "--port", str(free_port()))
-    assert said.code == 1
-    assert "in use by the embedded server" in said.err
+    assert (said.code, said.out) == (1, "")
+    assert f"`relevo up` runs in {platform.folder} already (process {platform.child.pid}, {platform.url})" in said.err
     assert "Traceback" not in said.err
+
+
+def test_a_folder_of_a_server_without_a_platform_is_refused_and_nothing_is_said_to_have_stopped(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path / "data"):
+        said = relevo("up", "--data", str(tmp_path / "data"), "--port", str(free_port()))
+    assert (said.code, said.out) == (1, "")
+    assert "in use by the embedded server" in said.err
 
 
 def test_a_server_that_dies_ends_the_platform_with_an_error(tmp_path: Path) -> None:

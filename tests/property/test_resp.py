@@ -241,6 +241,6 @@ async def test_bytes_that_are_no_reply_end_the_connection_with_a_reason(rubbish:
         answer = asyncio.ensure_future(send(transport, command("PING"), 1))
         await turn()
         transport.data_received(rubbish)
-        with pytest.raises(ConnectionLost, match="not RESP"):
+        with pytest.raises(ConnectionLost, match="is no Redis"):
             await asyncio.wait_for(answer, limit(5))
         assert transport.closed

@@ -20,23 +20,24 @@ AT_HOME_IN_TABLES = ("relevo.work.", "relevo.agents.", "relevo.pipeline.jobs.")
 # dotted entry opens only that part. "*" is for what stands outside the rooms. A new room needs a line, and a reason.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "arguments": {"errors"},  # checks of what callers pass, for whoever takes something from them
     "contract": {"errors"},  # the types of HTTP: the server and the client speak of the same
-    "wire": {"errors"},
-    "broker": {"wire", "errors"},
-    "engine": {"broker", "wire", "errors"},
-    "work": {"contract", "engine", "broker", "wire", "errors"},
+    "wire": {"arguments", "errors"},
+    "broker": {"wire", "arguments", "errors"},
+    "engine": {"broker", "wire", "arguments", "errors"},
+    "work": {"contract", "engine", "broker", "wire", "arguments", "errors"},
     "agents": {"contract", "work", "engine", "broker", "wire", "errors"},
     "api": {"contract", "agents", "work", "engine", "broker", "wire", "errors"},
-    "client": {"contract", "errors"},  # talks HTTP: needs nothing of what it talks to
+    "client": {"contract", "arguments", "errors"},  # talks HTTP: needs nothing of what it talks to
     "console": {"contract", "work", "wire", "errors"},  # pages for people: beside the HTTP API, not on top of it
     # The same URLs as the engine, sockets of its own; a consumer of Spark takes and settles jobs as the engine does, and
     # its sink publishes messages as any client does.
     "pipeline": {"work.store", "broker.address", "engine.batch_consumer", "client", "wire", "errors"},
     "spark": {"pipeline", "errors"},  # what pipeline has for programs, in one import
-    "outbox": {"engine", "broker.address", "wire", "errors"},  # needs SQLAlchemy, an extra
-    "metrics": {"engine", "broker", "wire", "errors"},  # listens to the engine, which knows nothing of it
+    "outbox": {"engine", "broker.address", "wire", "arguments", "errors"},  # needs SQLAlchemy, an extra
+    "metrics": {"engine", "broker", "wire", "arguments", "errors"},  # listens to the engine, which knows nothing of it
     "logs": {"engine.consuming.job_context", "engine.job.redaction", "errors"},
-    "compat": {"engine", "broker", "wire", "errors"},  # other libraries' signatures, on top of the engine
+    "compat": {"engine", "broker", "wire", "arguments", "errors"},  # other libraries' signatures, on top of the engine
     "bench": {"engine", "broker", "wire", "errors"},  # measures the engine, for `relevo bench` and benchmarks/
     # A story told by `relevo demo`, about all three rooms.
     "demo": {"api", "client", "work", "pipeline", "engine", "broker", "wire", "errors"},

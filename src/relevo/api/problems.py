@@ -44,7 +44,9 @@ class Internal(WorkError):
 
 
 BY_CODE: dict[str, type[WorkError]] = {
-    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, WorkError)
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, WorkError) and "code" in vars(kind)
 }
 """Every error by the code of its problem document."""
 

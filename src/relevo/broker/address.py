@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from relevo.errors import BadUrl, WrongType
+from relevo.arguments import flag
+from relevo.errors import BadArgument, BadUrl, WrongType
 
 CredentialProvider = Callable[[str | None], Awaitable[tuple[str | None, str | None]]]
 
@@ -69,6 +70,8 @@ class Address:
                 raise WrongType(argument="redis_url", value=url, expected="str", remedy=remedy)
             # The value is not shown: as bytes it may hold a password.
             raise BadUrl(url="...", reason=f"expected str, got {type(url).__name__}")
+        flag("tls", tls)
+        _refuse_no_function(credentials)
         if not url.strip():
             raise BadUrl(url=url, reason="it is blank; a setting may be missing")
         if "://" not in url:
@@ -124,6 +127,14 @@ class Address:
         return replace(
             self, kind="single", db=0, username=None, password=self.sentinel_password, master="", credentials=None
         )
+
+
+def _refuse_no_function(credentials: object) -> None:
+    if credentials is not None and not callable(credentials):
+        # The value is not shown: who passes no function may have passed the password.
+        reason = f"expected a function, got {type(credentials).__name__}"
+        remedy = "Pass an async function that takes the user's name or None and returns the name and the password."
+        raise BadArgument(argument="credential_provider", value=..., reason=reason, remedy=remedy)
 
 
 def _node(text: str, shown: str, default_port: int) -> Node:

@@ -137,8 +137,7 @@ class Link:
                 async with asyncio.timeout(left):
                     await self._opened.wait()
             except TimeoutError:
-                reason = str(self._failure) if self._failure else "no answer"
-                raise Unreachable(address=self.address, waited_s=limit, reason=reason) from self._failure
+                raise Unreachable(address=self.address, waited_s=limit, reason=_why(self._failure)) from self._failure
             if not self.up and isinstance(self._failure, ServerRefused):
                 raise self._failure
         assert self._transport is not None
@@ -434,3 +433,10 @@ def _final(error: Exception) -> Exception:
 def _moved_to(error: ReplyError, transport: Transport) -> Node:
     host, _, port = str(error).rpartition(" ")[2].rpartition(":")
     return Node(host or transport.node.host, int(port))
+
+
+def _why(failure: BaseException | None) -> str:
+    """Why there is no connection. Of a lost one the reason alone: nothing was under way yet."""
+    if isinstance(failure, ConnectionLost):
+        return str(failure.reason)
+    return str(failure) if failure else "no answer"

@@ -132,7 +132,7 @@ class Transport(asyncio.Protocol):
                 waiting.popleft()
                 batch.done(replies)
         except hiredis.ProtocolError as error:
-            self._end(f"the reply was not RESP: {error}")
+            self._end(f"what answers there is no Redis ({error})")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(str(exc) if exc else "the server closed it")

@@ -15,11 +15,21 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from relevo.arguments import checked_name, function, positive, seconds
 from relevo.client.failures import own_frames, told
 from relevo.client.request import Call
 from relevo.client.settling import settle_call
 from relevo.contract.claims import Claimed, Settled
-from relevo.errors import ClaimLost, KeyExpired, NotFound, PermissionDenied, RelevoError, Unauthenticated, WorkError
+from relevo.errors import (
+    ClaimLost,
+    KeyExpired,
+    NotFound,
+    PermissionDenied,
+    RelevoError,
+    Unauthenticated,
+    WorkError,
+    WrongType,
+)
 
 log = logging.getLogger("relevo.consumer")
 
@@ -101,16 +111,22 @@ class Consumer:
         consumer: str | None = None,
         drain_s: float = 30.0,
     ) -> None:
+        if not inspect.iscoroutinefunction(getattr(client, "claim", None)):
+            raise WrongType(
+                argument="client", value=client, expected="AsyncClient", remedy="`Client.consume` makes one."
+            )
         self._client = client
-        self._scope = scope
-        self._queue = queue
+        self._scope = checked_name("scope", scope)
+        self._queue = checked_name("queue", queue)
+        function("handler", handler, expected="a function that takes a message")
         self._handler = handler
-        self._concurrency = max(1, concurrency)
-        self._wait_s = wait_s
+        self._concurrency = positive("concurrency", concurrency)
+        self._wait_s = seconds("wait_s", wait_s, zero=True)
         self._labels = labels
-        self._subscription = subscription
-        self._consumer = consumer or f"{socket.gethostname()}:{os.getpid()}"
-        self._drain_s = drain_s
+        self._subscription = None if subscription is None else checked_name("subscription", subscription)
+        own = f"{socket.gethostname()}:{os.getpid()}"
+        self._consumer = own if consumer is None else checked_name("consumer", consumer)
+        self._drain_s = seconds("drain_s", drain_s, zero=True)
         self._stopping = asyncio.Event()
         self._giving_up = asyncio.Event()
         self._freed = asyncio.Event()

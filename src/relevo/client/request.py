@@ -16,16 +16,28 @@ import httpx
 import msgspec
 
 from relevo import errors
+from relevo.arguments import instance
 from relevo.contract.pages import Meta, Page
 from relevo.contract.problems import Fault
-from relevo.errors import IdempotencyKeyBusy, ServiceUnreachable, StoreUnavailable, WorkError
+from relevo.errors import (
+    BadArgument,
+    IdempotencyKeyBusy,
+    KeyMissing,
+    ServiceUnreachable,
+    StoreUnavailable,
+    WorkError,
+)
 
 T = TypeVar("T")
 
 RETRIED_STATUSES = frozenset({502, 503, 504})
 BY_CODE: dict[str, type[WorkError]] = {
-    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, WorkError)
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, WorkError) and "code" in vars(kind)
 }
+
+_KEY = "Pass the text of an API key, such as the one that `relevo up` keeps in data/work.key."
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,32 @@ def told_error(code: str, detail: str, request_id: str = "", status: int = 0, **
 def unknown_answer(response: httpx.Response, reason: str) -> WorkError:
     detail = f"The answer {response.status_code} of {response.request.url} cannot be read: {reason}."
     return told_error("INTERNAL", detail, status=response.status_code)
+
+
+def checked_url(url: object) -> str:
+    """The address of a server, without the stroke at its end.
+
+    >>> checked_url("http://127.0.0.1:6391/")
+    'http://127.0.0.1:6391'
+    """
+    instance("url", url, str, remedy='Pass "http://127.0.0.1:6391" or the like.')
+    address = str(url).strip()
+    if not address.startswith(("http://", "https://")):
+        remedy = "Write http:// or https:// before it."
+        raise BadArgument(argument="url", value=url, reason="it is no address of HTTP", remedy=remedy)
+    return address.rstrip("/")
+
+
+def checked_key(key: object) -> str:
+    """An API key, without what a file may have around it. No error shows it."""
+    if not key:
+        raise KeyMissing
+    if not isinstance(key, str):
+        raise BadArgument(argument="key", value=..., reason=f"expected str, got {type(key).__name__}", remedy=_KEY)
+    text = key.strip()
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise BadArgument(argument="key", value=..., reason="a key has no spaces, line ends or accents", remedy=_KEY)
+    return text
 
 
 def trusted_at(url: str) -> ssl.SSLContext | bool:

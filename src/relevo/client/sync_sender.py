@@ -8,8 +8,17 @@ from typing import Self, TypeVar
 
 import httpx
 
-from relevo.client.request import Call, may_retry, pause_s, problem_in, trusted_at, unreachable
-from relevo.errors import Unauthenticated
+from relevo.arguments import positive, seconds
+from relevo.client.request import (
+    Call,
+    checked_key,
+    checked_url,
+    may_retry,
+    pause_s,
+    problem_in,
+    trusted_at,
+    unreachable,
+)
 
 T = TypeVar("T")
 
@@ -35,12 +44,11 @@ class Sender:
         connections: int = 100,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.url: str = (url or os.environ.get("RELEVO_URL") or DEFAULT_URL).rstrip("/")
-        self._key = os.environ.get("RELEVO_KEY") if key is None else key
-        if not self._key:
-            raise Unauthenticated
-        self._timeout_s = timeout_s
-        self._retry_s = retry_s
+        self.url: str = checked_url(url or os.environ.get("RELEVO_URL") or DEFAULT_URL)
+        self._key = checked_key(os.environ.get("RELEVO_KEY") if key is None else key)
+        self._timeout_s = seconds("timeout_s", timeout_s)
+        self._retry_s = seconds("retry_s", retry_s, zero=True)
+        positive("connections", connections)
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
         self._http = httpx.Client(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from relevo.arguments import checked_name, checked_queue_name, flag, instance, seconds
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.resp import command
@@ -20,7 +21,6 @@ from relevo.engine.events.queue_events import QueueEvents
 from relevo.engine.job.add_options import AddOptions
 from relevo.engine.job.dedup import Dedup
 from relevo.engine.job.job import Job
-from relevo.engine.job.validation import checked_name, checked_queue_name, seconds
 from relevo.engine.lanes.lanes import LIMIT_LANE, Lanes
 from relevo.engine.producing.cancellation import CANCEL_DELAYED, Cancellations
 from relevo.engine.producing.flows import SCRIPTS as FLOW_SCRIPTS
@@ -99,7 +99,7 @@ class Queue(QueueAdmin):
         self._opening_words = (registering(self._keys), *cap)
         self._wait_s = seconds("wait_s", wait_s, zero=True)
         self._group = checked_name("consumer_group", consumer_group)
-        self._spans = ProducerSpans(name, tracing)
+        self._spans = ProducerSpans(name, None if tracing is None else flag("tracing", tracing))
         self._opened: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._closed = False
 
@@ -310,6 +310,7 @@ class Queue(QueueAdmin):
 
     async def start_flow(self, flow: Flow) -> FlowRun:
         """Starts jobs that wait for each other; the returned run tells where they are and can be waited for or cancelled."""
+        instance("flow", flow, Flow, remedy="Make a Flow() and add its jobs.")
         opened = self._open()
         flows, cap = Flows(opened.link, self._keys), self._limits.max_stream_len
         if not self._spans.wanted():

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 
+from relevo.arguments import checked_queue_name
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import Script
@@ -37,7 +38,6 @@ from relevo.engine.duties.idle_watch import IdleWatchMember
 from relevo.engine.duties.promoter import PROMOTE, Promoter
 from relevo.engine.duties.stalled_detector import STALLED, SWEEP_CONSUMERS, StalledDetector
 from relevo.engine.events.event_log import EventLog
-from relevo.engine.job.validation import checked_queue_name
 from relevo.engine.lanes.lane_dispatcher import DISPATCH_LANES, RELEASE_GONE, LaneDispatcher
 from relevo.engine.schedules.declared_schedules import KEEP_DECLARED, DeclaredSchedules
 from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS

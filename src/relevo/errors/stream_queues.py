@@ -332,6 +332,13 @@ class DataFolderInUse(RelevoError):
     )
 
 
+class PlatformRunning(RelevoError):
+    message = (
+        "`relevo up` runs in {folder} already (process {pid}, {url}): use that one, stop it with "
+        "Ctrl-C in its terminal, or start another with `--data`."
+    )
+
+
 class ServiceEnded(RelevoError):
     message = (
         "The {service} of this platform stopped unexpectedly: {reason}. The rest was stopped too; start again with "

@@ -20,6 +20,13 @@ class Unauthenticated(WorkError):
     status = 401
 
 
+class KeyMissing(Unauthenticated):
+    message = (
+        "No API key was given: pass `key` (`--key` on the command line), or set RELEVO_KEY. `relevo up` keeps one in "
+        "data/work.key, and `relevo work keys create` makes more."
+    )
+
+
 class KeyExpired(WorkError):
     message = "The API key {key} expired or was revoked at {at}: make a new one with `relevo work keys create`."
     code = "KEY_EXPIRED"

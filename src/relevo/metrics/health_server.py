@@ -7,10 +7,11 @@ import contextlib
 import json
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
+from relevo.arguments import checked_name, instance, positive
 from relevo.engine.worker import Worker
-from relevo.errors import CannotListen
+from relevo.errors import CannotListen, WrongType
 from relevo.metrics.metrics import CONTENT_TYPE, Metrics
 
 log = logging.getLogger("relevo.health")
@@ -62,10 +63,10 @@ class HealthServer:
     def __init__(
         self, workers: Sequence[Worker], *, port: int, host: str = "127.0.0.1", metrics: Metrics | None = None
     ) -> None:
-        self._workers = workers
-        self._host = host
-        self._port = port
-        self._metrics = metrics
+        self._workers = _checked(workers)
+        self._host = checked_name("host", host)
+        self._port = positive("port", port, zero=True)
+        self._metrics = None if metrics is None else instance("metrics", metrics, Metrics)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -159,3 +160,10 @@ class HealthServer:
             for queue, health in states
         ]
         return Answer.of(200 if ready else 503, status="ready" if ready else "not ready", workers=told)
+
+
+def _checked(workers: object) -> Sequence[Worker]:
+    if not isinstance(workers, Sequence) or isinstance(workers, str | bytes):
+        remedy = "Pass [worker]." if isinstance(workers, Worker) else ""
+        raise WrongType(argument="workers", value=workers, expected="a list of Worker", remedy=remedy)
+    return [instance("workers element", each, Worker) for each in cast("Sequence[object]", workers)]

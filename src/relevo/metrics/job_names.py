@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relevo.engine.job.validation import positive
+from relevo.arguments import positive
 
 OTHER = "other"
 

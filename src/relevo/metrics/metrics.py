@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from relevo.arguments import seconds
 from relevo.engine.duties.standalone import PromoterProcess, Scheduler
 from relevo.engine.queue import Queue
 from relevo.engine.worker import Worker
-from relevo.errors import DependencyMissing
+from relevo.errors import DependencyMissing, WrongType
 from relevo.metrics.backlog_watch import BacklogWatch
 from relevo.metrics.instruments import Instruments
 from relevo.metrics.job_names import JobNames
@@ -40,7 +41,7 @@ class Metrics:
             raise DependencyMissing(what="Metrics", package="prometheus-client", extra="relevo[metrics]") from error
         self.instruments: Instruments = Instruments()
         self._name_limit = name_limit
-        self._backlog_every_s = backlog_every_s
+        self._backlog_every_s = seconds("backlog_every_s", backlog_every_s)
         self._names: dict[str, JobNames] = {}
         self._watches: list[WorkerWatch] = []
         made = self.instruments
@@ -49,6 +50,9 @@ class Metrics:
 
     def watch(self, subject: Worker | Scheduler | PromoterProcess) -> Callable[[], None]:
         """Listens to it from now on, best before it runs; the returned function ends that."""
+        if not isinstance(subject, Worker | Scheduler | PromoterProcess):  # pyright: ignore[reportUnnecessaryIsInstance]
+            expected, remedy = "Worker, Scheduler or PromoterProcess", "Watch one after the other."
+            raise WrongType(argument="subject", value=subject, expected=expected, remedy=remedy)
         queue = subject.name
         if not isinstance(subject, Worker):
             duty = DutyWatch(self.instruments, queue)

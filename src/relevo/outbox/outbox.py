@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Executable, insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
+from relevo.arguments import checked_queue_name, instance
 from relevo.engine.job.add_options import AddKeywords, AddOptions
 from relevo.engine.job.job import Job
-from relevo.engine.job.validation import checked_queue_name
 from relevo.engine.producing.job_encoder import JobEncoder
 from relevo.engine.tasks import Task
 from relevo.errors import BadArgument, NotEncodable, WrongType
@@ -42,7 +42,7 @@ class Outbox:
     def __init__(
         self, table: OutboxTable, *, max_payload_bytes: int = 1_048_576, max_delay_secs: int = 2_592_000
     ) -> None:
-        self._table = table
+        self._table = instance("table", table, OutboxTable)
         self._encoder = JobEncoder(
             MSGPACK, QueueLimits(max_payload_bytes=max_payload_bytes, max_delay_secs=max_delay_secs)
         )

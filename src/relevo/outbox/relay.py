@@ -16,13 +16,13 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from relevo.arguments import instance, positive, seconds
 from relevo.broker.address import CredentialProvider
-from relevo.engine.job.validation import positive
 from relevo.engine.queue import Queue
 from relevo.engine.service.exit_signals import catch_exit_signals
 from relevo.engine.service.loop import AGAIN, Loop
 from relevo.engine.service.signals import Signal
-from relevo.errors import BadArgument, OutboxUnavailable, QueueFull, RelevoError
+from relevo.errors import OutboxUnavailable, QueueFull, RelevoError, WrongType
 from relevo.outbox.entry import Entry
 from relevo.outbox.store import Line, Store
 from relevo.outbox.table import OutboxTable
@@ -89,12 +89,15 @@ class OutboxRelay(Loop):
         batch: int = 500,
         hold_s: float = 30.0,
     ) -> None:
-        super().__init__("outbox", every=_seconds("every", every))
+        super().__init__("outbox", every=seconds("every", every))
         self.relayed: Signal[RelayTick] = Signal()
         """Emitted after each look, also one that found nothing."""
+        if not isinstance(engine, Engine | AsyncEngine):  # pyright: ignore[reportUnnecessaryIsInstance]
+            expected, remedy = "Engine or AsyncEngine", "Pass what `create_engine` returns."
+            raise WrongType(argument="engine", value=engine, expected=expected, remedy=remedy)
         self._engine = engine
-        self._table = table
-        self._hold_s = _seconds("hold_s", hold_s)
+        self._table = instance("table", table, OutboxTable)
+        self._hold_s = seconds("hold_s", hold_s)
         self.store: Store = Store(table, hold_ms=int(self._hold_s * 1000), batch=positive("batch", batch))
         self._queues: dict[str, Queue] = {}
         self._make_queue = partial(
@@ -303,9 +306,3 @@ def _in_short(error: SQLAlchemyError) -> str:
     """What the driver said, without the statement: that is in the chain for those who want it."""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
-
-
-def _seconds(argument: str, value: float) -> float:
-    if not value > 0:
-        raise BadArgument(argument=argument, value=value, reason="must be greater than 0", remedy="Pass seconds.")
-    return float(value)

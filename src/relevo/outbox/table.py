@@ -23,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.mysql import LONGBLOB
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from relevo.arguments import checked_name, instance
 from relevo.outbox.bell import Bell
 
 ID_LENGTH = 255
@@ -42,6 +43,11 @@ class OutboxTable:
     def __init__(
         self, metadata: MetaData | None = None, *, name: str = "relevo_outbox", schema: str | None = None
     ) -> None:
+        if metadata is not None:
+            instance("metadata", metadata, MetaData)
+        checked_name("name", name)
+        if schema is not None:
+            checked_name("schema", schema)
         self.bell: Bell = Bell()
         """Rung when a transaction of this process has put jobs into the table."""
         self.table: Table = Table(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from relevo.arguments import factor
 from relevo.errors import BadArgument, WrongType
 from relevo.wire.retry import Backoff, RetryOverride
 
@@ -96,19 +96,11 @@ def _backoff(value: object) -> Backoff:
 def _checked(kind: object, delay: object, cap: object, multiplier: object, jitter: object) -> Backoff:
     if kind not in _KINDS:
         raise BadArgument(argument="backoff kind", value=kind, reason="unknown", remedy=f"Use one of {_KINDS}.")
-    if multiplier is not None and (
-        isinstance(multiplier, bool)
-        or not isinstance(multiplier, int | float)
-        or not math.isfinite(multiplier)
-        or multiplier < 0
-    ):
-        remedy = "Pass a finite number of 0 or more."
-        raise BadArgument(argument="backoff multiplier", value=multiplier, reason="not a usable factor", remedy=remedy)
     return Backoff(
         str(kind),
         _whole("backoff delay_ms", delay),
         None if cap is None else _whole("backoff max_delay_ms", cap),
-        None if multiplier is None else float(multiplier),
+        None if multiplier is None else factor("backoff multiplier", multiplier),
         None if jitter is None else _whole("backoff jitter_ms", jitter),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from relevo.errors import BadArgument, WrongType
+from relevo.arguments import positive
 from relevo.wire.events import MAX_EVENTS
 
 
@@ -30,13 +30,7 @@ class QueueLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value: object = getattr(self, field.name)
-            least = 0 if field.name == "max_delay_secs" else 1
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise WrongType(argument=field.name, value=value, expected="int")
-            if value < least:
-                reason, remedy = f"must be at least {least}", f"Pass {least} or more."
-                raise BadArgument(argument=field.name, value=value, reason=reason, remedy=remedy)
+            positive(field.name, getattr(self, field.name), zero=field.name == "max_delay_secs")
 
     @staticmethod
     def given(**limits: int | None) -> QueueLimits:

@@ -6,6 +6,8 @@ import random
 
 import msgspec
 
+from relevo.arguments import factor, positive
+
 
 class Backoff(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
     """`[kind, delay_ms, max_delay_ms, multiplier, jitter_ms]`: five slots, always all of them.
@@ -52,6 +54,11 @@ class RetryDefaults(msgspec.Struct, frozen=True):
     max_ms: int = 30_000
     multiplier: float = 2.0
     jitter_ms: int = 100
+
+    def __post_init__(self) -> None:
+        for argument in ("initial_ms", "max_ms", "jitter_ms"):
+            positive(argument, getattr(self, argument), zero=True)
+        factor("multiplier", self.multiplier)
 
     def wait_ms(self, retry: int) -> int:
         return _wait_ms(self.initial_ms, self.multiplier, retry, cap=self.max_ms, jitter=self.jitter_ms)

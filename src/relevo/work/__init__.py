@@ -14,3 +14,10 @@ Beside the walk: `routing/` (rules), `review/` (people decide), `schemas/`, `web
 it changes its state) and `store/` (transactions, statements, tables). `work_queues.py` puts the parts together; none of them
 imports it.
 """
+
+from relevo.errors import DependencyMissing
+
+try:
+    import sqlalchemy  # noqa: F401  # pyright: ignore[reportUnusedImport]
+except ModuleNotFoundError as error:
+    raise DependencyMissing(what="relevo.work", package="sqlalchemy", extra="relevo[server]") from error

@@ -1,5 +1,6 @@
 """What cannot work is refused where it is written, with the value and the remedy; nothing of this reaches a server."""
 
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
@@ -7,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from relevo import Batch, DeadLetterFilter, Dedup, Job, Queue, QueueEvents, RateLimited, Tasks, Worker
-from relevo.errors import BadArgument, BadUrl, RelevoError, WrongType
+from relevo import Batch, DeadLetterFilter, Dedup, Flow, Job, Queue, QueueEvents, RateLimited, Tasks, Worker
+from relevo.client import Client
+from relevo.errors import BadArgument, BadUrl, RelevoError, Unauthenticated, WrongType
 
 NAIVE = datetime(2030, 1, 1, 12)  # noqa: DTZ001 - without a time zone on purpose
 INFINITE, NOT_A_NUMBER = float("inf"), float("nan")
 
 AnyTasks: Any = Tasks
+AnyFlow: Any = Flow
+AnyClient: Any = Client
 made: Any = AnyTasks()
 
 
@@ -167,6 +171,79 @@ async def test_other_calls_of_a_queue_refuse_too() -> None:
             await nowhere.replay_dlq(reasons="stalled")
         with pytest.raises(BadArgument, match="timeout=nan"):
             await nowhere.wait_for_result("one", timeout=NOT_A_NUMBER)
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "limit='5'": lambda queue: queue.get_jobs("waiting", limit="5"),
+    "offset=None": lambda queue: queue.get_jobs("waiting", offset=None),
+    "limit=True": lambda queue: queue.get_jobs_page("waiting", limit=True),
+    "grace_ms='0'": lambda queue: queue.clean("0", 10),
+    "limit=1.5": lambda queue: queue.clean(0, 1.5),
+    "delayed='no'": lambda queue: queue.drain(delayed="no"),
+    "force='no'": lambda queue: queue.obliterate(force="no"),
+    "start='0'": lambda queue: queue.get_job_logs("one", start="0"),
+    "end=None": lambda queue: queue.get_job_logs("one", end=None),
+    "job_id=5": lambda queue: queue.get_job_result(5),
+    "flow={}": lambda queue: queue.start_flow({}),
+    "limit=5": lambda queue: queue.lanes.limit("tenant", 5),
+    "lane=5": lambda queue: queue.lanes.state(5),
+    "dedup='key'": lambda queue: queue.add("send", 1, dedup="key"),
+    "key=5": lambda queue: queue.remove_repeatable_by_key(5),
+    "key=None": lambda queue: queue.run_repeatable_now(None),
+    "key=b'one'": lambda queue: queue.repeatables.pause_repeatable(b"one"),
+    "key=7": lambda queue: queue.repeatables.resume(7),
+    "limit='100'": lambda queue: queue.get_repeatable_jobs("100"),
+}
+
+
+@pytest.mark.parametrize("said", CALLS)
+async def test_a_call_with_a_wrong_argument_is_refused_before_it_is_sent(said: str) -> None:
+    async with queue(redis_url="redis://127.0.0.1:1", wait_s=0) as nowhere:
+        with pytest.raises((BadArgument, WrongType), match=re.escape(said)):
+            await CALLS[said](nowhere)
+
+
+FLOWS: dict[str, Callable[[Any], Any]] = {
+    "name=5: expected str": lambda flow: flow.add(5, 1),
+    "name=None: expected str, got None. Pass the name of a job and its data, or a call": lambda flow: flow.add(None),
+    "key=5": lambda flow: flow.add("one", 1, key=5),
+    "after='one': expected a list of str or After, got str. Pass ['one']": lambda flow: flow.add("two", 1, after="one"),
+    "after=5": lambda flow: flow.add("two", 1, after=5),
+    "after element=5": lambda flow: flow.add("two", 1, after=[5]),
+    "attempts=0": lambda flow: flow.add("two", 1, attempts=0),
+    "backoff='soon'": lambda flow: flow.add("two", 1, backoff="soon"),
+}
+
+
+@pytest.mark.parametrize("said", FLOWS)
+def test_a_flow_refuses_where_a_job_is_added(said: str) -> None:
+    with pytest.raises((BadArgument, WrongType), match=re.escape(said)):
+        FLOWS[said](Flow())
+
+
+def test_a_task_in_the_place_of_its_call_is_told_so() -> None:
+    with pytest.raises(WrongType, match=r"`task\.call\(\.\.\.\)`"):
+        AnyFlow().add(send, key="one")
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:6391", "redis://127.0.0.1:6390"])
+def test_an_address_that_is_none_of_http_is_refused_before_a_call_waits_for_it(url: str) -> None:
+    with pytest.raises(BadArgument, match="Write http:// or https:// before it"):
+        Client(url, key="k")
+
+
+def test_a_key_may_have_the_line_end_of_its_file_and_no_error_shows_one() -> None:
+    Client("http://127.0.0.1:1", key="rlv_secret\n").close()
+    for key in ("rlv_secret and more", "rlv_s\u00e9cret", b"rlv_secret"):
+        with pytest.raises(BadArgument, match="key=") as refused:
+            AnyClient("http://127.0.0.1:1", key=key)
+        assert "cret" not in str(refused.value)
+
+
+def test_a_client_without_a_key_is_told_where_keys_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RELEVO_KEY", raising=False)
+    with pytest.raises(Unauthenticated, match="set RELEVO_KEY"):
+        Client("http://127.0.0.1:1")
 
 
 def test_an_address_as_bytes_does_not_show_its_password() -> None:

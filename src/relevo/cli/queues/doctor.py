@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from relevo.arguments import checked_queue_name
 from relevo.broker.address import Address, Node
 from relevo.broker.checkup import Facts, Finding, Level, check_up
 from relevo.broker.link import Link
@@ -18,7 +19,6 @@ from relevo.broker.resp import Reply, pairs
 from relevo.cli.shell.output import Json, count, show, span, table
 from relevo.cli.shell.redis_server import Server, server_of
 from relevo.engine.admin.snapshot import HANDED_BACK, QueueSnapshot
-from relevo.engine.job.validation import checked_queue_name
 from relevo.wire.keys import QueueKeys
 
 _DLQ_CAP = 100_000

@@ -17,8 +17,8 @@ from relevo.cli.servers.embedded_redis import EmbeddedRedis
 from relevo.cli.servers.work_queues import ServedWorkQueues
 from relevo.cli.servers.work_service import DEFAULT_PORT as WORK_PORT
 from relevo.cli.shell.output import console, say, table
-from relevo.cli.shell.run_file import DATA, data_folder, running_in
-from relevo.errors import ServiceEnded
+from relevo.cli.shell.run_file import DATA, data_folder, find_running, running_in
+from relevo.errors import PlatformRunning, ServiceEnded
 
 DEFAULT_PORT = 6390
 
@@ -57,6 +57,9 @@ def up(
     fsync: Annotated[Fsync, typer.Option(help="When the server writes to disk: always, everysec or no.")] = "everysec",
 ) -> None:
     """Run the platform on the embedded server. Ctrl-C stops it; the data stays for the next time."""
+    other = find_running(data)
+    if other is not None:
+        raise PlatformRunning(folder=str(data), pid=other.pid, url=other.redis_url)
     server = EmbeddedRedis(data, port, fsync)
     services: list[Service] = [server]
     if _has_server_extra():
@@ -77,6 +80,7 @@ async def run_services(services: Sequence[Service], server: EmbeddedRedis, folde
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     started: list[Service] = []
+    announced = False
     try:
         for service in services:
             started.append(service)
@@ -84,11 +88,13 @@ async def run_services(services: Sequence[Service], server: EmbeddedRedis, folde
         url = server.server.url
         with running_in(folder, url, next((each.url for each in services if isinstance(each, ServedWorkQueues)), None)):
             _announce(services, folder, url)
+            announced = True
             await _until(stopped, services)
     finally:
         for service in reversed(started):
             await service.stop()
-        say("stopped; the data is kept")
+        if announced:
+            say("stopped; the data is kept")
 
 
 async def _until(stopped: asyncio.Event, services: Sequence[Service]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from relevo.cli.shell.output import hint
-from relevo.cli.shell.run_file import data_folder, find_running
+from relevo.cli.shell.run_file import data_folder, find_running, place_of
 
 if TYPE_CHECKING:
     from relevo.broker.address import Address
@@ -53,7 +53,7 @@ class Server:
         if running is None:
             return DEFAULT_URL
         if not self._quiet:
-            hint(f"using the server of `relevo up` in ./{folder} ({running.redis_url})")
+            hint(f"using the server of `relevo up` in {place_of(folder)} ({running.redis_url})")
         return running.redis_url
 
     @property
@@ -80,7 +80,7 @@ class Server:
         self, queue: str, question: Callable[[Link, QueueKeys], Awaitable[T]], *, scripts: Iterable[Script] = ()
     ) -> T:
         """The same with the connection itself, for what a `Queue` does not know."""
-        from relevo.engine.job.validation import checked_queue_name
+        from relevo.arguments import checked_queue_name
         from relevo.wire.keys import QueueKeys
 
         keys = QueueKeys(checked_queue_name(queue))

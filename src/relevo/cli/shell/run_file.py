@@ -49,6 +49,15 @@ def data_folder() -> Path:
     return Path(os.environ.get("RELEVO_DATA") or DATA)
 
 
+def place_of(folder: Path) -> str:
+    """A data folder as people write it.
+
+    >>> place_of(Path("data")), place_of(Path("/srv/data"))
+    ('./data', '/srv/data')
+    """
+    return str(folder) if folder.is_absolute() else f"./{folder}"
+
+
 def find_running(folder: Path) -> Running | None:
     """The platform that runs in this data folder; None when none does. Only a file of our own user is believed: it says where
     jobs and keys are sent."""

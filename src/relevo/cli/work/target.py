@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from relevo.cli.shell.output import hint
-from relevo.cli.shell.run_file import find_running
+from relevo.cli.shell.run_file import find_running, place_of
 from relevo.errors import DependencyMissing
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Target:
         running = find_running(self.data)
         if running is None or running.work_url is None:
             return None
-        hint(f"using the work queues of `relevo up` in ./{self.data} ({running.work_url})")
+        hint(f"using the work queues of `relevo up` in {place_of(self.data)} ({running.work_url})")
         return running.work_url
 
     @property

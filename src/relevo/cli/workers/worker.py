@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from relevo import logs
+from relevo.arguments import checked_queue_name
 from relevo.cli.shell.completion import complete_queue
 from relevo.cli.shell.redis_server import server_of
 from relevo.cli.workers.reload import changed_files
@@ -17,7 +18,6 @@ from relevo.cli.workers.supervisor import Supervisor, start_process
 from relevo.cli.workers.worker_options import OBSERVING, PROCESSES, with_worker_options
 from relevo.cli.workers.worker_process import run_worker_process
 from relevo.cli.workers.worker_spec import WorkerSpec
-from relevo.engine.job.validation import checked_queue_name
 
 
 @with_worker_options

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relevo.arguments import positive, texts
 from relevo.broker.address import CredentialProvider
-from relevo.engine.job.validation import positive, texts
 from relevo.engine.queue import Queue
 from relevo.engine.schedules.patterns import RepeatableMeta
 from relevo.errors import BadArgument, WrongType

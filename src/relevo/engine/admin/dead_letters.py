@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from relevo.arguments import positive, texts
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, pairs
 from relevo.broker.scripts import script
-from relevo.engine.job.validation import positive, texts
 from relevo.errors import Undecodable, WrongType
 from relevo.wire.dead import DeadLetterFields
 from relevo.wire.envelope import Envelope

@@ -10,9 +10,10 @@ import base64
 import binascii
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from relevo.arguments import positive
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply, command
 from relevo.broker.scripts import Script, script
@@ -86,7 +87,19 @@ class Jobs:
         if search.nothing and search.steps > 1:
             search = JobSearch(self._link, self._keys, self._group, job_id, most)
             await search.run()
-        return search.found(self._queue)
+        found = search.found(self._queue)
+        return (
+            replace(found, refused_s=await self._refused_s(job_id)) if found.state in ("delayed", "waiting") else found
+        )
+
+    async def _refused_s(self, job_id: str) -> float | None:
+        """The key of a refused job holds how long it was to be kept, and the server counts down what is left of that."""
+        key = self._keys.refused(job_id)
+        kept, left = await self._link.send(command("GET", key) + command("PTTL", key), 2)
+        if not isinstance(kept, bytes) or not isinstance(left, int):
+            return None
+        gone_ms = int(kept) - left
+        return gone_ms / 1000 if 0 <= gone_ms < int(kept) else None
 
     # --- many jobs -----------------------------------------------------------------------------------------------------
 
@@ -101,11 +114,8 @@ class Jobs:
         last, lane by lane; while a lane moves up, a later page may miss some of it.
         """
         _checked_state(state)
-        for argument, value in (("limit", limit), ("offset", offset)):
-            if value < 0:
-                raise BadArgument(
-                    argument=argument, value=value, reason="must not be negative", remedy="Pass 0 or more."
-                )
+        positive("limit", limit, zero=True)
+        positive("offset", offset, zero=True)
         if limit == 0:
             return JobPage([], cursor)
         if state == "delayed":

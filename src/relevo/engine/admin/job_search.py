@@ -46,6 +46,8 @@ class FoundJob:
     result was dropped."""
     run_at_ms: int | None = None
     """When a delayed job is due."""
+    refused_s: float | None = None
+    """For how long workers that have no task of its name have given it back; None where none has."""
 
 
 class JobSearch:

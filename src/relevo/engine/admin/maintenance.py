@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
+from relevo.arguments import flag, positive
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply
 from relevo.broker.scripts import script
@@ -127,6 +128,7 @@ class Maintenance:
         """Removes every job that nobody has begun: in the stream, in the lanes, and with `delayed` those that wait for their
         time (retries too). Jobs added meanwhile, jobs that run, dead letters, results and schedules stay. Returns how many were
         removed."""
+        flag("delayed", delayed)
         removed = 0
         newest: Reply = await self._link.call("XREVRANGE", self._keys.stream, "+", "-", "COUNT", 1)
         if newest:
@@ -177,11 +179,8 @@ class Maintenance:
         if state not in STATES:
             remedy = f"Use {', '.join(STATES)}."
             raise BadArgument(argument="state", value=state, reason="no such state", remedy=remedy)
-        for argument, value in (("grace_ms", grace_ms), ("limit", limit)):
-            if value < 0:
-                raise BadArgument(
-                    argument=argument, value=value, reason="must not be negative", remedy="Pass 0 or more."
-                )
+        positive("grace_ms", grace_ms, zero=True)
+        positive("limit", limit, zero=True)
         if state == "active" or limit == 0:
             return []
         seconds, micros = await self._link.call("TIME")
@@ -253,6 +252,7 @@ class Maintenance:
         runs goes on and cannot be settled). The queue may be used again at once. Walks through the keys of the server it is on,
         some at a time.
         """
+        flag("force", force)
         keys = self._keys
         main = [keys.stream, keys.delayed, keys.dead, keys.repeat, keys.repeat_paused, keys.events, keys.paused]
         running, deleted = await self._link.run(OBLITERATE, main, HANDED_BACK, int(force))

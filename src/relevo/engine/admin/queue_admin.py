@@ -6,6 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Any
 
+from relevo.arguments import instance
 from relevo.broker.link import Link
 from relevo.engine.admin.job_pages import SCRIPTS as INTROSPECTION_SCRIPTS
 from relevo.engine.admin.job_pages import JobPage, Jobs
@@ -114,6 +115,8 @@ class QueueAdmin(ABC):
     ) -> tuple[list[str], int]:
         """What a job has logged: the lines from `start` to `end` (counted from 0, negative ones from the end), and how many
         there are in all. Kept for a while after the job's last word."""
+        instance("start", start, int)
+        instance("end", end, int)
         progress = JobProgress(self._admin_link(), self._keys)
         return await progress.lines(checked_job_id(job_id), start=start, end=end, asc=asc)
 

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relevo.arguments import instance, texts
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.engine.admin.dead_letters import DeadLetters
 from relevo.engine.admin.job_pages import Jobs
 from relevo.engine.events.queue_events import QueueEvent, QueueEvents, as_event
-from relevo.engine.job.validation import texts
 from relevo.errors import EventsTrimmed, JobCancelled, JobDead, RelevoError, ResultTimeout
 from relevo.wire.events import MAX_EVENTS
 from relevo.wire.ids import minted_ms
@@ -61,7 +61,7 @@ class Results:
 
     async def get(self, job_id: str) -> Any:
         """The stored result, or None: not finished, expired, or nothing was stored."""
-        stored: Reply = await self._link.call("GET", self._keys.result(job_id))
+        stored: Reply = await self._link.call("GET", self._keys.result(instance("job_id", job_id, str)))
         return None if stored is None else self._decode(stored)
 
     async def get_many(self, job_ids: Sequence[str]) -> list[Any]:

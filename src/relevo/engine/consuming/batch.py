@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from relevo.arguments import positive
 from relevo.engine.consuming.handlers import checked_handler
 from relevo.engine.consuming.job_context import DELIVERY
 from relevo.engine.consuming.spans import without_span
 from relevo.engine.job.job import Job
-from relevo.engine.job.validation import positive
 from relevo.errors import BadBatchOutcome
 
 BatchHandler = Callable[[list[Job]], Awaitable[Sequence[Any] | None]]

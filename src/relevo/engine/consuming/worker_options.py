@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import get_args
 
-from relevo.engine.job.validation import checked_name, positive, seconds
+from relevo.arguments import checked_name, flag, instance, positive, seconds
 from relevo.engine.settling.bad_result import OnBadResult
 from relevo.errors import BadArgument
 from relevo.wire.limits import QueueLimits
 from relevo.wire.retry import RetryDefaults
+
+_CHECKS: dict[str, Callable[[str, object], object]] = {"int": positive, "bool": flag}
+"""What every option of such a type is held to; the others have bounds of their own."""
+_RETRY_REMEDY = "Pass RetryDefaults(initial_ms=..., max_ms=...); `max_attempts` says how often."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,25 +57,10 @@ class WorkerOptions:
     """`max_stream_len`, `dlq_max_stream_len`, `events_max_stream_len` and `max_payload_bytes`, checked."""
 
     def __post_init__(self) -> None:
-        for argument in (
-            "concurrency",
-            "max_attempts",
-            "read_block_ms",
-            "read_count",
-            "claim_min_idle_ms",
-            "scheduler_tick_ms",
-            "result_ttl_ms",
-            "max_stalled_attempts",
-            "promote_every_ms",
-            "pause_poll_ms",
-            "rate_limit_max",
-            "rate_limit_duration_ms",
-            "rate_limit_burst",
-            "max_running",
-        ):
-            value: object = getattr(self, argument)
-            if value is not None:
-                positive(argument, value)
+        for option in (each for each in fields(self) if each.init):
+            value, (kind, _, optional) = getattr(self, option.name), str(option.type).partition(" | ")
+            if kind in _CHECKS and not (value is None and optional):
+                _CHECKS[kind](option.name, value)
         if self.rate_limit_burst is not None and self.rate_limit_max is None:
             reason, remedy = "there is no rate to exceed", "Pass `rate_limit_max` as well, or leave it out."
             raise BadArgument(argument="rate_limit_burst", value=self.rate_limit_burst, reason=reason, remedy=remedy)
@@ -94,7 +84,12 @@ class WorkerOptions:
                 max_payload_bytes=self.max_payload_bytes,
             ),
         )
-        object.__setattr__(self, "retry", self.retry or RetryDefaults())
+        retry = (
+            RetryDefaults()
+            if self.retry is None
+            else instance("retry", self.retry, RetryDefaults, remedy=_RETRY_REMEDY)
+        )
+        object.__setattr__(self, "retry", retry)
         # Settled once: every part of one worker must know the same consumer.
         object.__setattr__(self, "consumer_id", self.consumer_id or f"c-{uuid.uuid4()}")
 

@@ -10,11 +10,11 @@ import logging
 import uuid
 from collections.abc import Sequence
 
+from relevo.arguments import checked_name, checked_queue_name, flag, positive
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.scripts import Script
 from relevo.engine.duties.promoter import BATCH, PROMOTE, Promoter, PromoterTick
-from relevo.engine.job.validation import checked_queue_name, positive
 from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
 from relevo.engine.schedules.scheduler import SchedulerService, SchedulerTick
 from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
@@ -101,7 +101,7 @@ class Scheduler(Standalone):
         duty = SchedulerService(
             link,
             keys,
-            holder_id or f"s-{uuid.uuid4()}",
+            _holder(holder_id, "s"),
             every=_given("tick_interval_ms", tick_interval_ms, 1000) / 1000,
             batch=_given("batch", batch, 256),
             stream_cap=None if max_stream_len is None else positive("max_stream_len", max_stream_len),
@@ -139,12 +139,12 @@ class PromoterProcess(Standalone):
         duty = Promoter(
             link,
             keys,
-            holder_id or f"p-{uuid.uuid4()}",
+            _holder(holder_id, "p"),
             every=_given("tick_interval_ms", tick_interval_ms, 100) / 1000,
             batch=_given("batch", batch, BATCH),
             stream_cap=None if max_stream_len is None else positive("max_stream_len", max_stream_len),
             dlq_cap=QueueLimits.given(dlq_max_stream_len=dlq_max_stream_len).dlq_max_stream_len,
-            events=events_enabled,
+            events=flag("events_enabled", events_enabled),
             lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),
         )
         self.promoted: Signal[PromoterTick] = duty.promoted
@@ -157,6 +157,10 @@ def _link(
 ) -> Link:
     address = Address.parse(url, credentials=credentials)
     return Link(address, keys.tag, purpose=purpose, scripts=(HOLD_LOCK, RELEASE_LOCK, *scripts))
+
+
+def _holder(given: str | None, letter: str) -> str:
+    return f"{letter}-{uuid.uuid4()}" if given is None else checked_name("holder_id", given)
 
 
 def _given(argument: str, value: int | None, default: int) -> int:

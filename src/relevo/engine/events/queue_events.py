@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from relevo.arguments import checked_queue_name, positive
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
-from relevo.engine.job.validation import checked_queue_name
-from relevo.errors import ConnectionLost, EventsTrimmed, Unreachable
+from relevo.errors import BadArgument, ConnectionLost, EventsTrimmed, Unreachable
 from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys
 
 log = logging.getLogger("relevo.events")
+
+_PLACE = re.compile(r"\$|\d+(-\d+)?")
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,9 @@ class QueueEvents:
     ) -> None:
         self._keys = QueueKeys(checked_queue_name(queue_name))
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
-        self._last = last_event_id
-        self._block_ms = block_ms
-        self._count = count
+        self._last = _place(last_event_id)
+        self._block_ms = positive("block_ms", block_ms)
+        self._count = positive("count", count)
         self._link: Link | None = None
         self._closed = False
         self._unsure = True
@@ -156,6 +159,15 @@ def as_event(entry_id: str, flat: list[bytes]) -> QueueEvent:
     decoded = EventFields.decode(flat)
     fields: dict[str, Any] = {"ts": decoded.ts, **decoded.extras}
     return QueueEvent(decoded.event, decoded.id or None, decoded.name, fields, entry_id)
+
+
+def _place(value: object) -> str:
+    if not isinstance(value, str) or not _PLACE.fullmatch(value):
+        remedy = 'Pass the `id` of an event, "0" for all that are kept, or "$" for those to come.'
+        raise BadArgument(
+            argument="last_event_id", value=value, reason="it names no place in the events", remedy=remedy
+        )
+    return value
 
 
 def _order(entry_id: str) -> tuple[int, int]:

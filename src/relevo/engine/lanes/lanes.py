@@ -11,10 +11,10 @@ import logging
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from relevo.arguments import instance, positive
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
-from relevo.engine.job.validation import positive
 from relevo.errors import BadArgument
 from relevo.wire.keys import QueueKeys
 
@@ -82,6 +82,7 @@ class Lanes:
 
     async def limit(self, lane: str, limit: LaneLimit) -> None:
         """Limits one lane, or with `"*"` every lane that has no limit of its own."""
+        instance("limit", limit, LaneLimit, remedy="Pass LaneLimit(concurrency=...) or LaneLimit(rate=...).")
         await self._change(lane, limit.text)
 
     async def unlimit(self, lane: str) -> bool:
@@ -102,6 +103,7 @@ class Lanes:
         return {flat[at].decode(): LaneLimit.parse(flat[at + 1].decode()) for at in range(0, len(flat), 2)}
 
     async def state(self, lane: str) -> LaneState:
+        checked_lane(lane, all_allowed=True)
         waiting: Reply = await self._link.call("LLEN", self._keys.lane(lane))
         flying: Reply = await self._link.call("SCARD", self._keys.flying(lane))
         limits = await self.limits()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, cast, overload
 
+from relevo.arguments import checked_name, instance
 from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, pairs
 from relevo.broker.scripts import script
@@ -17,7 +18,8 @@ from relevo.engine.job.parent_result import ParentResult
 from relevo.engine.producing.call import Call
 from relevo.engine.producing.cancellation import Cancellations
 from relevo.engine.producing.job_encoder import JobEncoder
-from relevo.errors import BadFlow, ConnectionLost, QueueFull
+from relevo.errors import BadFlow, ConnectionLost, QueueFull, WrongType
+from relevo.wire.backoff import retry_override
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.keys import QueueKeys
 from relevo.wire.notes import Notes
@@ -50,6 +52,15 @@ class _Node:
     options: dict[str, Any]
 
 
+def _several(after: object) -> Sequence[str | After]:
+    if isinstance(after, str | After) or not isinstance(after, Collection):
+        remedy = f"Pass [{after!r}]." if isinstance(after, str | After) else "Pass a list of keys."
+        raise WrongType(argument="after", value=after, expected="a list of str or After", remedy=remedy)
+    for each in cast("Collection[object]", after):
+        checked_name("after element", each.key if isinstance(each, After) else each)
+    return cast("Sequence[str | After]", after)
+
+
 @dataclass
 class Flow:
     """The plan of a flow.
@@ -61,7 +72,7 @@ class Flow:
     'merge'
     """
 
-    _nodes: dict[str, _Node] = field(default_factory=dict[str, _Node])
+    _nodes: dict[str, _Node] = field(default_factory=dict[str, _Node], init=False)
 
     @overload
     def add(self, name: Call, *, key: str | None = None, after: Sequence[str | After] = ()) -> str: ...
@@ -84,7 +95,10 @@ class Flow:
         if isinstance(name, Call):
             options = {**name.options, **options}
             name, data = name.name, name.data
-        chosen = key or name
+        instance(
+            "name", name, str, remedy="Pass the name of a job and its data, or a call of a task: `task.call(...)`."
+        )
+        chosen = name if key is None else checked_name("key", key)
         if "\n" in chosen:
             raise BadFlow(reason=f"the key {chosen!r} has two lines", remedy="Use one.")
         if chosen in self._nodes:
@@ -92,7 +106,8 @@ class Flow:
         unknown = set(options) - {"attempts", "backoff"}
         if unknown:
             raise BadFlow(reason=f"{sorted(unknown)} cannot be set on a job of a flow", remedy="Use attempts, backoff.")
-        waits_for = tuple(each if isinstance(each, After) else After(each) for each in after)
+        retry_override(options.get("attempts"), options.get("backoff"))  # refuses here what the start would refuse
+        waits_for = tuple(each if isinstance(each, After) else After(each) for each in _several(after))
         self._nodes[chosen] = _Node(chosen, name, data, waits_for, options)
         return chosen
 

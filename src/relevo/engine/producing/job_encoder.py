@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from relevo.arguments import instance, known_names, positive
 from relevo.engine.job.add_options import OPTION_NAMES, PLAIN, AddOptions
 from relevo.engine.job.dedup import Dedup
 from relevo.engine.job.job import Job, ResultSource
-from relevo.engine.job.validation import known_names, positive
 from relevo.engine.lanes.lanes import checked_lane
 from relevo.engine.producing.pending_add import Entry
 from relevo.errors import BadArgument, NotSupportedError, PayloadTooLarge, RelevoError, WrongType
@@ -138,6 +138,8 @@ class JobEncoder(EnvelopeEncoder):
 
 
 def _noted(lane: str | None, dedup: Dedup | None) -> Notes | None:
+    if dedup is not None:
+        instance("dedup", dedup, Dedup, remedy="Pass Dedup.drop(key), Dedup.throttle(...) or Dedup.debounce(...).")
     held = dedup.key if dedup is not None and dedup.kind == "drop" else None  # the other kinds end with their time
     lane = None if lane is None else checked_lane(lane)
     return None if lane is None and held is None else Notes(lane, held)

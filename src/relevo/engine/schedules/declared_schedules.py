@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import NamedTuple, cast
 
+from relevo.arguments import instance
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
@@ -68,6 +69,10 @@ class Declaration(NamedTuple):
         if every is not None and tz is not None:
             remedy = "Leave it out, or pass `cron`."
             raise BadArgument(argument="tz", value=tz, reason="an interval has no time zone", remedy=remedy)
+        if cron is not None:
+            instance("cron", cron, str, remedy='Pass "0 9 * * *" or the like.')
+        if every is not None:
+            instance("every", every, timedelta, remedy="Pass timedelta(minutes=5) or the like.")
         if every is None:
             pattern = RepeatPattern.cron(cast("str", cron), tz)
         else:

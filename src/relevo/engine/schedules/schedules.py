@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from relevo.arguments import instance
 from relevo.broker.link import Link
 from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
@@ -119,7 +120,7 @@ class Schedules:
     async def list(self, limit: int = 100, *, paused: bool = False) -> list[RepeatableMeta]:
         """Schedules in the order of their next fire; with `paused`, those that are set aside. What cannot be read is in
         neither: see `unreadable`."""
-        if limit < 1:
+        if instance("limit", limit, int) < 1:
             return []
         place = self._keys.repeat_paused if paused else self._keys.repeat
         found: Reply = await self._link.call("ZRANGE", place, 0, limit - 1, "WITHSCORES")
@@ -145,16 +146,16 @@ class Schedules:
 
     async def remove_repeatable(self, key: str) -> bool:
         """Ends the schedule; False when there is none with this key."""
-        return await self._link.run(REMOVE_REPEATABLE, self._places(key), key) == 1
+        return await self._link.run(REMOVE_REPEATABLE, self._places(instance("key", key, str)), key) == 1
 
     async def pause_repeatable(self, key: str) -> bool:
         """Sets the schedule aside until `resume`; False when it is not there or is paused already."""
         keys = [self._keys.repeat, self._keys.repeat_paused]
-        return await self._link.run(PAUSE_REPEATABLE, keys, key, "", "") == 1
+        return await self._link.run(PAUSE_REPEATABLE, keys, instance("key", key, str), "", "") == 1
 
     async def resume(self, key: str) -> bool:
         """Takes a paused schedule up again, with its next slot from now; what passed meanwhile was not missed."""
-        stored, now_ms = await self._look_up(key)
+        stored, now_ms = await self._look_up(instance("key", key, str))
         spec = _readable(stored)
         if spec is None:
             return False
@@ -164,7 +165,7 @@ class Schedules:
 
     async def recipe(self, key: str) -> RepeatSpec:
         """The schedule's spec, to make a job of it now, apart from its slots."""
-        spec = await self.spec(key)
+        spec = await self.spec(instance("key", key, str))
         if spec is None:
             raise NoSuchSchedule(key=key, queue=self._keys.queue)
         return spec

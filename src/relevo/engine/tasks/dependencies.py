@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast, overload
 
+from relevo.arguments import function
 from relevo.engine.job.job import Job
 
 R = TypeVar("R")
@@ -49,6 +50,7 @@ def Depends(provider: Callable[..., Any]) -> Any:  # noqa: N802 - reads as a mar
     ...     return {"sender": "noreply@example.org"}
     >>> def send(to: str, options: dict[str, str] = Depends(settings)) -> None: ...
     """
+    function("provider", provider, remedy="Pass the function itself, not what it returns.")
     return _Depends(provider)
 
 

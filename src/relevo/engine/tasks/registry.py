@@ -10,13 +10,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from datetime import timedelta
 from functools import partial
 from multiprocessing import get_context
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, get_args, overload
 
+from relevo.arguments import checked_name, positive, seconds
 from relevo.engine.consuming.handlers import contained
 from relevo.engine.consuming.job_context import here
 from relevo.engine.job.add_options import AddOptions
 from relevo.engine.job.job import Job
-from relevo.engine.job.validation import positive, seconds
 from relevo.engine.schedules.declared_schedules import Declaration
 from relevo.engine.schedules.schedules import MissedFiresLike
 from relevo.engine.settling.bad_result import pickled_call, unpickled
@@ -101,6 +101,8 @@ class Tasks(Generic[R]):
         With `cron` (in the time zone `tz`) or `every`, workers make a schedule of it in their queue, and end it when it has
         left the code."""
         options = AddOptions(attempts=attempts, backoff=backoff)
+        if not callable(name) and name is not None:
+            checked_name("name", name)
         if callable(name):
             return self._register(None, name, run_on, timeout_s, options)
         schedule = partial(Declaration.of, cron=cron, tz=tz, every=every, missed_fires=missed_fires)
@@ -115,6 +117,9 @@ class Tasks(Generic[R]):
         options: AddOptions,
         schedule: Callable[[str], Declaration | None] = Declaration.of,
     ) -> Task[Any, Any]:
+        if run_on is not None and run_on not in get_args(RunOn):
+            remedy = 'Pass "loop", "thread" or "process".'
+            raise BadArgument(argument="run_on", value=run_on, reason="unknown", remedy=remedy)
         is_async = inspect.iscoroutinefunction(function)
         chosen: RunOn = run_on or ("loop" if is_async else "thread")
         called = cast("str", name or getattr(function, "__name__", repr(function)))

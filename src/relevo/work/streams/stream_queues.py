@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from relevo.arguments import checked_queue_name
 from relevo.broker.address import Address
 from relevo.broker.link import Link
 from relevo.engine.events.queue_events import QueueEvent, events_after, last_event_id
-from relevo.engine.job.validation import checked_queue_name
 from relevo.engine.queue import Queue
 from relevo.errors import StreamQueueClosed
 from relevo.wire.keys import QueueKeys

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import cast
+from typing import TypeVar, cast
 
 from relevo.errors import BadArgument, WrongType
+
+T = TypeVar("T")
 
 _LONGEST_S = 10 * 365 * 86_400
 
@@ -23,6 +25,17 @@ def checked_queue_name(name: object) -> str:
         reason, remedy = "braces would break the cluster slot of its keys", "Use other characters."
         raise BadArgument(argument="queue name", value=name, reason=reason, remedy=remedy)
     return name
+
+
+def flag(argument: str, value: object) -> bool:
+    """True or False. What only counts as one is refused: a setting that was read as the text "no" would count as True.
+
+    >>> flag("store_results", True)
+    True
+    """
+    if not isinstance(value, bool):
+        raise WrongType(argument=argument, value=value, expected="bool", remedy="Pass True or False.")
+    return value
 
 
 def positive(argument: str, value: object, *, zero: bool = False) -> int:
@@ -50,6 +63,14 @@ def seconds(argument: str, value: object, *, zero: bool = False) -> float:
     return float(value)
 
 
+def factor(argument: str, value: object) -> float:
+    """What a wait is multiplied with each time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        remedy = "Pass a finite number of 0 or more."
+        raise BadArgument(argument=argument, value=value, reason="not a usable factor", remedy=remedy)
+    return float(value)
+
+
 def texts(argument: str, values: object) -> Collection[str]:
     """Several names. A single one is refused: it would be taken letter by letter."""
     if isinstance(values, str | bytes):
@@ -62,8 +83,21 @@ def texts(argument: str, values: object) -> Collection[str]:
     return cast("Collection[str]", values)
 
 
+def instance(argument: str, value: object, kind: type[T], *, remedy: str = "") -> T:
+    """A value of one class."""
+    if not isinstance(value, kind):
+        raise WrongType(argument=argument, value=value, expected=kind.__name__, remedy=remedy)
+    return value
+
+
+def function(argument: str, value: object, *, expected: str = "a function", remedy: str = "") -> None:
+    """Something to call."""
+    if not callable(value):
+        raise WrongType(argument=argument, value=value, expected=expected, remedy=remedy)
+
+
 def checked_name(argument: str, name: object) -> str:
-    """The name of a group or a consumer."""
+    """A name that is not blank, such as that of a group or a consumer."""
     if not isinstance(name, str):
         raise WrongType(argument=argument, value=name, expected="str")
     if not name.strip():
