@@ -64,6 +64,15 @@ async def test_a_refused_job_shows_no_failure_and_no_run(queue: Queue, worker_of
     assert told == [("active", 1), ("refused", None), ("retry-scheduled", 1)]
     assert (found.attempts_made or 0) <= 1
     assert found.failure is None
+    assert found.refused_s is not None
+    assert 0 <= found.refused_s < 600
+
+
+async def test_a_job_that_nobody_has_refused_is_not_called_refused(queue: Queue, raw: Client, keys: QueueKeys) -> None:
+    job = await queue.add("added", {})
+    assert (await queue.jobs.find(job.id)).refused_s is None
+    await raw.set(keys.refused(job.id), "1", px=60_000)  # as workers wrote it that did not tell for how long
+    assert (await queue.jobs.find(job.id)).refused_s is None
 
 
 async def test_a_job_that_nobody_knows_for_too_long_is_dead_and_says_why(

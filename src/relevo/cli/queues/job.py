@@ -153,6 +153,7 @@ async def _found(queue: Queue, job_id: str) -> dict[str, Any]:
         "attempts_made": found.attempts_made,
         "created": moment(job.created_at_ms) if job and job.created_at_ms else None,
         "next_run": None if found.run_at_ms is None else moment(found.run_at_ms),
+        "refused": _refused(found),
         "place": _place(found),
         "progress": percent,
         "log_lines": lines or None,
@@ -169,6 +170,12 @@ def _place(found: FoundJob) -> str | None:
     if found.state == "failed":
         return f"dead letters, entry {found.letters[0].decode()}"
     return {"delayed": "delayed set", "completed": "results"}.get(found.state)
+
+
+def _refused(found: FoundJob) -> str | None:
+    if found.refused_s is None:
+        return None
+    return f"for {found.refused_s:.0f} s now, by workers that have no task of this name"
 
 
 def _failure(failure: Failure | None) -> dict[str, Any] | None:

@@ -41,7 +41,7 @@ class UnknownTasks:
 
     async def _refused_s(self, job_id: str) -> float:
         key, kept_ms = self._keys.refused(job_id), int(self._give_up_s * 2000)
-        asked = command("SET", key, "1", "PX", kept_ms, "NX") + command("PTTL", key)
+        asked = command("SET", key, kept_ms, "PX", kept_ms, "NX") + command("PTTL", key)
         try:
             _, left = await self._link.send(asked, 2)
             return max(0.0, (kept_ms - int(self._link.checked(left, "PTTL"))) / 1000)
