@@ -94,6 +94,13 @@ async def test_an_unknown_field_is_met_with_what_was_perhaps_meant(
     assert any(f"did you mean `{meant}`?" in each["detail"] for each in told["errors"])
 
 
+async def test_a_word_that_is_none_of_the_choices_is_met_with_the_choices(room: Room) -> None:
+    told = (await room.ask("POST", "/v1/scopes/billing/queues", {"slug": "letters", "ordering": "sideways"})).json()
+    choices = "expected 'fifo' or 'priority' or 'deadline', got 'sideways'"
+    assert told["detail"] == f"$.ordering: {choices}."
+    assert [each["detail"] for each in told["errors"]] == [choices]
+
+
 async def test_limits_of_lists_and_objects_are_told_too(room: Room) -> None:
     told = (await room.ask("POST", f"{QUEUE}/messages/batch", {"items": [{"body": 1}] * 1001})).json()
     assert [(each["pointer"], each["code"]) for each in told["errors"]] == [("#/items", "BAD_LENGTH")]

@@ -130,7 +130,10 @@ def _refused(value: Any, kind: Any, pointer: str) -> Iterator[Fault]:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at `")
-        yield Fault(pointer=pointer + pointer_of(place.rstrip("`"))[1:], code=code_of(reason), detail=reason)
+        code, choices = code_of(reason), get_args(_shape_of(kind, value))
+        if code == "NOT_ONE_OF" and choices and all(isinstance(each, str) for each in (value, *choices)):
+            reason = f"expected {' or '.join(repr(each) for each in choices)}, got {value[:100]!r}"
+        yield Fault(pointer=pointer + pointer_of(place.rstrip("`"))[1:], code=code, detail=reason)
 
 
 def _shape_of(kind: Any, value: Any) -> Any:

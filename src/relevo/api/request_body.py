@@ -82,6 +82,9 @@ def _refusal(told: str, kind: Any, body: bytes) -> InvalidInput:
     sentence = _value_at(place, tree) + reason
     if "unknown field" in reason:
         sentence = next((fault.detail for fault in faults if fault.code == "UNKNOWN_FIELD"), sentence)
+    if code_of(reason) == "NOT_ONE_OF":
+        here = pointer_of(place)
+        sentence = next((fault.detail for fault in faults if fault.pointer == here), sentence)
     if len(faults) > 1:
         sentence += f" ({len(faults)} faults in all, see `errors`)"
     return InvalidInput(where=place, reason=sentence, faults=faults)

@@ -134,7 +134,7 @@ def _refuse_no_function(credentials: object) -> None:
         # The value is not shown: who passes no function may have passed the password.
         reason = f"expected a function, got {type(credentials).__name__}"
         remedy = "Pass an async function that takes the user's name or None and returns the name and the password."
-        raise BadArgument(argument="credential_provider", value=..., reason=reason, remedy=remedy)
+        raise BadArgument(argument="credential_provider", value="...", reason=reason, remedy=remedy)
 
 
 def _node(text: str, shown: str, default_port: int) -> Node:

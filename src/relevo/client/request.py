@@ -155,10 +155,10 @@ def checked_key(key: object) -> str:
     if not key:
         raise KeyMissing
     if not isinstance(key, str):
-        raise BadArgument(argument="key", value=..., reason=f"expected str, got {type(key).__name__}", remedy=_KEY)
+        raise BadArgument(argument="key", value="...", reason=f"expected str, got {type(key).__name__}", remedy=_KEY)
     text = key.strip()
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise BadArgument(argument="key", value=..., reason="a key has no spaces, line ends or accents", remedy=_KEY)
+        raise BadArgument(argument="key", value="...", reason="a key has no spaces, line ends or accents", remedy=_KEY)
     return text
 
 

@@ -103,7 +103,7 @@ class _Parser:
             return _NICKNAMES[parts[0]].split()
         if not 5 <= len(parts) <= 7:
             remedy = "Write minute hour day month weekday; six fields begin with seconds, seven end with a year."
-            self._refuse(f"it has {len(parts)} fields", remedy)
+            self._refuse("it has 1 field" if len(parts) == 1 else f"it has {len(parts)} fields", remedy)
         return parts
 
     def _times(self, text: str, field: _Field) -> tuple[tuple[int, ...], bool]:

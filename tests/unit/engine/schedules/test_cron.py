@@ -143,6 +143,7 @@ def test_nicknames(nickname: str, expected: str) -> None:
     ("expression", "told"),
     [
         ("", "it has 0 fields"),
+        ("61", "it has 1 field"),
         ("* * * *", "it has 4 fields"),
         ("* * * * * * * *", "it has 8 fields"),
         ("60 * * * *", "minute '60' is out of range. Write 0 to 59."),
