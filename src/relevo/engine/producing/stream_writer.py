@@ -104,11 +104,12 @@ class StreamWriter:
         self._length_at = 0.0
         # The answers come in the order of the writes, so that numbers in flight follow one another: no two share a key.
         self._sent_keys = [keys.sent(f"{self.producer}:{slot}") for slot in range(_IN_FLIGHT)]
+        self._marks = [head(5, "SET", key) for key in self._sent_keys]
         self._counted_key = keys.sent(self.producer)
         self._named = head(7, "XADD", keys.stream, "*", "d")
         self._nameless = head(5, "XADD", keys.stream, "*", "d")
         self._opening = command("XLEN", keys.stream) + command("MULTI")
-        self._closing = command("EXEC")
+        self._closing = bulk(b"EX") + bulk(b"%d" % _REMEMBERED_S) + command("EXEC")
         self._name_tails: dict[bytes, bytes] = {}
 
     async def send(self, jobs: Sequence[EncodedJob]) -> None:
@@ -186,7 +187,7 @@ class StreamWriter:
 
     def _next_write(self) -> _Write | None:
         """Takes as many calls as fit into one write; None when it has to wait for the writes under way."""
-        under_way = sum(write.jobs for write in self._writes)
+        under_way = sum([write.jobs for write in self._writes]) if self._writes else 0
         known = self._loop.time() - self._length_at < FRESH
         roomy = known and self._length + under_way + len(self._calls[0].entries) + HEADROOM < self._cap
         if not roomy and self._writes:
@@ -221,8 +222,8 @@ class StreamWriter:
                     add(b"%b$%d\r\n%b\r\n%b" % (named, len(envelope), envelope, tail))
                 else:
                     add(b"%b$%d\r\n%b\r\n" % (nameless, len(envelope), envelope))
-        add(command("SET", self._sent_keys[self._number % _IN_FLIGHT], self._number, "EX", _REMEMBERED_S))
-        add(self._closing)
+        number = b"%d" % self._number
+        add(b"%b$%d\r\n%b\r\n%b" % (self._marks[self._number % _IN_FLIGHT], len(number), number, self._closing))
         return _Write(self._number, calls, b"".join(parts), jobs + 4, jobs, capped=False)
 
     def _tail(self, name: bytes) -> bytes:
