@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -263,13 +264,16 @@ def import_cycles(src: Path) -> list[list[str]]:
     return [list(group) for group in sorted(groups)]
 
 
-def imports_of(file: Path, module: str, src: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports_of(file: Path, module: str, src: Path) -> list[tuple[int, str]]:
     """Line and full name of everything of ours that a file imports, also for types only and inside functions."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.stmt | ast.expr):
-            for name in _names_imported(node, module, src):
-                if name == PACKAGE or name.startswith(f"{PACKAGE}."):
-                    yield node.lineno, name
+    return [
+        (node.lineno, name)
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.stmt | ast.expr)
+        for name in _names_imported(node, module, src)
+        if name == PACKAGE or name.startswith(f"{PACKAGE}.")
+    ]
 
 
 def _names_imported(node: ast.AST, module: str, src: Path) -> Iterator[str]:

@@ -73,6 +73,7 @@ def test_a_burn_is_the_share_of_misses_over_the_share_allowed_in_each_window(spa
     assert found[10]["attained_3d"] == pytest.approx(490 / 500)
 
 
+@pytest.mark.whole  # two queries that take Spark long to plan
 def test_only_a_minute_out_of_what_is_usual_at_its_hour_is_an_anomaly(spark: SparkSession) -> None:
     def minute(day: int, at: int, number: int) -> tuple[Any, ...]:
         return (day * DAY + 9 * HOUR + at * MINUTE, "one", "emails", number)
