@@ -20,6 +20,7 @@ from tests.pace import limit
 from tests.patience import turn
 from tests.property.plain_transport import PlainTransport
 from tests.servers.server import Server
+from tests.support.fake_server import deliver
 
 ON_A_SERVER = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -206,9 +207,9 @@ async def test_replies_may_be_split_anywhere(batches: list[list[Any]], cuts: lis
         await turn()
         stream = b"".join(_as_resp(reply) for each in batches for reply in each)
         for size in cuts:
-            transport.data_received(stream[:size])
+            deliver(transport, stream[:size])
             stream = stream[size:]
-        transport.data_received(stream)
+        deliver(transport, stream)
         got = await asyncio.wait_for(asyncio.gather(*answers), limit(5))
     assert [_comparable(each) for each in got] == [_comparable(each) for each in batches]
 
@@ -230,7 +231,7 @@ async def test_everyone_is_told_once_even_when_a_callback_hangs_up(
                     transport.close()
 
             transport.submit(command("PING") * size, size, done)
-        transport.data_received(b":1\r\n" * arrived)
+        deliver(transport, b":1\r\n" * arrived)
     assert [len(outcomes) for outcomes in told.values()] == [1] * len(batches)
 
 
@@ -240,7 +241,7 @@ async def test_bytes_that_are_no_reply_end_the_connection_with_a_reason(rubbish:
     async with _unanswered() as transport:
         answer = asyncio.ensure_future(send(transport, command("PING"), 1))
         await turn()
-        transport.data_received(rubbish)
+        deliver(transport, rubbish)
         with pytest.raises(ConnectionLost, match="is no Redis"):
             await asyncio.wait_for(answer, limit(5))
         assert transport.closed

@@ -137,6 +137,16 @@ class _Link(Link):
         return transport
 
 
+def deliver(client: Transport, data: bytes) -> None:
+    """Gives a connection what has arrived for it as a loop does: into its buffer, as much at once as fits."""
+    while data:
+        buffer = client.get_buffer(-1)
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        client.buffer_updated(size)
+        data = data[size:]
+
+
 class _Socket(asyncio.Transport):
     def __init__(self, server: FakeServer, client: Transport) -> None:
         super().__init__()
@@ -160,7 +170,7 @@ class _Socket(asyncio.Transport):
 
     def _tell(self, packed: bytes) -> None:
         if not self._client.closed:
-            self._client.data_received(packed)
+            deliver(self._client, packed)
 
     def drop(self) -> None:
         self.waiting.clear()
