@@ -1,76 +1,80 @@
 """`python -m benchmarks.work_queues` (`make bench-work`): work queues over HTTP on three stores with real fsync, beside the
-direct API of procrastinate, pgqueuer and oban on PostgreSQL, in interleaved rounds; then the growth of one queue to a million.
+direct API of procrastinate, pgqueuer and oban on PostgreSQL, in interleaved rounds; then what takes millions of messages.
 
 Everything is on, as a user has it: keys, idempotency, outbox, audit, order index, agents. Run it on a quiet machine.
-`python -m benchmarks.work_queues report` writes benchmarks/work_report.md anew from the figures of the last run.
+
+    python -m benchmarks.work_queues --only claim_complete --databases sqlite,postgresql --rounds 1
+    python -m benchmarks.work_queues --report                 # keeps the figures and writes benchmarks/work_report.md
+    python -m benchmarks.work_queues report                   # writes it anew from the figures of the last such run
+    python -m benchmarks.work_queues compare --base COMMIT    # two versions in turns, in a few minutes
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
+import json
+import sys
+from collections.abc import Iterator
 
 from rich.console import Console
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.figures import Figures, kept
-from benchmarks.work import report
+from benchmarks.outcome import Outcome
+from benchmarks.work import compare, report, tables
+from benchmarks.work.cases import CASES
+from benchmarks.work.choice import names_of
 from benchmarks.work.contestants import CEILING, RIVALS, STORES
 from benchmarks.work.goals import outcomes
 from benchmarks.work.rivals import PACKAGES, Rival, environment
-from benchmarks.work.rounds import GROWN_TO, growth, one_round
+from benchmarks.work.rounds import Plan, Rounds
 from benchmarks.work.stores import DurablePostgres, Store
-from tests.servers.server import EmbeddedValkey
-
-RESULTS = Path(__file__).parent / "results" / "work_queues.json"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.work_queues", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("run", "report"), default="run")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="times the number of messages of each case")
-    parser.add_argument("--store", action="append", choices=STORES, default=[], help="only this one; may be repeated")
-    parser.add_argument("--rival", action="append", choices=(*RIVALS, CEILING), default=[], help="only this one")
-    parser.add_argument("--no-stores", action="store_true", help="only rivals")
-    parser.add_argument("--no-rivals", action="store_true", help="only relevo")
-    parser.add_argument("--growth", type=int, default=GROWN_TO[-1], help="the longest queue; 0 leaves growth out")
-    parser.add_argument("--json", type=Path, default=RESULTS)
-    chosen = parser.parse_args()
-    console = Console()
-    measured = chosen.what == "run"
-    figures = kept(lambda: _run(console, chosen), chosen.json) if measured else Figures.load(chosen.json)
-    console.print(f"all figures: {chosen.json}")
-    _tell(console, figures)
-    if chosen.json == RESULTS:
+    if sys.argv[1:2] == ["compare"]:
+        compare.main(sys.argv[2:])
+        return
+    asked = _asked()
+    console = tables.console_of(asked.json)
+    if asked.what == "report":
+        figures = Figures.load(report.RESULTS)
+    elif asked.report:
+        figures = kept(lambda: _run(console, asked), report.RESULTS)
+    else:
+        figures = _run(console, asked)
+    if asked.report or asked.what == "report":
         report.write(figures)
-        console.print(f"the report: {report.PAGE}")
+        console.print(f"the report: {report.PAGE}; its figures: {report.RESULTS}")
+    found = list(outcomes(figures, [name for name in STORES if name in figures.all], asked.only))
+    if asked.json:
+        print(json.dumps(_as_json(figures, found), indent=1))
+    else:
+        tables.show(console, figures, found)
 
 
-def _run(console: Console, chosen: argparse.Namespace) -> Figures:
+def _run(console: Console, asked: argparse.Namespace) -> Figures:
     figures = Figures()
-    wanted = () if chosen.no_rivals else chosen.rival or (*RIVALS, CEILING)
-    for name in wanted:
-        environment(name)  # made before the clock of anybody runs
-    stores = [Store(name) for name in (() if chosen.no_stores else chosen.store or STORES)]
-    rival_server = DurablePostgres() if wanted else None
+    plan = Plan(asked.only, asked.rounds, asked.seconds, asked.scale)
+    wanted = asked.rivals if any(CASES[name].rivals for name in plan.cases) else []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    stores: list[Store] = []
+    rival_server: DurablePostgres | None = None
     try:
-        rivals = [Rival(name, rival_server) for name in wanted] if rival_server is not None else []
-        figures.facts = _facts(stores)
-        with EmbeddedValkey() as redis:
-            for number in range(chosen.rounds):
-                for store in stores:
-                    console.print(f"round {number + 1}: relevo on {store.name}")
-                    _try(figures, store.name, lambda s=store: one_round(figures, s, redis.url, chosen.scale))
-                for rival in rivals:
-                    console.print(f"round {number + 1}: {rival.name}")
-                    _try(figures, rival.name, lambda r=rival: r.measure(figures, chosen.scale))
-            for store in stores if chosen.growth else ():
-                console.print(f"growth: relevo on {store.name}")
-                sizes = (*(size for size in GROWN_TO if size < chosen.growth), chosen.growth)
-                _try(figures, store.name, lambda s=store, n=sizes: growth(figures, s, redis.url, n))
+        with Progress(*columns, console=console) as progress:
+            bar = progress.add_task("starting databases and making rivals ready", total=None)
+            for name in wanted:
+                environment(name)  # made before the clock of anybody runs
+            stores += [Store(name) for name in asked.databases]
+            rival_server = DurablePostgres() if wanted else None
+            rivals = [Rival(name, rival_server) for name in wanted] if rival_server is not None else []
+            figures.facts = _facts(stores)
+            rounds = Rounds(figures, stores, rivals, plan)
+            steps = rounds.steps()
+            progress.update(bar, total=len(steps))
+            for step in steps:
+                rounds.take(step, lambda words: progress.update(bar, description=words))
+                progress.advance(bar)
     finally:
         for store in stores:
             store.close()
@@ -84,33 +88,45 @@ def _facts(stores: list[Store]) -> dict[str, str]:
     return facts | {"rivals": ", ".join(PACKAGES[name][0].replace("==", " ") for name in RIVALS)}
 
 
-def _try(figures: Figures, who: str, work: Callable[[], None]) -> None:
-    """One contestant that fails must not take the figures of the others with it."""
-    try:
-        work()
-    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-        figures.failures.append(f"{who}: {str(error)[-500:]}")
+def _as_json(figures: Figures, found: list[Outcome]) -> dict[str, object]:
+    goals = [
+        {
+            "database": goal.store,
+            "name": goal.name,
+            "title": goal.title,
+            "wanted": goal.wanted,
+            "reached": goal.reached,
+            "less_is_better": goal.less_is_better,
+            "met": goal.met,
+        }
+        for goal in found
+    ]
+    medians = {who: {case: figures.median(who, case) for case in cases} for who, cases in figures.all.items()}
+    return {"goals": goals, "medians": medians, "rounds": figures.all, "failures": figures.failures}
 
 
-def _tell(console: Console, figures: Figures) -> None:
-    people = [who for who in (*STORES, *RIVALS, CEILING) if who in figures.all]
-    table = Table(title="medians: messages a second, milliseconds, CPU microseconds")
-    table.add_column("case")
-    for who in people:
-        table.add_column(f"relevo, {who}" if who in STORES else who, justify="right")
-    for case in dict.fromkeys(case for who in people for case in figures.all[who]):
-        table.add_row(case, *(report.shown(figures.median(who, case)) for who in people))
-    console.print(table)
-    told = Table(title="goals, as ratios in this run")
-    for column in ("store", "goal", "wanted", "reached", ""):
-        told.add_column(column, justify="right" if column in ("wanted", "reached") else "left")
-    for goal in outcomes(figures, [who for who in people if who in STORES]):
-        verdict = {True: "[green]met[/]", False: "[yellow]not met[/]", None: ""}[goal.met]
-        reached = "-" if goal.reached is None else f"{goal.reached:.2f}"
-        told.add_row(goal.store, goal.title, f"{goal.wanted:g}", reached, verdict)
-    console.print(told)
-    for failure in figures.failures:
-        console.print(failure, style="red", markup=False)
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.work_queues", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=("run", "report"), default="run")
+    told = "\n".join(_told_cases())
+    parser.epilog = f"cases:\n{told}"
+    parser.add_argument("--only", type=names_of(CASES), default=list(CASES), help="cases, with commas between them")
+    parser.add_argument("--databases", type=names_of(STORES), default=list(STORES), help=f"of {','.join(STORES)}")
+    everyone = (*RIVALS, CEILING)
+    parser.add_argument("--rivals", type=names_of(everyone), default=list(everyone), help="'' for none of them")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="that a load of a round lasts")
+    parser.add_argument("--scale", type=float, default=1.0, help="times the millions of messages, to try a case out")
+    parser.add_argument("--report", action="store_true", help="keep the figures and write benchmarks/work_report.md")
+    parser.add_argument("--json", action="store_true", help="figures and goals as JSON on standard output")
+    return parser.parse_args()
+
+
+def _told_cases() -> Iterator[str]:
+    for name, case in CASES.items():
+        yield f"  {name:<16} {case.title}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Who is measured, in which cases, and who of the rivals is best at one."""
+"""Who is measured, and who of the rivals is best at what."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from benchmarks.figures import Figures
 RIVALS = ("procrastinate", "pgqueuer", "oban")
 CEILING = "plain SQL"
 STORES = ("sqlite", "postgresql", "mariadb")
+SINGLE = ("single",)
 PUBLISHED_IN = ("batch_100", "batch_500")
-DRAINED_IN = ("drain_50", "drain_500")
+PUBLISHED_1KB_IN = ("batch_1kb_100", "batch_1kb_500")
+DRAINED_IN = ("claim_complete_50", "claim_complete_500")
 
 
 def best_rival(figures: Figures, cases: tuple[str, ...]) -> tuple[str, float] | None:

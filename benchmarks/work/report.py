@@ -11,6 +11,7 @@ from benchmarks.work.contestants import CEILING, DRAINED_IN, PUBLISHED_IN, RIVAL
 from benchmarks.work.goals import outcomes
 
 PAGE = Path(__file__).parents[1] / "work_report.md"
+RESULTS = Path(__file__).parents[1] / "results" / "work_queues.json"
 _REMARKS = Path(__file__).with_name("remarks.toml")
 
 _INTRODUCTION = """# Work queues, and what a user would pick instead

@@ -1,5 +1,5 @@
 """Drives one rival on PostgreSQL by its own public API. Called as `rival.py NAME` in the rival's own environment; reads one
-JSON object (dsn, case, count, size, tasks) from standard input and prints one."""
+JSON object (dsn, case, count, size, tasks, body_bytes) from standard input and prints one."""
 
 from __future__ import annotations
 
@@ -30,15 +30,21 @@ async def spread(count: int, tasks: int, one: Callable[[int], Awaitable[Any]], s
     return done / (time.perf_counter() - began)
 
 
+def fill(asked: dict[str, Any]) -> dict[str, str]:
+    """What makes a body as long as it is wanted."""
+    missing = asked["body_bytes"] - len('{"i":1234567,"text":""}')
+    return {"text": "x" * missing} if missing > 0 else {}
+
+
 async def procrastinate(asked: dict[str, Any]) -> float:
     import procrastinate as library  # pyright: ignore[reportMissingImports]
 
     connector = library.PsycopgConnector(conninfo=asked["dsn"], min_size=10, max_size=TASKS)
     app = library.App(connector=connector)
-    left, all_done = asked["count"], asyncio.Event()
+    left, all_done, text = asked["count"], asyncio.Event(), fill(asked)
 
     @app.task(name="noop")
-    async def noop(i: int) -> None:  # noqa: ARG001 - its job's argument
+    async def noop(i: int, text: str = "") -> None:  # noqa: ARG001 - its job's arguments
         nonlocal left
         left -= 1
         if left == 0:
@@ -55,7 +61,7 @@ async def procrastinate(asked: dict[str, Any]) -> float:
             return await spread(
                 asked["count"],
                 asked["tasks"],
-                lambda n: noop.batch_defer_async(*({"i": n + k} for k in range(size))),
+                lambda n: noop.batch_defer_async(*({"i": n + k, **text} for k in range(size))),
                 size,
             )
         began = time.perf_counter()
@@ -79,9 +85,10 @@ async def pgqueuer(asked: dict[str, Any]) -> float:
             return await spread(asked["count"], TASKS, lambda n: queries.enqueue("noop", b'{"i":%d}' % n))
         if asked["case"] == "batch":
             names, priorities = ["noop"] * size, [0] * size
+            body = json.dumps({"i": -1, **fill(asked)}).replace("-1", "%d", 1).encode()
 
             async def many(first: int) -> None:
-                await queries.enqueue(names, [b'{"i":%d}' % (first + k) for k in range(size)], priorities)
+                await queries.enqueue(names, [body % (first + k) for k in range(size)], priorities)
 
             return await spread(asked["count"], asked["tasks"], many, size)
         manager = QueueManager(queries)
@@ -121,11 +128,11 @@ async def oban(asked: dict[str, Any]) -> float:
         client = Oban(pool=pool)
         if asked["case"] == "single":
             return await spread(asked["count"], TASKS, lambda n: client.enqueue(Noop.new({"i": n})))
-        size = asked["size"]
+        size, text = asked["size"], fill(asked)
         return await spread(
             asked["count"],
             asked["tasks"],
-            lambda n: client.enqueue_many([Noop.new({"i": n + k}) for k in range(size)]),
+            lambda n: client.enqueue_many([Noop.new({"i": n + k, **text}) for k in range(size)]),
             size,
         )
     finally:
@@ -148,8 +155,10 @@ async def plain(asked: dict[str, Any]) -> float:
         if asked["case"] in ("single", "batch"):
             tasks = TASKS if asked["case"] == "single" else asked["tasks"]
 
+            body = json.dumps({"i": -1, **fill(asked)}).replace("-1", "%d", 1)
+
             async def add(first: int) -> None:
-                await pool.execute(insert, [f'{{"i":{first + k}}}' for k in range(size)])
+                await pool.execute(insert, [body % (first + k) for k in range(size)])
 
             return await spread(asked["count"], tasks, add, size)
         await pool.execute("ANALYZE plain")

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.figures import Figures
@@ -20,48 +21,67 @@ PACKAGES: dict[str, list[str]] = {
     CEILING: ["asyncpg==0.32.0", "uvloop==0.23.0"],
 }
 _DRIVER = Path(__file__).with_name("rival.py")
-_SLOW_DRAIN = 1_500
-"""Jobs for rivals that work off some hundreds a second: more would take minutes and say the same."""
+_FIRST, _MOST = 1_500, 200_000
+"""Jobs of the first turn, and of any."""
 
 
 class Rival:
-    """One rival for a whole run; a fresh database each round."""
+    """One rival for a whole run; a fresh database for each turn."""
 
     def __init__(self, name: str, server: DurablePostgres) -> None:
         self.name = name
         self._server = server
         self._python = environment(name)
         self._databases = 0
+        self._dsn = ""
 
-    def measure(self, figures: Figures, scale: float) -> None:
-        """One round: singles from 50 tasks, batches from 1 and from 4 (the better counts), a drain."""
+    def measure(self, figures: Figures, case: str, *, seconds: float) -> None:
+        """One case of ours, in whatever way it is fastest: singles from 50 tasks, batches from 1 and from 4, a drain."""
+        if case == "single":
+            self._note(figures, "single", seconds, 1, lambda count: self._ask("single", count))
+        elif case == "claim_complete":
+            for size in (50, 500) if self._fast else (0,):
+                self._note(
+                    figures, f"claim_complete_{size or 50}", seconds, 500, lambda count, n=size: self._drain(count, n)
+                )
+        else:
+            body = 1024 if case == "batch_1kb" else 0
+            for size in (100, 500):
+                name = f"{case}_{size}"
+                self._note(figures, name, seconds, size, lambda count, n=size: self._batch(count, n, body))
 
-        def sized(count: int) -> int:
-            return max(500, int(count * scale) // 500 * 500)
+    def _note(self, figures: Figures, name: str, seconds: float, step: int, ask: Callable[[int], float]) -> None:
+        """As many as fill the time, as the rounds before tell; the first takes twice, once to learn how fast it is."""
+        rate = figures.median(self.name, name)
+        if rate is None:
+            self._dsn = self._fresh()
+            rate = ask(_FIRST)
+        self._dsn = self._fresh()
+        figures.note(self.name, name, ask(min(max(int(rate * seconds), _FIRST), _MOST) // step * step))
 
-        dsn = self._fresh()
-        figures.note(self.name, "single", self._ask(dsn, "single", sized(5_000)))
-        fast = self.name in ("pgqueuer", CEILING)
-        for size in (100, 500):
-            count = sized(30_000 if fast else 8_000)
-            rates = [self._ask(dsn, "batch", count, size, tasks) for tasks in (1, 4)]
-            figures.note(self.name, f"batch_{size}", max(rates))
-        for size in (50, 500) if fast else (0,):
-            count = sized(20_000) if fast else _SLOW_DRAIN if self.name == "procrastinate" else sized(4_000)
-            dsn = self._fresh()
-            self._ask(dsn, "batch", count, 500, 1)
-            figures.note(self.name, f"drain_{size or 50}", self._ask(dsn, "drain", count, size))
+    def _batch(self, count: int, size: int, body: int) -> float:
+        return max(self._ask("batch", count, size, tasks, body) for tasks in (1, 4))
+
+    def _drain(self, count: int, size: int) -> float:
+        self._ask("batch", count, 500, 1)
+        return self._ask("drain", count, size)
+
+    @property
+    def _fast(self) -> bool:
+        """Whether it works off in batches."""
+        return self.name in ("pgqueuer", CEILING)
 
     def _fresh(self) -> str:
         self._databases += 1
         database = f"{self.name.replace(' ', '_').lower()}{self._databases}"
         self._server.create(database)
         dsn = f"postgresql://postgres@127.0.0.1:{self._server.port}/{database}"
-        self._ask(dsn, "install", 0)
+        self._dsn = dsn
+        self._ask("install", 0)
         return dsn
 
-    def _ask(self, dsn: str, case: str, count: int, size: int = 1, tasks: int = 4) -> float:
-        asked = {"dsn": dsn, "case": case, "count": count, "size": size, "tasks": tasks}
+    def _ask(self, case: str, count: int, size: int = 1, tasks: int = 4, body: int = 0) -> float:
+        asked = {"dsn": self._dsn, "case": case, "count": count, "size": size, "tasks": tasks, "body_bytes": body}
         done = subprocess.run(
             [str(self._python), str(_DRIVER), self.name],
             input=json.dumps(asked),

@@ -1,84 +1,118 @@
-"""What is measured of relevo on one store: one round of all cases, and the rate of claims as a queue grows."""
+"""The run: in each round every server takes its turns and every rival its cases; then what is built up once for a case."""
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
 from benchmarks.figures import Figures
-from benchmarks.work.stores import Served, Store
-
-GROWN_TO = (10_000, 100_000, 1_000_000)
-_LOOKS = 5
-_CLAIMED = 4_000
-
-
-def one_round(figures: Figures, store: Store, redis_url: str, scale: float) -> None:
-    """Publishes, drains and wakes on a fresh database by one process, then publishes by two."""
-
-    def sized(count: int) -> int:
-        return max(500, int(count * scale) // 500 * 500)
-
-    name = store.name
-    served = Served(store.fresh(), redis_url)
-    try:
-        for queue in ("warm", "single", "batch100", "batch500", "wake"):
-            served.queue(queue)
-        _warm(served)
-        _note(figures, name, "single", served.load("single", "single", connections=50, count=sized(20_000)))
-        for size in (100, 500):
-            measured = served.load("batch", f"batch{size}", connections=4, count=sized(40_000), size=size)
-            _note(figures, name, f"batch_{size}", measured)
-        served.settled()
-        for size, queue in ((50, "batch100"), (500, "batch500")):
-            measured = served.load("drain", queue, connections=4, count=sized(30_000), size=size)
-            _note(figures, name, f"drain_{size}", measured)
-        served.settled()
-        woken = served.load("wake", "wake", connections=2, count=200)
-        figures.note(name, "wake_p50_ms", woken["p50_ms"])
-        figures.note(name, "wake_p99_ms", woken["p99_ms"])
-    finally:
-        served.close()
-    if name != "sqlite":
-        _two_processes(figures, store, redis_url, sized(20_000))
+from benchmarks.work.cases import CASES, OLD, old, turns_of
+from benchmarks.work.notebook import Notebook
+from benchmarks.work.rivals import Rival
+from benchmarks.work.served import Served
+from benchmarks.work.stores import Store
+from benchmarks.work.turns import take
+from benchmarks.work.version import Version, this_checkout, version_of
 
 
-def growth(figures: Figures, store: Store, redis_url: str, sizes: tuple[int, ...] = GROWN_TO) -> None:
-    """Claims of 50, completed, from a queue that is kept at one length, then at a greater one."""
-    served = Served(store.fresh(), redis_url)
-    try:
-        served.queue("growing")
-        pending = 0
-        for size in sizes:
-            while pending < size:
-                served.load("batch", "growing", connections=4, count=size - pending, size=500)
-                pending = size
-            for _ in range(_LOOKS):
-                served.settled()
-                measured = served.load("drain", "growing", connections=4, count=_CLAIMED, size=50)
-                figures.note(store.name, f"claims_at_{size}", measured["rate"])
-                served.load("batch", "growing", connections=4, count=_CLAIMED, size=500)
-    finally:
-        served.close()
+class Step(NamedTuple):
+    """What is done for one contestant at a time."""
+
+    who: str
+    what: str
+    do: Callable[[], None]
 
 
-def _two_processes(figures: Figures, store: Store, redis_url: str, count: int) -> None:
-    served = Served(store.fresh(), redis_url, processes=2)
-    try:
-        served.queue("warm")
-        served.queue("single")
-        _warm(served)
-        measured = served.load("single", "single", connections=50, count=count)
-        _note(figures, store.name, "single_two_processes", measured)
-    finally:
-        served.close()
+class Plan(NamedTuple):
+    """What a run is to be."""
+
+    cases: list[str]
+    rounds: int
+    seconds: float
+    scale: float
 
 
-def _warm(served: Served) -> None:
-    """Prepared statements, caches, connections: what a server that has run for a minute has."""
-    served.load("single", "warm", connections=50, count=1_000)
-    served.load("batch", "warm", connections=4, count=2_000, size=500)
-    served.load("drain", "warm", connections=4, count=2_000, size=50)
+class Rounds:
+    """Plans the steps of a run, and takes them."""
 
+    def __init__(self, figures: Figures, stores: list[Store], rivals: list[Rival], plan: Plan) -> None:
+        self._figures = figures
+        self._stores = stores
+        self._rivals = rivals
+        self._plan = plan
+        self._new, self._old = this_checkout(), self._older()
+        self._tell: Callable[[str], None] = print
 
-def _note(figures: Figures, who: str, case: str, measured: dict[str, float]) -> None:
-    figures.note(who, case, measured["rate"])
-    figures.note(who, f"{case}_cpu_us", measured["cpu_us"])
-    figures.note(who, f"{case}_load_cpu_us", measured["load_cpu_us"])
+    def steps(self) -> list[Step]:
+        """There and back again: who follows a heavy neighbour goes before it in the next round."""
+        found: list[Step] = []
+        for number in range(self._plan.rounds):
+            these = [self._turns(store) for store in self._stores]
+            these += [self._turns_of_old(store) for store in self._stores if self._old is not None]
+            these += [self._of_rival(rival, case) for case in self._cases_of_rivals() for rival in self._rivals]
+            found += [step for steps in (these if number % 2 == 0 else these[::-1]) for step in steps]
+        return found + list(self._built())
+
+    def take(self, step: Step, tell: Callable[[str], None]) -> None:
+        """One contestant that fails must not take the figures of the others with it."""
+        self._tell = lambda words: tell(f"{step.who}: {words}")
+        self._tell(step.what)
+        try:
+            step.do()
+        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+            self._figures.failures.append(f"{step.who}, {step.what}: {str(error)[-500:]}")
+
+    def _turns(self, store: Store) -> list[Step]:
+        return self._served(store, self._new, store.name, turns_of(self._plan.cases))
+
+    def _turns_of_old(self, store: Store) -> list[Step]:
+        assert self._old is not None
+        return self._served(store, self._old, old(store.name), turns_of(self._plan.cases, only_old=True))
+
+    def _served(self, store: Store, version: Version, who: str, turns: list[str]) -> list[Step]:
+        if not turns:
+            return []
+
+        def do() -> None:
+            notes = self._notebook(store, who)
+            self._tell("starts")
+            with contextlib.closing(Served(store, version)) as served:
+                served.warm()
+                for turn in turns:
+                    self._tell(turn)
+                    notes.note(turn, take(served, turn, seconds=notes.seconds, waiting=notes.waiting(turn)))
+
+        return [Step(who, "turns", do)]
+
+    def _of_rival(self, rival: Rival, case: str) -> list[Step]:
+        return [
+            Step(rival.name, case, lambda: rival.measure(self._figures, case, seconds=self._plan.seconds)),
+        ]
+
+    def _built(self) -> Iterator[Step]:
+        for name in self._plan.cases:
+            for store in self._stores:
+                case = CASES[name]
+                if case.built is not None and store.name not in case.not_on:
+                    yield Step(store.name, name, lambda b=case.built, s=store: b(self._notebook(s, s.name)))
+
+    def _cases_of_rivals(self) -> list[str]:
+        """Theirs have no keys of our kind: random ones are compared with what they do without."""
+        wanted = ["batch" if name == "batch_uuid" else name for name in self._plan.cases if CASES[name].rivals]
+        return list(dict.fromkeys(wanted))
+
+    def _older(self) -> Version | None:
+        wanted = self._stores and any(CASES[name].old for name in self._plan.cases)
+        return version_of(OLD) if wanted else None
+
+    def _notebook(self, store: Store, who: str) -> Notebook:
+        return Notebook(
+            self._figures,
+            store,
+            seconds=self._plan.seconds,
+            scale=self._plan.scale,
+            tell=self._tell,
+            who=who,
+        )
