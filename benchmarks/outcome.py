@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
     @property
     def bound(self) -> str:
         """What is wanted, in words."""
-        return "-" if self.wanted is None else f"{'≤' if self.less_is_better else '≥'} {figure(self.wanted)}"
+        return "-" if self.wanted is None else f"{'≤' if self.less_is_better else '≥'} {self.wanted:,g}"
 
     @property
     def _verdict(self) -> str:
@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
 def figure(value: float) -> str:
     """A ratio, milliseconds or a rate, as long as it has to be."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}"
 
 
 def in_the_way(remarks: list[tuple[str, str]]) -> list[str]:

@@ -84,6 +84,7 @@ def two_processes(notes: Notebook) -> None:
                 notes.value(f"batch_{name}", published)
                 notes.value(f"claims_{name}", worked_off)
                 notes.value(f"lives_{name}", 1 / (1 / published + 1 / worked_off))
+                notes.value(f"{name}_memory_mb", max(served.peak_mb() for served in servers))
 
 
 def _at_once(notes: Notebook, servers: tuple[Served, Served], case: str, *, connections: int, size: int) -> float:

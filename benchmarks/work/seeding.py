@@ -47,6 +47,8 @@ def archived(database_url: str, queue: str, count: int, *, ago_s: float, tell: C
 
 def _copy(database_url: str, queue: str, count: int, into: str, ago_s: float, tell: Callable[[str], None]) -> None:
     with _connected(database_url) as (kind, run):
+        for setting in _QUICK[kind]:
+            run(setting)
         (queue_id,) = run(f"SELECT id FROM {_QUEUES} WHERE slug = '{queue}'")[0]
         where = f"queue_id = {queue_id} AND state = 'completed'"
         first, last, patterns = run(f"SELECT MIN(id), MAX(id), COUNT(*) FROM {_MESSAGES} WHERE {where}")[0]
@@ -60,15 +62,7 @@ def _copy(database_url: str, queue: str, count: int, into: str, ago_s: float, te
             at = now - int(ago_s * 1000) - (steps - number) * 1000
             _step(kind, run, chosen, into, places=(number * times, times, int(patterns)), at=at, now=now)
             tell(f"{(number + 1) * step:,} of {count:,} rows")
-        for statement in {
-            "postgresql": (
-                "COMMIT",
-                f"VACUUM ANALYZE {_MESSAGES}",
-                f"VACUUM ANALYZE {_ARCHIVE}",
-                f"VACUUM ANALYZE {_KEYS}",
-            ),
-            "mariadb": (f"ANALYZE TABLE {_MESSAGES}, {_ARCHIVE}, {_KEYS}",),
-        }.get(kind, ()):
+        for statement in _AFTERWARDS[kind]:
             run(statement)
 
 
@@ -77,12 +71,11 @@ def _step(kind: str, run: _Run, chosen: str, into: str, *, places: tuple[int, in
     head, (begun, times, patterns) = first_id(at)[:10], places
     place = f"(series.s + {begun}) * {patterns} + pattern.place"
     new_id = f"'{head}' || {_NUMBER[kind].format(place)}"
-    times = ("claimed_at", "created_at", "updated_at", "finished_at")
     own = {
         "id": new_id,
         "correlation_id": f"CASE WHEN pattern.correlation_id = pattern.id THEN {new_id} ELSE pattern.correlation_id END",
         "idempotency_key": f"pattern.idempotency_key || '-' || {_NUMBER[kind].format(place)}",
-        **{name: str(at) for name in times},
+        **dict.fromkeys(("claimed_at", "created_at", "updated_at", "finished_at"), str(at)),
     }
     columns = run.columns(_MESSAGES)
     values = [own.get(name, f"pattern.{name}") for name in columns]
@@ -130,37 +123,41 @@ class _Run:
         return self._columns[table]
 
 
+_QUICK = {
+    "sqlite": ("PRAGMA synchronous = OFF", "PRAGMA cache_size = -200000"),
+    "postgresql": ("SET synchronous_commit = off",),
+    "mariadb": (
+        "SET sql_mode = CONCAT(@@sql_mode, ',PIPES_AS_CONCAT')",
+        "SET unique_checks = 0",
+        "SET foreign_key_checks = 0",
+        "SET GLOBAL innodb_flush_log_at_trx_commit = 0",
+    ),
+}
+"""Not durable: what a crash would lose is made again."""
+_AFTERWARDS = {
+    "sqlite": (),
+    "postgresql": tuple(f"VACUUM ANALYZE {table}" for table in (_MESSAGES, _ARCHIVE, _KEYS, _LABELS)),
+    "mariadb": (
+        "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+        f"ANALYZE TABLE {_MESSAGES}, {_ARCHIVE}, {_KEYS}, {_LABELS}",
+    ),
+}
+
+
 @contextlib.contextmanager
 def _connected(database_url: str) -> Generator[tuple[str, _Run]]:
-    """A connection that need not be durable: what a crash would lose is made again."""
     place = urlsplit(database_url)
-    kind = place.scheme.partition("+")[0]
+    kind = place.scheme.partition("+")[0].replace("mysql", "mariadb")
     if kind == "sqlite":
         connection: Any = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None)
-        settings = ("PRAGMA synchronous = OFF", "PRAGMA cache_size = -200000")
     elif kind == "postgresql":
         connection = psycopg.connect(database_url.replace("+asyncpg", ""), autocommit=True)
-        settings = ("SET synchronous_commit = off",)
     else:
-        kind = "mariadb"
         connection = pymysql.connect(
             host=place.hostname, port=place.port or 3306, user=place.username, database=place.path.strip("/")
         )
-        settings = (
-            "SET sql_mode = CONCAT(@@sql_mode, ',PIPES_AS_CONCAT')",
-            "SET unique_checks = 0",
-            "SET foreign_key_checks = 0",
-            "SET GLOBAL innodb_flush_log_at_trx_commit = 0",
-        )
-    try:
-        run = _Run(connection.cursor())
-        for setting in settings:
-            run(setting)
-        yield kind, run
-        if kind == "mariadb":
-            run("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
-    finally:
-        connection.close()
+    with contextlib.closing(connection):
+        yield kind, _Run(connection.cursor())
 
 
 def rows_of(database_url: str, view: str) -> int:

@@ -21,7 +21,7 @@ from benchmarks.work.version import Version, this_checkout
 from tests.servers.server import EmbeddedValkey
 
 LOAD = Path(__file__).with_name("load.py")
-_REST = 0.15
+_REST = 0.2
 """Share of a core that a server and its database may use together when they have nothing left to do but their rounds."""
 
 
@@ -108,7 +108,7 @@ class Served:
         messages = measured.get("count", count)
         measured["cpu_us"] = (self.cpu_s() - own) / messages * 1e6
         measured["database_cpu_us"] = (self.store.cpu_s() - database) / messages * 1e6
-        measured["memory_mb"] = peak_mb(self._process.pid)
+        measured["memory_mb"] = self.peak_mb()
         return measured
 
     def settled(self, at_most_s: float = 300.0) -> None:
@@ -123,6 +123,10 @@ class Served:
     def cpu_s(self) -> float:
         """CPU seconds of the server's processes so far."""
         return cpu_s(self._process.pid)
+
+    def peak_mb(self) -> float:
+        """The most memory since it was started, or since the last load began."""
+        return peak_mb(self._process.pid)
 
     def post(self, path: str, body: Any) -> Any:
         return self._ask(path, json.dumps(body).encode())
