@@ -55,16 +55,32 @@ def main(words: list[str]) -> None:
 def _table(lines: list[Line], base: str, head: str) -> Table:
     title = f"{head} against {base}: medians of messages a second, µs of CPU a message (server + database), MB of serve"
     table = Table(title=title, title_justify="left")
-    for heading in ("store", "case", "base/s", "head/s", "ratio", "rounds", "base CPU", "head CPU", "CPU ratio", "MB"):
+    for heading in (
+        "store",
+        "case",
+        "base/s",
+        "head/s",
+        "ratio",
+        "rounds",
+        "base CPU",
+        "head CPU",
+        "ratio",
+        "rounds",
+        "MB",
+    ):
         table.add_column(heading, justify="left" if heading in ("store", "case") else "right")
     for line in lines:
         cpu = [costs(line.cpu_us[side], line.database_cpu_us[side]) for side in (0, 1)]
         table.add_row(
             *(line.store, line.case, shown(line.rates[0]), shown(line.rates[1]), f"{line.ratio:.2f}"),
-            f"{min(line.pairs):.2f} to {max(line.pairs):.2f}",
-            *(*cpu, f"{line.cpu_ratio:.2f}", " → ".join(f"{mb:.0f}" for mb in line.memory_mb)),
+            _range(line.pairs),
+            *(*cpu, f"{line.cpu_ratio:.2f}", _range(line.cpu_pairs), " → ".join(f"{mb:.0f}" for mb in line.memory_mb)),
         )
     return table
+
+
+def _range(ratios: list[float]) -> str:
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
 
 
 def _asked(words: list[str]) -> argparse.Namespace:
@@ -74,7 +90,7 @@ def _asked(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", type=names_of(TURNS), default=_USUAL, help=f"of {','.join(TURNS)}")
     parser.add_argument("--databases", type=names_of(STORES), default=list(STORES), help=f"of {','.join(STORES)}")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each case, for each version, in each round")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each case, for each version, twice a round")
     parser.add_argument("--json", action="store_true", help="figures as JSON on standard output")
     return parser.parse_args(words)
 

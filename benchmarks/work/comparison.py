@@ -14,6 +14,7 @@ from benchmarks.work.turns import FIRST, go, prepare
 from benchmarks.work.version import Version
 
 _CALM_S = 60.0
+_LOOKS = 2
 
 
 class Line(NamedTuple):
@@ -26,7 +27,9 @@ class Line(NamedTuple):
     database_cpu_us: tuple[float, float]
     memory_mb: tuple[float, float]
     pairs: list[float]
-    """The ratio of each round by itself, head to base: how far it can be trusted."""
+    """The ratio of each pair of turns by itself, head to base: how far it can be trusted."""
+    cpu_pairs: list[float]
+    """The same of CPU time."""
 
     @property
     def ratio(self) -> float:
@@ -50,7 +53,7 @@ class Comparison:
         self._measured: dict[tuple[str, str], list[list[dict[str, float]]]] = defaultdict(list)
 
     def round(self, store: Store, number: int, tell: Callable[[str], None]) -> None:
-        """Every case once for each version, on fresh databases; who goes first changes from case to case and round to round."""
+        """Every case twice for each version, on fresh databases: first, second, second, first, so that none is ahead."""
         with contextlib.ExitStack() as stack:
             sides: list[Served] = []
             for version in self._versions:
@@ -58,18 +61,19 @@ class Comparison:
                 sides.append(served := Served(store, version))
                 stack.callback(served.close)
                 served.warm()
-            for at, case in enumerate(self._cases):
-                order = (0, 1) if (number + at) % 2 == 0 else (1, 0)
-                both: list[dict[str, float]] = [{}, {}]
+            for case in self._cases:
                 waiting = self._waiting[store.name, case]
-                for side in order:
-                    tell(f"{store.name}: {case}, {self._versions[side].name}")
-                    prepare(sides[side], case, waiting=waiting)
-                    for each in sides:  # neither is in the other's way
-                        each.settled(_CALM_S)
-                    both[side] = go(sides[side], case, seconds=self._seconds, waiting=waiting)
-                self._measured[store.name, case].append(both)
-                self._waiting[store.name, case] = int(max(each["rate"] for each in both) * self._seconds)
+                for look in range(_LOOKS):
+                    both: list[dict[str, float]] = [{}, {}]
+                    for side in (0, 1) if (number + look) % 2 == 0 else (1, 0):
+                        tell(f"{store.name}: {case}, {self._versions[side].name}")
+                        queue = f"{case}-{look}"
+                        prepare(sides[side], case, queue, waiting=waiting)
+                        for each in sides:  # neither is in the other's way
+                            each.settled(_CALM_S)
+                        both[side] = go(sides[side], case, queue, seconds=self._seconds, waiting=waiting)
+                    self._measured[store.name, case].append(both)
+                    self._waiting[store.name, case] = int(max(each["rate"] for each in both) * self._seconds)
 
     def lines(self) -> list[Line]:
         found: list[Line] = []
@@ -88,6 +92,11 @@ class Comparison:
                     medians("database_cpu_us"),
                     medians("memory_mb"),
                     [both[1]["rate"] / both[0]["rate"] for both in rounds],
+                    [_cpu(both[1]) / _cpu(both[0]) for both in rounds],
                 )
             )
         return found
+
+
+def _cpu(measured: dict[str, float]) -> float:
+    return measured["cpu_us"] + measured["database_cpu_us"]

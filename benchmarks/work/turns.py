@@ -69,27 +69,26 @@ TURNS = {
 }
 
 
-def take(served: Served, name: str, *, seconds: float, waiting: int = FIRST, calm_s: float = 300.0) -> dict[str, float]:
+def take(served: Served, name: str, *, seconds: float, waiting: int = FIRST) -> dict[str, Any]:
     """One turn, in a queue of its own."""
-    prepare(served, name, waiting=waiting)
-    served.settled(calm_s)
-    return go(served, name, seconds=seconds, waiting=waiting)
+    prepare(served, name, name, waiting=waiting)
+    served.settled()
+    return go(served, name, name, seconds=seconds, waiting=waiting)
 
 
-def prepare(served: Served, name: str, *, waiting: int = FIRST) -> None:
-    """Makes the queue and fills it, for a turn that drains it; where sides are compared, both have the same number waiting."""
+def prepare(served: Served, name: str, queue: str, *, waiting: int) -> None:
+    """Makes the queue and fills it for a turn that drains it. Who is compared has as many waiting as the other."""
     turn = TURNS[name]
-    served.queue(name, **turn.queue)
+    served.queue(queue, **turn.queue)
     if turn.drains:
-        served.load("batch", name, connections=4, count=stocked(waiting), size=500, **turn.asked)
+        served.load("batch", queue, connections=4, count=stocked(waiting), size=500, **turn.asked)
 
 
-def go(served: Served, name: str, *, seconds: float, waiting: int = FIRST) -> dict[str, float]:
+def go(served: Served, name: str, queue: str, *, seconds: float, waiting: int) -> dict[str, Any]:
     turn = TURNS[name]
+    words: dict[str, Any] = {**turn.asked, "size": turn.size, "seconds": seconds}
     count = stocked(waiting) if turn.drains else MOST
-    return served.load(
-        turn.load, name, connections=turn.connections, count=count, size=turn.size, seconds=seconds, **turn.asked
-    )
+    return served.load(turn.load, queue, connections=turn.connections, count=count, **words)
 
 
 def stocked(waiting: int) -> int:

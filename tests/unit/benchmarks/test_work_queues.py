@@ -103,7 +103,7 @@ def test_a_drain_finds_whole_batches_within_bounds() -> None:
 
 
 def test_a_comparison_has_the_ratio_of_medians_and_of_the_cost() -> None:
-    line = Line("sqlite", "single", (100.0, 250.0), (20.0, 5.0), (20.0, 5.0), (90.0, 80.0), [2.0, 2.5, 3.0])
+    line = Line("sqlite", "single", (100.0, 250.0), (20.0, 5.0), (20.0, 5.0), (90.0, 80.0), [2.5], [0.25])
     assert (line.ratio, line.cpu_ratio) == (2.5, 0.25)
 
 
