@@ -18,7 +18,7 @@ class Figures:
     """The figures of one run."""
 
     def __init__(self) -> None:
-        self.all: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self.all: dict[str, dict[str, list[float]]] = defaultdict(dict)
         self.failures: list[str] = []
         self.facts: dict[str, str] = {}
         """The machine and the versions, as a reader needs them."""
@@ -26,7 +26,7 @@ class Figures:
         self.seconds = 0.0
 
     def note(self, who: str, case: str, value: float) -> None:
-        self.all[who][case].append(value)
+        self.all[who].setdefault(case, []).append(value)
 
     def median(self, who: str, case: str) -> float | None:
         values = self.all.get(who, {}).get(case)
@@ -40,6 +40,13 @@ class Figures:
         """How far the rounds lie apart, as a share of their median."""
         values = self.all.get(who, {}).get(case, [])
         return None if len(values) < 2 else (max(values) - min(values)) / statistics.median(values)
+
+    def over(self, older: Figures) -> Figures:
+        """These, and of the older ones those that were not measured again."""
+        for who, cases in older.all.items():
+            self.all[who] = {**cases, **self.all[who]}
+        self.facts = older.facts | self.facts
+        return self
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,9 @@ def main() -> None:
     if asked.what == "report":
         figures = Figures.load(report.RESULTS)
     elif asked.report:
-        figures = kept(lambda: _run(console, asked), report.RESULTS)
+        whole = set(asked.only) == set(CASES) and set(asked.databases) == set(STORES)
+        older = Figures() if whole or not report.RESULTS.exists() else Figures.load(report.RESULTS)
+        figures = kept(lambda: _run(console, asked).over(older), report.RESULTS)
     else:
         figures = _run(console, asked)
     if asked.report or asked.what == "report":
@@ -119,7 +121,11 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="that a load of a round lasts")
     parser.add_argument("--scale", type=float, default=1.0, help="times the millions of messages, to try a case out")
-    parser.add_argument("--report", action="store_true", help="keep the figures and write benchmarks/work_report.md")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="keep the figures, and write the page from them and from older ones of what was not measured",
+    )
     parser.add_argument("--json", action="store_true", help="figures and goals as JSON on standard output")
     return parser.parse_args()
 

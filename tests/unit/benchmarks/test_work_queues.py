@@ -69,6 +69,12 @@ def test_a_goal_that_nobody_set_is_shown_and_not_judged() -> None:
     assert reached(figures, "sqlite", "batch_1kb") == (2.0, None)
 
 
+def test_what_was_not_measured_again_is_kept() -> None:
+    older = run_of(sqlite={"single": 1.0, "batch_100": 2.0}, oban={"single": 3.0})
+    figures = run_of(sqlite={"single": 10.0}).over(older)
+    assert figures.all == {"sqlite": {"single": [10.0], "batch_100": [2.0]}, "oban": {"single": [3.0]}}
+
+
 def test_only_the_goals_of_the_chosen_cases_are_told() -> None:
     told = [goal.name for goal in outcomes(run_of(sqlite={}), ["sqlite"], ["settle_each", "two_processes"])]
     assert told == ["settle_each_10", "settle_each_1", "memory"]  # SQLite has one process
