@@ -98,7 +98,7 @@ bench-growth: servers ## what a job costs as things grow (10 minutes on a quiet 
 	$(BIN)/python -m benchmarks growth
 	$(BIN)/python -m benchmarks report
 
-bench-work: servers ## work queues over HTTP beside procrastinate, pgqueuer and oban (WHOLE on a quiet machine), and writes benchmarks/work_report.md
+bench-work: servers ## work queues over HTTP beside procrastinate, pgqueuer and oban (long: millions of messages), and writes benchmarks/work_report.md
 	$(BIN)/python -m benchmarks.work_queues --report
 
 bench-spark: servers ## the data pipeline on Spark beside plain processes (15 minutes on a quiet machine)

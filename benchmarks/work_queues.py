@@ -58,7 +58,7 @@ def main() -> None:
 def _run(console: Console, asked: argparse.Namespace) -> Figures:
     figures = Figures()
     plan = Plan(asked.only, asked.rounds, asked.seconds, asked.scale)
-    wanted = asked.rivals if any(CASES[name].rivals for name in plan.cases) else []
+    wanted: list[str] = asked.rivals if any(CASES[name].rivals for name in plan.cases) else []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     stores: list[Store] = []
     rival_server: DurablePostgres | None = None

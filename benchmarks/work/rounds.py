@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from benchmarks.figures import Figures
@@ -93,10 +94,14 @@ class Rounds:
 
     def _built(self) -> Iterator[Step]:
         for name in self._plan.cases:
-            for store in self._stores:
-                case = CASES[name]
-                if case.built is not None and store.name not in case.not_on:
-                    yield Step(store.name, name, lambda b=case.built, s=store: b(self._notebook(s, s.name)))
+            case = CASES[name]
+            if case.built is not None:
+                for store in self._stores:
+                    if store.name not in case.not_on:
+                        yield Step(store.name, name, partial(self._build, case.built, store))
+
+    def _build(self, built: Callable[[Notebook], None], store: Store) -> None:
+        built(self._notebook(store, store.name))
 
     def _cases_of_rivals(self) -> list[str]:
         """Theirs have no keys of our kind: random ones are compared with what they do without."""
