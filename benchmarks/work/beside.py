@@ -23,7 +23,7 @@ _PATTERNS = 1_000
 def pending(notes: Notebook) -> None:
     """Claims of 50, completed, from a queue that is kept at 10,000 messages, and from one that is kept at a million."""
     with _two(notes) as (short, long):
-        sides = ((short, "claims_at_10000", SHORT), (long, "claims_at_1000000", notes.sized(LONG)))
+        sides = ((short, "claims_at_10000", SHORT), (long, "claims_at_1000000", max(notes.sized(LONG), SHORT)))
         for served, _, length in sides:
             notes.tell(f"filling a queue with {length:,}")
             served.queue("growing")
