@@ -54,9 +54,9 @@ class Rival:
         """As many as fill the time, as the rounds before tell; the first takes twice, once to learn how fast it is."""
         rate = figures.median(self.name, name)
         if rate is None:
-            self._dsn = self._fresh()
+            self._begin_anew()
             rate = ask(_FIRST)
-        self._dsn = self._fresh()
+        self._begin_anew()
         figures.note(self.name, name, ask(min(max(int(rate * seconds), _FIRST), _MOST) // step * step))
 
     def _batch(self, count: int, size: int, body: int) -> float:
@@ -71,14 +71,13 @@ class Rival:
         """Whether it works off in batches."""
         return self.name in ("pgqueuer", CEILING)
 
-    def _fresh(self) -> str:
+    def _begin_anew(self) -> None:
+        """With a database that has nothing in it but what the rival needs."""
         self._databases += 1
         database = f"{self.name.replace(' ', '_').lower()}{self._databases}"
         self._server.create(database)
-        dsn = f"postgresql://postgres@127.0.0.1:{self._server.port}/{database}"
-        self._dsn = dsn
+        self._dsn = f"postgresql://postgres@127.0.0.1:{self._server.port}/{database}"
         self._ask("install", 0)
-        return dsn
 
     def _ask(self, case: str, count: int, size: int = 1, tasks: int = 4, body: int = 0) -> float:
         asked = {"dsn": self._dsn, "case": case, "count": count, "size": size, "tasks": tasks, "body_bytes": body}
