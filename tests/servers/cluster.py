@@ -19,6 +19,7 @@ class RedisCluster(Server):
 
     def __init__(self, *, appendonly: bool = False, settings: Mapping[str, str] | None = None) -> None:
         self._nodes = tuple(self._node(appendonly, settings or {}) for _ in range(3))
+        self._replicas: list[ServerProcess] = []
 
     @staticmethod
     def _node(appendonly: bool, settings: Mapping[str, str]) -> ServerProcess:
@@ -60,6 +61,25 @@ class RedisCluster(Server):
         """Waits until every master knows the whole map."""
         wait_until(lambda: all(_knows_everyone(node) for node in self._nodes), "the cluster to agree on its slots")
 
+    def add_replica(self, key: str | bytes) -> ServerProcess:
+        """One more node, a replica of the master that holds `key`, which every master knows."""
+        replica, master = self._node(appendonly=False, settings={"repl-diskless-sync-delay": "0"}), self.process_of(key)
+        self._replicas.append(replica)
+        replica.start()
+        replica.call("CLUSTER", "MEET", "127.0.0.1", master.port, master.call("CONFIG", "GET", "cluster-port")[1])
+        name = master.call("CLUSTER", "MYID")
+        wait_until(lambda: name in replica.call("CLUSTER", "NODES"), "the replica to know its master")
+        replica.call("CLUSTER", "REPLICATE", name)
+        wait_until(lambda: b"master_link_status:up" in replica.call("INFO", "replication"), "the replica's first copy")
+        port = replica.port
+        wait_until(lambda: all(port in _ports(node) for node in self._nodes), "every master to know the replica")
+        return replica
+
+    def close(self) -> None:
+        for replica in self._replicas:
+            replica.close()
+        super().close()
+
     def process_of(self, key: str | bytes) -> ServerProcess:
         """The master that holds `key`; a queue lives on one, because its keys share a hash tag."""
         slot = key_slot(key.encode() if isinstance(key, str) else key)
@@ -75,3 +95,8 @@ class RedisCluster(Server):
 
 def _knows_everyone(node: ServerProcess) -> bool:
     return b"cluster_state:ok" in node.call("CLUSTER", "INFO") and len(node.call("CLUSTER", "SLOTS")) == 3
+
+
+def _ports(node: ServerProcess) -> set[int]:
+    """Of all who hold slots, as one node sees it."""
+    return {place[1] for _, _, *places in node.call("CLUSTER", "SLOTS") for place in places}

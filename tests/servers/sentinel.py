@@ -67,6 +67,12 @@ class Sentinel(Server):
         port = self.sentinels[0].master_port() if self.sentinels[0].running else self._data[0].port
         return tuple(each for each in self._data if each.port == port)
 
+    @property
+    def replica(self) -> ServerProcess:
+        """The one that is not the master at this moment."""
+        (master,) = self.processes
+        return next(each for each in self._data if each is not master)
+
     def start(self) -> None:
         master, replica = self._data
         for process in (*self._data, *self.sentinels):

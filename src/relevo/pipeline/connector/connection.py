@@ -147,11 +147,14 @@ class Connection:
 class Directory:
     """Finds the server of a key, keeps one connection to each server, and asks again after a loss."""
 
-    def __init__(self, address: Address, *, timeout_s: float) -> None:
+    def __init__(self, address: Address, *, timeout_s: float, patience_s: float | None = None) -> None:
         self.address = address
         self._timeout_s = timeout_s
+        """For one answer; `patience_s` is for all tries together, and as long by default."""
+        self._patience_s = patience_s or timeout_s
         self._open: dict[Node, Connection] = {}
-        self._slots: list[tuple[int, int, Node]] = []
+        self._slots: list[tuple[int, int, tuple[Node, ...]]] = []
+        """Who has which slots: a master, and its replicas."""
 
     def connection(self, key: bytes) -> Connection:
         """An open connection to the server that holds `key`; waits for a server that is away, up to the time limit."""
@@ -204,14 +207,14 @@ class Directory:
 
     def patiently(self, attempt: Callable[[], T]) -> T:
         """The first success within the time limit; a refusal (a wrong password) is final at once."""
-        deadline, pause = time.monotonic() + self._timeout_s, 0.05
+        deadline, pause = time.monotonic() + self._patience_s, 0.05
         while True:
             try:
                 return attempt()
             except ConnectionLost as error:
                 self.close()
                 if time.monotonic() + pause > deadline:
-                    raise Unreachable(address=self.address, waited_s=self._timeout_s, reason=error.reason) from error
+                    raise Unreachable(address=self.address, waited_s=self._patience_s, reason=error.reason) from error
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
 
@@ -221,7 +224,7 @@ class Directory:
             yield self.connection(b"")
             return
         self.connection(b"")
-        for node in dict.fromkeys(node for _, _, node in self._slots):
+        for node in dict.fromkeys(nodes[0] for _, _, nodes in self._slots):
             yield self.patiently(lambda node=node: self._connect(node))
 
     def forget(self, connection: Connection) -> None:
@@ -244,15 +247,24 @@ class Directory:
         if self.address.kind == "single":
             return self.address.nodes[0]
         if self.address.kind == "sentinel":
-            return self._slots[0][2] if self._slots else self._ask_sentinels()
+            if not self._slots:
+                self._ask_sentinels()
+            return self._pick(self._slots[0][2])
         if not self._slots:
             self._ask_cluster()
         slot = slot_of(key)
-        for first, last, node in self._slots:
+        for first, last, nodes in self._slots:
             if first <= slot <= last:
-                return node
+                return self._pick(nodes)
         self._slots = []
         raise ConnectionLost(address=self.address, reason=f"no node serves slot {slot}")
+
+    def _pick(self, servers: tuple[Node, ...]) -> Node:
+        """Who of a master and its replicas is asked."""
+        return servers[0]
+
+    def _replicas_of(self, sentinel: Connection) -> list[Node]:  # noqa: ARG002 - for those who want them
+        return []
 
     def _ask_cluster(self) -> None:
         failure: ConnectionLost | None = None
@@ -265,13 +277,13 @@ class Directory:
             if isinstance(ranges, ReplyError):
                 raise ServerRefused(command="CLUSTER SLOTS", reason=str(ranges))
             self._slots = [
-                (first, last, Node((master[0] or b"").decode() or node.host, master[1]))
-                for first, last, master, *_ in ranges
+                (first, last, tuple(Node((place[0] or b"").decode() or node.host, place[1]) for place in places))
+                for first, last, *places in ranges
             ]
             return
         raise failure or ConnectionLost(address=self.address, reason="no node to ask")
 
-    def _ask_sentinels(self) -> Node:
+    def _ask_sentinels(self) -> None:
         failure: ConnectionLost | None = None
         for node in self.address.nodes:
             try:
@@ -280,11 +292,11 @@ class Directory:
                 failure = error
                 continue
             found = asked.call("SENTINEL", "get-master-addr-by-name", self.address.master)
+            replicas = self._replicas_of(asked) if found and not isinstance(found, ReplyError) else []
             asked.close()
             if found and not isinstance(found, ReplyError):
-                master = Node(found[0].decode(), int(found[1]))
-                self._slots = [(0, 16383, master)]
-                return master
+                self._slots = [(0, 16383, (Node(found[0].decode(), int(found[1])), *replicas))]
+                return
             failure = ConnectionLost(address=node, reason=f"it knows no master named {self.address.master!r}")
         raise failure or ConnectionLost(address=self.address, reason="no sentinel to ask")
 

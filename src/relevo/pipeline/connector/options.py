@@ -27,6 +27,7 @@ _CONNECTION = ("url", "urlEnv", "urlFile", "usernameEnv", "passwordEnv", "passwo
 _SOURCE = (
     *("queues", "what", "payload", "startingOffsets", "endingOffsets", "maxRowsPerTrigger", "failOnDataLoss"),
     *("rowsPerPartition", "pageRows", "landing", "source", "minRowsPerTrigger", "maxTriggerDelaySeconds"),
+    "readFrom",
 )
 _SINK = ("queue", "writeId", "maxStreamLen", "fullTimeoutSeconds", "idWindowSeconds", "maxPayloadBytes", "dataFormat")
 _SPARK = ("path", "checkpointLocation", "queryName", "outputMode")  # Spark hands its own on
@@ -75,6 +76,8 @@ class SourceOptions:
     min_rows: int | None = None
     """A micro-batch waits for so many rows, but no longer than `max_delay_s`."""
     max_delay_s: float = 900.0
+    read_from: Literal["master", "replica"] = "master"
+    """Which servers the tasks read; the plan is always the master's."""
 
     @property
     def source(self) -> str:
@@ -120,7 +123,12 @@ class SourceOptions:
             given_source=given.text("source", "").strip(),
             min_rows=given.number("minRowsPerTrigger"),
             max_delay_s=float(given.number("maxTriggerDelaySeconds") or 900),
+            read_from=cast("Literal['master', 'replica']", given.one_of("readFrom", ("master", "replica"))),
         )
+        if source.read_from == "replica" and source.connection.address().kind == "single":
+            reason = "only a cluster and sentinels tell where replicas are"
+            remedy = "Give the replica's own address as url, and with the option source the name of its master."
+            raise given.bad("readFrom", reason, remedy)
         if source.min_rows is not None and source.max_rows is not None and source.min_rows > source.max_rows:
             raise given.bad(
                 "minRowsPerTrigger",

@@ -22,6 +22,7 @@ from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.connector.page import Page, joined
 from relevo.pipeline.connector.pages import Pages
 from relevo.pipeline.connector.ranges import IdRange
+from relevo.pipeline.connector.replicas import to_read
 from relevo.pipeline.connector.streams import encoded
 
 _BATCH_ROWS = 10_000  # Spark's own size of an Arrow batch
@@ -37,7 +38,7 @@ def read_parts(source: SourceOptions, parts: Sequence[IdRange], schema: Any, wan
 
 def read_ranges(source: SourceOptions, parts: Sequence[IdRange], schema: Any, wanted: Wanted | None) -> Iterator[Any]:
     """The entries of some ranges, one after the other over one connection, as record batches."""
-    directory = Directory(source.connection.address(), timeout_s=source.connection.timeout_s)
+    directory = to_read(source, parts)
     # Pages hold no cycles, and the collector would walk through all their parts again and again.
     collecting = gc.isenabled()
     gc.disable()
