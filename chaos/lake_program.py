@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from relevo.pipeline.jobs.build import build
-from relevo.pipeline.jobs.ingest import Ingest
-from relevo.pipeline.jobs.keep_up import keep_up
+from relevo.pipeline.commands.build import build
+from relevo.pipeline.commands.ingest import Ingest
+from relevo.pipeline.commands.keep_up import keep_up
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.upkeep import compact
 from relevo.pipeline.session import session

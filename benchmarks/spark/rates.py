@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.figures import Figures
 from benchmarks.spark.streams import RawReaders, bulk_add, drain, drop, fill
-from relevo.pipeline.jobs.ingest import Ingest
+from relevo.pipeline.commands.ingest import Ingest
 from relevo.pipeline.lake.lake import Lake
 from tests.spark.footprint import cpu_s
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from chaos.lake_program import QUEUES
-from relevo.pipeline.jobs.build import build
-from relevo.pipeline.jobs.ingest import Ingest
+from relevo.pipeline.commands.build import build
+from relevo.pipeline.commands.ingest import Ingest
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.upkeep import compact, vacuum
 from relevo.wire.keys import QueueKeys

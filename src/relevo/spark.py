@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from relevo.pipeline.jobs.build import build
-    from relevo.pipeline.jobs.report import report
+    from relevo.pipeline.commands.build import build
+    from relevo.pipeline.commands.report import report
     from relevo.pipeline.lake.lake import Lake
     from relevo.pipeline.session import session
 
@@ -27,7 +27,7 @@ def ingest(lake: Lake, spark: SparkSession, **options: str) -> int:
     from relevo.pipeline.session import require_spark
 
     require_spark()
-    from relevo.pipeline.jobs.ingest import TABLE, Ingest
+    from relevo.pipeline.commands.ingest import TABLE, Ingest
 
     before = lake.table(TABLE).rows
     Ingest(lake, spark).once(options)
@@ -37,8 +37,8 @@ def ingest(lake: Lake, spark: SparkSession, **options: str) -> int:
 if not TYPE_CHECKING:  # a checker knows the names from above, and must not be told that there may be others
     _HOMES = {
         "Lake": "relevo.pipeline.lake.lake",
-        "build": "relevo.pipeline.jobs.build",
-        "report": "relevo.pipeline.jobs.report",
+        "build": "relevo.pipeline.commands.build",
+        "report": "relevo.pipeline.commands.report",
         "session": "relevo.pipeline.session",
     }
     _WITHOUT_SPARK = {"Lake", "report"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relevo import Queue, Worker
-from relevo.pipeline.jobs.tries import Tries
+from relevo.pipeline.commands.tries import Tries
 from relevo.wire.keys import QueueKeys
 from tests.harness.needs import page_on_spark
 from tests.servers.child import Child

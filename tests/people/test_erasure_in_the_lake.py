@@ -9,7 +9,7 @@ import pytest
 
 from relevo.agents.message_archiver import MessageArchiver
 from relevo.contract.messages import NewMessage, Published
-from relevo.pipeline.jobs.archive import Archive, Archived
+from relevo.pipeline.commands.archive import Archive, Archived
 from relevo.pipeline.lake.lake import Lake
 from relevo.work.review.spec import ReviewSpec, Section
 from relevo.work.store.tables import reviews

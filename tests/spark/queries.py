@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from relevo.pipeline.jobs.tries import Tries
+from relevo.pipeline.commands.tries import Tries
 from tests.pace import limit
 
 

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "relevo"
 STEPS = "relevo/work/store/migrations"
 TABLES = "relevo.work.store.tables"
-AT_HOME_IN_TABLES = ("relevo.work.", "relevo.agents.", "relevo.pipeline.jobs.")
-"""Who may know the tables: the room itself, its agents, and the jobs that move rows from them into the lake."""
+AT_HOME_IN_TABLES = ("relevo.work.", "relevo.agents.", "relevo.pipeline.commands.")
+"""Who may know the tables: the room itself, its agents, and the commands that move rows from them into the lake."""
 
 # Data flows one way (engine/queue -> wire -> broker -> Redis …). A room may import itself and what is listed here; a
 # dotted entry opens only that part. "*" is for what stands outside the rooms. A new room needs a line, and a reason.
@@ -132,7 +132,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "connector": PIPELINE_BASE | {"lake"},
         "watch": PIPELINE_BASE | {"lake", "connector"},
         **dict.fromkeys(("session", "worker_daemon"), PIPELINE_BASE | {"start", "connector"}),
-        "jobs": {"*"},
+        "commands": {"*"},
     },
     # What all commands share knows no command; a kind of command knows others only where it is made of them.
     "cli": {

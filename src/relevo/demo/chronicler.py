@@ -18,7 +18,7 @@ from relevo.pipeline.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from relevo.pipeline.jobs.progress import Step
+    from relevo.pipeline.commands.progress import Step
 
 
 def main() -> None:
@@ -35,9 +35,9 @@ def main() -> None:
 
 
 def _chronicle(spark: SparkSession, queues: str, folder: str, page: Path) -> None:
-    from relevo.pipeline.jobs.build import BUILT, build
-    from relevo.pipeline.jobs.ingest import Ingest
-    from relevo.pipeline.jobs.report import report
+    from relevo.pipeline.commands.build import BUILT, build
+    from relevo.pipeline.commands.ingest import Ingest
+    from relevo.pipeline.commands.report import report
     from relevo.pipeline.lake.lake import Lake
     from relevo.pipeline.report.figures import figures
 

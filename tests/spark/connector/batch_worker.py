@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from relevo.broker.address import Address
+from relevo.pipeline.commands.tries import Tries
 from relevo.pipeline.connector.connection import Directory
-from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.session import session
 
 BATCH = 100

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from relevo.pipeline.jobs.ingest import Ingest
-from relevo.pipeline.jobs.tries import Tries
+from relevo.pipeline.commands.ingest import Ingest
+from relevo.pipeline.commands.tries import Tries
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.session import activated, session
 from tests.spark.standalone import executors, on_cluster

@@ -4,9 +4,9 @@ import json
 import sys
 from pathlib import Path
 
-from relevo.pipeline.jobs.build import build
-from relevo.pipeline.jobs.ingest import Ingest
-from relevo.pipeline.jobs.report import report
+from relevo.pipeline.commands.build import build
+from relevo.pipeline.commands.ingest import Ingest
+from relevo.pipeline.commands.report import report
 from relevo.pipeline.lake.lake import Lake
 from tests.spark.standalone import executors, on_cluster
 

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from relevo.pipeline.jobs.archive import Archive
+from relevo.pipeline.commands.archive import Archive
 from relevo.pipeline.lake.lake import Lake
 from relevo.work.store.database import Database
 

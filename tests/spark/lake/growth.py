@@ -18,7 +18,7 @@ import pyarrow.compute as pc  # pyright: ignore[reportMissingTypeStubs]
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from relevo.pipeline.jobs.build import Built, build
+from relevo.pipeline.commands.build import Built, build
 from relevo.pipeline.lake.instant_columns import part_of
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.session import session

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Table, func, insert, select, update
 
 from relevo.errors import ArchiveMismatch
-from relevo.pipeline.jobs.archive import Archive
+from relevo.pipeline.commands.archive import Archive
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.ids import IdMint
 from relevo.work.store.database import Database

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from relevo.pipeline.jobs.build import Built, build
+from relevo.pipeline.commands.build import Built, build
 from relevo.pipeline.lake.instant_columns import part_of
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import BY_NAME

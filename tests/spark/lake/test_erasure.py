@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import Table, insert
 
+from relevo.pipeline.commands.build import build
+from relevo.pipeline.commands.erasure import Erasure
 from relevo.pipeline.connector.landing import events_schema
-from relevo.pipeline.jobs.build import build
-from relevo.pipeline.jobs.erasure import Erasure
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import ALL
 from relevo.pipeline.lake.upkeep import vacuum

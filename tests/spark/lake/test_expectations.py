@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relevo.pipeline.jobs.progress import Step
-from relevo.pipeline.jobs.renewal import Renewal
+from relevo.pipeline.commands.progress import Step
+from relevo.pipeline.commands.renewal import Renewal
 from relevo.pipeline.lake.examination import examined, without_dropped
 from relevo.pipeline.lake.expectations import Expectation, Finding, Unique
 from relevo.pipeline.lake.lake import Lake

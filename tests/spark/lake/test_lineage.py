@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from relevo.errors import BadArgument
-from relevo.pipeline.jobs.lineage import Lineage, events
-from relevo.pipeline.jobs.progress import Built, Step
+from relevo.pipeline.commands.lineage import Lineage, events
+from relevo.pipeline.commands.progress import Built, Step
 from relevo.pipeline.lake.lake import Lake
 from tests.support.command_line import call
 

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relevo.errors import BadArgument
-from relevo.pipeline.jobs.build import Built, build
-from relevo.pipeline.jobs.lineage import Lineage
-from relevo.pipeline.jobs.progress import Step
-from relevo.pipeline.jobs.status import status
+from relevo.pipeline.commands.build import Built, build
+from relevo.pipeline.commands.lineage import Lineage
+from relevo.pipeline.commands.progress import Step
+from relevo.pipeline.commands.status import status
 from relevo.pipeline.lake.expectations import Expectation
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.own import own_tables, parse

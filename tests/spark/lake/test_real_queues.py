@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from relevo import Queue, UnrecoverableError
 from relevo.errors import BadArgument, IngestFailed
-from relevo.pipeline.jobs import load as loading
-from relevo.pipeline.jobs.build import build
-from relevo.pipeline.jobs.ingest import Batch, Ingest
-from relevo.pipeline.jobs.replay import replay
+from relevo.pipeline.commands import load as loading
+from relevo.pipeline.commands.build import build
+from relevo.pipeline.commands.ingest import Batch, Ingest
+from relevo.pipeline.commands.replay import replay
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.keys import QueueKeys
 from tests.pace import limit

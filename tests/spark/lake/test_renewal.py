@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relevo.errors import LakeChanged
-from relevo.pipeline.jobs.progress import Step
-from relevo.pipeline.jobs.renewal import Renewal
+from relevo.pipeline.commands.progress import Step
+from relevo.pipeline.commands.renewal import Renewal
 from relevo.pipeline.lake.lake import Lake, Staged
 
 USAGE = "day timestamp, tenant string, queue string, messages bigint, bytes bigint, handler_s double, reviews bigint"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from playwright.sync_api import Browser, Page
 
-from relevo.pipeline.jobs.report import report
+from relevo.pipeline.commands.report import report
 from relevo.pipeline.lake.lake import Lake
 from tests.contrast import contrast, light
 from tests.servers.child import Child
@@ -167,7 +167,7 @@ def test_an_empty_table_is_a_sentence_and_not_a_crash(browser: Browser, tmp_path
 _MEASURED = """
 import resource, sys
 from pathlib import Path
-from relevo.pipeline.jobs.report import report
+from relevo.pipeline.commands.report import report
 from relevo.pipeline.lake.lake import Lake
 told = report(Lake(sys.argv[1]), Path(sys.argv[1]) / "report.html")
 print(len(told.queues), int(told.totals["arrived"]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from relevo.cli.pipeline.ingest_metrics import HOST, served
 from relevo.errors import CannotListen
-from relevo.pipeline.jobs.ingest import Batch, Ingest
-from relevo.pipeline.jobs.rows_behind import rows_behind
+from relevo.pipeline.commands.ingest import Batch, Ingest
+from relevo.pipeline.commands.rows_behind import rows_behind
 from relevo.pipeline.lake.lake import Lake
 from tests.servers.server import Server
 from tests.spark.connector.filled import add_events

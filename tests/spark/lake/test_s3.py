@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from relevo.errors import LakeChanged
-from relevo.pipeline.jobs.status import status
+from relevo.pipeline.commands.status import status
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.upkeep import compact, vacuum
 from tests.servers.child import Child

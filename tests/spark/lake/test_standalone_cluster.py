@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from relevo.pipeline.jobs.build import build
-from relevo.pipeline.jobs.ingest import Ingest
+from relevo.pipeline.commands.build import build
+from relevo.pipeline.commands.ingest import Ingest
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.events import EventFields
 from relevo.wire.keys import QueueKeys

@@ -73,7 +73,7 @@ class NotThere:
 sys.meta_path.insert(0, NotThere())
 from typer.testing import CliRunner
 from relevo.cli import app
-import relevo.pipeline.jobs.archive
+import relevo.pipeline.commands.archive
 from relevo.spark import Lake, report
 
 for call in json.loads(sys.argv[1]):

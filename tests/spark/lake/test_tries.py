@@ -15,13 +15,13 @@ from pyspark.sql.pandas.types import to_arrow_schema  # pyright: ignore[reportUn
 from pyspark.sql.types import StructType
 
 from relevo.errors import IngestFailed, WorkersFailed
+from relevo.pipeline.commands.ingest import Batch, Ingest
+from relevo.pipeline.commands.load import load
+from relevo.pipeline.commands.replay import replay
+from relevo.pipeline.commands.tries import Tries
 from relevo.pipeline.connector.options import SourceOptions
 from relevo.pipeline.connector.source import RelevoSource
 from relevo.pipeline.connector.stream_reader import StreamReader
-from relevo.pipeline.jobs.ingest import Batch, Ingest
-from relevo.pipeline.jobs.load import load
-from relevo.pipeline.jobs.replay import replay
-from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.keys import QueueKeys
 from tests.servers.server import Server

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relevo.errors import WatchFailed
-from relevo.pipeline.jobs.watch import Told, Watch
+from relevo.pipeline.commands.watch import Told, Watch
 from relevo.pipeline.lake.storage import Storage
 from relevo.pipeline.watch.alert import Alert
 from relevo.pipeline.watch.delivery import AlertQueue, Webhook

@@ -21,8 +21,8 @@ from relevo.cli.shell.prompts import DryRun, Yes, confirm
 from relevo.errors import BadArgument
 
 if TYPE_CHECKING:
-    from relevo.pipeline.jobs.lineage import Lineage
-    from relevo.pipeline.jobs.progress import Step
+    from relevo.pipeline.commands.lineage import Lineage
+    from relevo.pipeline.commands.progress import Step
     from relevo.work.store.database import Database
 
 __all__ = ["app"]
@@ -63,7 +63,7 @@ def ingest(
 ) -> None:
     """Read events from Redis into the lake, each exactly once."""
     from relevo.cli.pipeline.ingest_metrics import served
-    from relevo.pipeline.jobs.ingest import Batch, Ingest
+    from relevo.pipeline.commands.ingest import Batch, Ingest
     from relevo.pipeline.lake.lake import Lake
 
     options = {
@@ -112,8 +112,8 @@ def build(
     as_json: Json = False,
 ) -> None:
     """Build silver and gold; only what has changed is built again."""
-    from relevo.pipeline.jobs.build import BUILT
-    from relevo.pipeline.jobs.build import build as run_build
+    from relevo.pipeline.commands.build import BUILT
+    from relevo.pipeline.commands.build import build as run_build
     from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
     from relevo.pipeline.lake.lake import Lake
 
@@ -150,7 +150,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write gold as one self-contained HTML page, and print its main numbers."""
-    from relevo.pipeline.jobs.report import report as write
+    from relevo.pipeline.commands.report import report as write
     from relevo.pipeline.lake.lake import Lake
 
     figures = write(Lake(lake), to, queues=queue or (), days=days, title=title)
@@ -161,7 +161,7 @@ def report(
 @table_command
 def status(lake: LakeFolder = DEFAULT_LAKE, as_json: Json = False) -> None:
     """Show every table: how new it is, how large, and what is wrong with it."""
-    from relevo.pipeline.jobs.status import status as look
+    from relevo.pipeline.commands.status import status as look
     from relevo.pipeline.lake.lake import Lake
 
     tables = look(Lake(lake))
@@ -184,9 +184,9 @@ def refresh(
     """Ingest, build and report in one go: Spark starts once."""
     told = _lineage(lineage)
     options = {**server_options(ctx), "queues": queues}
-    from relevo.pipeline.jobs.build import build as run_build
-    from relevo.pipeline.jobs.ingest import Ingest
-    from relevo.pipeline.jobs.report import report as write
+    from relevo.pipeline.commands.build import build as run_build
+    from relevo.pipeline.commands.ingest import Ingest
+    from relevo.pipeline.commands.report import report as write
     from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
     from relevo.pipeline.lake.lake import Lake
 
@@ -215,7 +215,7 @@ def archive(
     as_json: Json = False,
 ) -> None:
     """Move old messages of work queues from SQL to the lake: verified by count and hash, then deleted."""
-    from relevo.pipeline.jobs.archive import Archive, Archived
+    from relevo.pipeline.commands.archive import Archive, Archived
     from relevo.pipeline.lake.lake import Lake
 
     before_ms = instant_ms("--older-than", older_than)
@@ -259,7 +259,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Send back dead letters that SQL selects, changed by SQL on the way."""
-    from relevo.pipeline.jobs.replay import replay as run_replay
+    from relevo.pipeline.commands.replay import replay as run_replay
 
     meant: dict[str, Any] = {
         "where": where,
@@ -305,7 +305,7 @@ def load(
     as_json: Json = False,
 ) -> None:
     """Make a job of every row. Run a load that was cut short again, and it continues where it stopped."""
-    from relevo.pipeline.jobs import load as job
+    from relevo.pipeline.commands import load as job
 
     options = server_options(ctx)
     with bar("starting Spark", quiet=as_json) as shown, spark_session(master) as spark:
@@ -327,7 +327,7 @@ def load(
 
 
 def _lineage(url: str | None) -> Lineage | None:
-    from relevo.pipeline.jobs.lineage import Lineage
+    from relevo.pipeline.commands.lineage import Lineage
 
     namespace = os.environ.get("OPENLINEAGE_NAMESPACE", "relevo")
     return None if url is None else Lineage(url, namespace, os.environ.get("OPENLINEAGE_API_KEY"))

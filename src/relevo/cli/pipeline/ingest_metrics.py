@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from relevo.errors import CannotListen, DependencyMissing
 
 if TYPE_CHECKING:
-    from relevo.pipeline.jobs.ingest import Batch
+    from relevo.pipeline.commands.ingest import Batch
 
 HOST = "127.0.0.1"
 

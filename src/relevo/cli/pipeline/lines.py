@@ -11,8 +11,8 @@ from rich.text import Text
 from relevo.cli.shell.output import count, moment, span, table
 
 if TYPE_CHECKING:
-    from relevo.pipeline.jobs.progress import Built
-    from relevo.pipeline.jobs.status import TableStatus
+    from relevo.pipeline.commands.progress import Built
+    from relevo.pipeline.commands.status import TableStatus
     from relevo.pipeline.report.figures import Figures
 
 _STYLES = {"built": "green", "unchanged": "dim", "broken": "bold red", "skipped": "yellow"}

@@ -52,7 +52,7 @@ def upkeep(
     as_json: Json = False,
 ) -> None:
     """Merge small files and delete those that nobody needs; a build does both as well. May run beside all else."""
-    from relevo.pipeline.jobs.keep_up import keep_up
+    from relevo.pipeline.commands.keep_up import keep_up
     from relevo.pipeline.lake.lake import Lake
     from relevo.pipeline.lake.upkeep import expire
 

@@ -53,7 +53,7 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Tell what goes wrong while it does: stuck and overdue jobs, silent queues, burning objectives."""
-    from relevo.pipeline.jobs.watch import Watch, checkpoint_of
+    from relevo.pipeline.commands.watch import Watch, checkpoint_of
     from relevo.pipeline.lake.gold.objectives import Objective
     from relevo.pipeline.lake.lake import Lake
     from relevo.pipeline.watch.delivery import AlertQueue, Webhook

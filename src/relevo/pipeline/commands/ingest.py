@@ -1,4 +1,4 @@
-"""The ingest job: events from Redis into bronze.events, every one once, whatever is killed in between.
+"""The ingest command: events from Redis into bronze.events, every one once, whatever is killed in between.
 
 Tasks write what they read straight to Parquet, and tell which files these are. Spark writes the end of a batch into its
 checkpoint before it reads it; the batch's number goes into the table's log as an app transaction, in the commit that makes its
@@ -24,10 +24,10 @@ from pyspark.sql import functions as F
 
 from relevo.errors import IngestFailed, WorkersFailed
 from relevo.pipeline.cause import cause_of, worker_failure
+from relevo.pipeline.commands.rows_behind import Behind, BehindWatch
+from relevo.pipeline.commands.tries import Tries
 from relevo.pipeline.connector.offsets import EntryId
 from relevo.pipeline.connector.options import SourceOptions
-from relevo.pipeline.jobs.rows_behind import Behind, BehindWatch
-from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.lake.files import Written
 from relevo.pipeline.lake.instant_columns import part_of
 from relevo.pipeline.lake.lake import Lake, Staged

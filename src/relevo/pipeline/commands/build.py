@@ -1,4 +1,4 @@
-"""The build job: bronze to silver to gold, only what has changed. Safe to kill at any point: the next build goes on."""
+"""The build command: bronze to silver to gold, only what has changed. Safe to kill at any point: the next build goes on."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from relevo.pipeline.jobs import build_gold as gold
-from relevo.pipeline.jobs import build_silver as silver
-from relevo.pipeline.jobs.build_own import build_own
-from relevo.pipeline.jobs.keep_up import keep_up
-from relevo.pipeline.jobs.lineage import Lineage
-from relevo.pipeline.jobs.progress import Built, Tell, nobody
-from relevo.pipeline.jobs.renewal import Renewal
+from relevo.pipeline.commands import build_gold as gold
+from relevo.pipeline.commands import build_silver as silver
+from relevo.pipeline.commands.build_own import build_own
+from relevo.pipeline.commands.keep_up import keep_up
+from relevo.pipeline.commands.lineage import Lineage
+from relevo.pipeline.commands.progress import Built, Tell, nobody
+from relevo.pipeline.commands.renewal import Renewal
 from relevo.pipeline.lake import results
 from relevo.pipeline.lake.gold.objectives import DEFAULT, Objective
 from relevo.pipeline.lake.lake import Lake

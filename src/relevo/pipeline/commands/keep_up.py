@@ -1,4 +1,4 @@
-"""The upkeep job: the files of all tables, at the end of a build or on request. No Spark, no JVM."""
+"""The upkeep command: the files of all tables, at the end of a build or on request. No Spark, no JVM."""
 
 from __future__ import annotations
 

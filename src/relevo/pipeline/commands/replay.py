@@ -1,4 +1,4 @@
-"""The replay job: dead letters picked by SQL on Spark, changed by SQL on the way, and sent back to their queue.
+"""The replay command: dead letters picked by SQL on Spark, changed by SQL on the way, and sent back to their queue.
 
 A letter goes back through the sink under an id made of its queue and entry, and is deleted once it has arrived. Killed in
 between and run again, the sink knows the id and sends nothing twice; the letter is deleted then.
@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relevo.errors import BadArgument
+from relevo.pipeline.commands.tries import Tries
 from relevo.pipeline.connector.connection import Directory
 from relevo.pipeline.connector.options import SourceOptions
-from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.session import activated
 from relevo.wire.keys import QueueKeys
 

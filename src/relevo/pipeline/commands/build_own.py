@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relevo.pipeline.cause import cause_of
-from relevo.pipeline.jobs.renewal import Renewal
+from relevo.pipeline.commands.renewal import Renewal
 from relevo.pipeline.lake.lake import Staged
 from relevo.pipeline.lake.own import OwnTable
 from relevo.pipeline.lake.spark_tables import register

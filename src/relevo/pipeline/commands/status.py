@@ -1,4 +1,4 @@
-"""The status job: every table of the lake, how new it is, and what is wrong with it. No Spark, no JVM."""
+"""The status command: every table of the lake, how new it is, and what is wrong with it. No Spark, no JVM."""
 
 from __future__ import annotations
 

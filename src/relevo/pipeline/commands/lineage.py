@@ -19,7 +19,7 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 
 from relevo.errors import BadArgument
-from relevo.pipeline.jobs.progress import Built, Step
+from relevo.pipeline.commands.progress import Built, Step
 from relevo.pipeline.lake.lake import Lake
 
 PRODUCER = "urn:relevo"

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from relevo.errors import TableBroken
-from relevo.pipeline.jobs.progress import Step, Tell, nobody
+from relevo.pipeline.commands.progress import Step, Tell, nobody
 from relevo.pipeline.lake.examination import examined, without_dropped
 from relevo.pipeline.lake.expectations import Finding
 from relevo.pipeline.lake.lake import Lake, Staged

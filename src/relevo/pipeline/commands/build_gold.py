@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from relevo.pipeline.jobs.renewal import Renewal
+from relevo.pipeline.commands.renewal import Renewal
 from relevo.pipeline.lake.gold import anomalies as odd
 from relevo.pipeline.lake.gold import slo as objectives_met
 from relevo.pipeline.lake.gold.failures import failures

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from relevo.errors import WorkersFailed
-from relevo.pipeline.jobs.tries import Tries
+from relevo.pipeline.commands.tries import Tries
 
 
 def failing(times: int) -> Callable[[], str]:

@@ -1,4 +1,4 @@
-"""The watch job: one streaming query over events and waiting jobs, whose state is Spark's and whose rows are alerts."""
+"""The watch command: one streaming query over events and waiting jobs, whose state is Spark's and whose rows are alerts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from relevo.errors import DependencyMissing, NotSupportedError, WatchFailed, WorkersFailed
 from relevo.pipeline.cause import cause_of, worker_failure
+from relevo.pipeline.commands.ingest import checkpoints, folder_of
+from relevo.pipeline.commands.tries import Tries
 from relevo.pipeline.connector.options import SourceOptions
-from relevo.pipeline.jobs.ingest import checkpoints, folder_of
-from relevo.pipeline.jobs.tries import Tries
 from relevo.pipeline.lake.bronze.events import clean, is_platform
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.storage import Storage

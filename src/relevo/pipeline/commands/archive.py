@@ -1,4 +1,4 @@
-"""The archive job: finished messages of work queues from SQL to the lake, verified, then deleted from SQL.
+"""The archive command: finished messages of work queues from SQL to the lake, verified, then deleted from SQL.
 
 A batch goes in four steps, and a kill between any two loses and doubles nothing:
 
@@ -28,7 +28,7 @@ from sqlalchemy import BigInteger, Integer, SmallInteger, Table, and_, delete, o
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import ArchiveMismatch
-from relevo.pipeline.jobs.erasure import Erased, Erasure
+from relevo.pipeline.commands.erasure import Erased, Erasure
 from relevo.pipeline.lake.instants import DAY_MS
 from relevo.pipeline.lake.lake import Lake
 from relevo.work.store.database import Database

@@ -1,4 +1,4 @@
-"""The report job: gold as one HTML file. No Spark, no JVM: it answers in a second."""
+"""The report command: gold as one HTML file. No Spark, no JVM: it answers in a second."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relevo.pipeline.jobs.renewal import Renewal
+from relevo.pipeline.commands.renewal import Renewal
 from relevo.pipeline.lake.bronze.events import TOLD, checked, clean, is_platform, minted_ms, quarantined
 from relevo.pipeline.lake.gold.failures import reasons
 from relevo.pipeline.lake.gold.objectives import Objective

@@ -1,4 +1,4 @@
-"""How a job tells how far it is: a line a step, for a bar, a log or nobody."""
+"""How a command tells how far it is: a line a step, for a bar, a log or nobody."""
 
 from __future__ import annotations
 

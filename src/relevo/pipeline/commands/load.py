@@ -1,4 +1,4 @@
-"""The load job: rows of any table become jobs of a queue: CSV, JSON, Parquet, SQL on Spark, or a DataFrame of yours."""
+"""The load command: rows of any table become jobs of a queue: CSV, JSON, Parquet, SQL on Spark, or a DataFrame of yours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relevo.errors import BadArgument
-from relevo.pipeline.jobs.tries import Tries
+from relevo.pipeline.commands.tries import Tries
 from relevo.pipeline.session import activated
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}

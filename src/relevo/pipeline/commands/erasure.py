@@ -1,4 +1,4 @@
-"""The erasure job: what work queues have erased of a data subject goes from the lake as well. No Spark, no JVM.
+"""The erasure command: what work queues have erased of a data subject goes from the lake as well. No Spark, no JVM.
 
 SQL lists the messages of an erasure. Those that had left SQL for the lake before are in no such list: they are found by the
 digest of their label `subject`. What goes is what goes in SQL (work/retention/erasure.py): bodies, results, failure details,

@@ -1,4 +1,4 @@
-"""A job begins again when Spark's own Python processes failed it: a busy machine does not always start one in time."""
+"""A command begins again when Spark's own Python processes failed it: a busy machine does not always start one in time."""
 
 from __future__ import annotations
 
