@@ -112,3 +112,47 @@ def test_a_query_that_fails_or_writes_stops_its_own_table_only(spark: SparkSessi
     found = {one["table"]: one["broken"] for one in json.loads(said.out)}
     assert found["own.bad"]
     assert not found["own.good"]
+
+
+@pytest.mark.timeout(180)
+def test_an_own_table_is_made_of_another_one_and_waits_for_it(spark: SparkSession, lake: Lake) -> None:
+    write(lake, "totals", TOTALS)
+    write(lake, "all_in_all", "SELECT sum(messages) AS messages FROM relevo_own.totals")
+    built = build(lake, spark)
+    assert [one.table for one in built.steps if one.table.startswith("own.")] == ["own.totals", "own.all_in_all"]
+    assert step(built, "own.all_in_all").built_from == {"own.totals": lake.table("own.totals").version}
+    assert told(lake, "own.all_in_all") == [{"messages": 3}]
+    assert step(build(lake, spark), "own.all_in_all").state == "unchanged"
+
+    # What the one is made of has changed, and so has the one, in columns too.
+    lake.commit(lake.stage_arrow("gold.usage", {NEW_DAY: rows(NEW_DAY, 4)}), instead=False)
+    write(lake, "totals", TOTALS.replace("SELECT queue", "SELECT 1 AS one, queue"))
+    write(lake, "all_in_all", "SELECT sum(messages) AS messages, sum(one) AS queues FROM relevo_own.totals")
+    assert step(build(lake, spark), "own.all_in_all").state == "built"
+    assert told(lake, "own.all_in_all") == [{"messages": 7, "queues": 1}]
+
+    write(lake, "totals", "SELECT nope FROM relevo_gold.usage")
+    built = build(lake, spark)
+    assert (step(built, "own.totals").state, step(built, "own.all_in_all").state) == ("broken", "skipped")
+    assert told(lake, "own.all_in_all") == [{"messages": 7, "queues": 1}]
+
+
+@pytest.mark.timeout(180)
+def test_tables_that_are_made_of_each_other_are_refused_and_the_others_built(spark: SparkSession, lake: Lake) -> None:
+    write(lake, "hen", "SELECT * FROM relevo_own.egg")
+    write(lake, "egg", "SELECT * FROM relevo_own.hen")
+    write(lake, "chick", "SELECT * FROM relevo_own.egg")
+    write(lake, "totals", TOTALS)
+    built = build(lake, spark)
+    states = {one.table: one.state for one in built.steps if one.table.startswith("own.")}
+    assert states == {"own.hen": "broken", "own.egg": "broken", "own.chick": "skipped", "own.totals": "built"}
+    assert "it is made of itself: own.hen of own.egg of own.hen" in step(built, "own.hen").reason
+
+
+@pytest.mark.timeout(180)
+def test_samples_of_an_own_table_hold_no_text_but_names(spark: SparkSession, lake: Lake) -> None:
+    asked = "SELECT 'emails' AS queue, 'call me, Ada' AS note, map('a', 'Ada') AS told, 3 AS number"
+    write(lake, "notes", f"-- expect warn: note IS NULL AND told IS NULL AND number = 4 AND queue = 'x'\n{asked}")
+    assert step(build(lake, spark), "own.notes").state == "built"
+    (samples,) = [row["samples"] for row in told(lake, "gold.expectations") if row["table_name"] == "own.notes"]
+    assert json.loads(samples) == [{"queue": "emails", "number": 3}]

@@ -20,12 +20,17 @@ _TEXT = "query"
 
 
 def build_own(work: Renewal, tables: Sequence[OwnTable]) -> None:
-    """A query that fails stops its own table only, as an expectation that is broken does."""
-    changed = [table for table in tables if not work.stopped(table.name, *table.sources) and _is_due(work, table)]
-    if not changed:
-        return
-    register(work.lake.storage, work.spark, {source for table in changed for source in table.sources})
-    for table in changed:
+    """A query that fails stops its own table and those that are made of it, as an expectation that is broken does."""
+    known = set[str]()
+    for table in tables:
+        if table.circle:
+            work.refused(table.name, f"it is made of itself: {' of '.join(table.circle)}")
+            continue
+        if work.stopped(table.name, *table.sources) or not _is_due(work, table):
+            continue
+        # One of these may have just been built, and got other columns.
+        register(work.lake.storage, work.spark, {*table.sources} - known)
+        known |= {*table.sources}
         try:
             _build(work, table)
         except (PySparkException, Py4JError) as error:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 
 from relevo.errors import BadArgument
 from relevo.pipeline.lake.expectations import Expectation, Rule
@@ -27,11 +29,13 @@ _SEVERITIES = ("warn", "drop", "fail")
 
 @dataclass(frozen=True)
 class OwnTable:
-    """One file. `sources` are the tables of ours that its query names."""
+    """One file. `sources` are the tables that its query names."""
 
     spec: TableSpec
     query: str
     sources: tuple[str, ...]
+    circle: tuple[str, ...] = ()
+    """Where it is made of itself: the tables on the way, from itself to itself."""
 
     @property
     def name(self) -> str:
@@ -45,22 +49,51 @@ class OwnTable:
 
 
 def own_tables(lake: Storage) -> list[OwnTable]:
-    """What the lake's folder of SQL files declares, by name."""
+    """What the lake's folder of SQL files declares: each table behind those that it is made of, else by name."""
     paths = sorted(entry.path for entry in lake.entries(FOLDER) if entry.path.endswith(".sql"))
-    return [parse(path, (lake.read_bytes(path) or b"").decode()) for path in paths]
+    names = [f"{OWN}.{_stem(path)}" for path in paths]
+    return in_order([parse(path, (lake.read_bytes(path) or b"").decode(), names) for path in paths])
 
 
 def own_specs(lake: Storage) -> list[TableSpec]:
     return [one.spec for one in own_tables(lake)]
 
 
-def parse(path: str, text: str) -> OwnTable:
+def in_order(tables: Iterable[OwnTable]) -> list[OwnTable]:
+    """Each behind those that it is made of.
+
+    >>> a, b = (
+    ...     parse(f"sql/{name}.sql", text, ["own.a", "own.b"]) for name, text in (("a", "relevo_own.b"), ("b", "1"))
+    ... )
+    >>> [table.name for table in in_order([a, b])]
+    ['own.b', 'own.a']
     """
+    named = {table.name: table for table in sorted(tables, key=lambda table: table.name)}
+    while True:
+        made_of = {name: () if table.circle else sorted(named.keys() & table.sources) for name, table in named.items()}
+        try:
+            order = [*TopologicalSorter(made_of).static_order()]
+        except CycleError as error:
+            circle: tuple[str, ...] = tuple(reversed(error.args[1]))
+            for place, name in enumerate(circle[:-1]):
+                around = (*circle[place:-1], *circle[: place + 1])
+                named[name] = replace(named[name], circle=around)
+        else:
+            return [named[name] for name in order]
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".sql")
+
+
+def parse(path: str, text: str, own: Collection[str] = ()) -> OwnTable:
+    """`own` are the names of all tables of this kind.
+
     >>> made = parse("sql/orders.sql", "-- Orders.\\n-- expect drop: n >= 0\\nSELECT 1 AS n FROM relevo_gold.slo;")
     >>> made.name, made.spec.holds, made.spec.rules[0].severity, made.sources
     ('own.orders', 'Orders', 'drop', ('gold.slo',))
     """
-    stem = path.rpartition("/")[2].removesuffix(".sql")
+    stem = _stem(path)
     if not _NAME.fullmatch(stem):
         remedy = "Name the file with small letters, digits and `_`, such as orders_a_day.sql."
         raise BadArgument(argument="file", value=path, reason="this is no name for a table", remedy=remedy)
@@ -74,7 +107,8 @@ def parse(path: str, text: str) -> OwnTable:
         elif said:
             holds.append(said)
     query = text.strip().rstrip(";")
-    sources = tuple(spec.name for spec in ALL if re.search(rf"\brelevo_{re.escape(spec.name)}\b", query, re.IGNORECASE))
+    known = (*(spec.name for spec in ALL), *own)
+    sources = tuple(name for name in known if re.search(rf"\brelevo_{re.escape(name)}\b", query, re.IGNORECASE))
     spec = spec_named(f"{OWN}.{stem}")
     told = " ".join(holds).rstrip(".") or f"the answer of {path}"
     return OwnTable(TableSpec(spec.name, spec.span, tuple(rules), holds=told), query, sources)

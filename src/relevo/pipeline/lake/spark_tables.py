@@ -111,7 +111,7 @@ def register(lake: Storage, spark: SparkSession, only: Collection[str] | None = 
     made: list[str] = []
     digest = hashlib.blake2b(lake.uri.encode(), digest_size=4).hexdigest()
     specs = [*ALL, *(spec for spec in own_specs(lake) if DeltaLog.of(lake, spec).opened() is not None)]
-    for spec in specs if only is None else (one for one in ALL if one.name in only):
+    for spec in specs if only is None else (one for one in specs if one.name in only):
         layer, _, name = spec.name.partition(".")
         spark.sql(f"CREATE DATABASE IF NOT EXISTS relevo_{layer}")
         spark.sql(f"DROP TABLE IF EXISTS relevo_{layer}.{name}")
