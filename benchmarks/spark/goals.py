@@ -9,6 +9,7 @@ from benchmarks.outcome import Outcome
 from benchmarks.spark.rates import BATCH, BULK, CONSUME, DRAIN, FEW, MANY, RAW, SINK, STREAMING
 
 BUILD = "build"
+WIDE = "a lake of 1,000 queues"
 GB = 10**9
 
 
@@ -42,6 +43,9 @@ def outcomes(figures: Figures) -> Iterator[Outcome]:
         peak = figures.median(most, "peak bytes")
         title = f"driver and executors while they build {built[-1] / 1e6:g}M, GB"
         yield Outcome("", "memory", title, 4.0, None if peak is None else peak / GB, less_is_better=True)
+    peaks = [each for what in ("report", "forecast") if (each := figures.median(WIDE, what)) is not None]
+    title = "Python of the driver, report and forecast of 1,000 queues, GB"
+    yield Outcome("", "wide", title, 1.0, max(peaks) / GB if peaks else None, less_is_better=True)
 
 
 def _share(figures: Figures, mine: str, theirs: str) -> float | None:

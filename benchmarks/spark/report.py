@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figures, shown
 from benchmarks.outcome import in_the_way
-from benchmarks.spark.goals import GB, lake, outcomes, sizes
+from benchmarks.spark.goals import GB, WIDE, lake, outcomes, sizes
 from benchmarks.spark.rates import BATCH, BATCH_ROWS, CASES, PROGRAMS, RAW, STREAMING, STREAMING_ROWS
 
 PAGE = Path(__file__).parents[1] / "spark_report.md"
@@ -23,8 +23,8 @@ Redis, the driver, its JVM and the Python workers share the same cores (`local[2
 
 - **raw reading**: two processes, each with a socket and hiredis, read half of a stream of events and keep nothing.
 - **batch ingest**: `spark.read.format("relevo")` with the option `landing`: tasks write Parquet, the driver learns which files.
-  **streaming ingest**: `relevo pipeline ingest`, which lands the same way and keeps a manifest: `availableNow`, 500k rows a
-  trigger, the start of the query included.
+  **streaming ingest**: `relevo pipeline ingest`, which lands the same way and commits to a Delta table: `availableNow`,
+  500k rows a trigger, the start of the query included.
 - **batch, by rows** and **streaming, by rows**: the same without `landing`, `.write.parquet(…)` and `.writeStream`: every event
   passes through the JVM as a row. No goal is judged by them; this is what a query pays that looks at each event.
 - **bulk add**: `Queue.add_bulk` of 10k jobs at a time, one process. **sink**: `df.write.format("relevo")` of as many rows.
@@ -34,6 +34,8 @@ Redis, the driver, its JVM and the Python workers share the same cores (`local[2
   query with `mode=consume` takes and settles as many, 50k a trigger, the start of the query included.
 - **build**: bronze to silver to gold of events spread over two days and four queues, all expectations checked, sums compared
   with what is known of the events; then 1 % new events, and built again.
+- **a lake of 1,000 queues**: a week in which each has work in a minute of four. Its report and its forecast are made in a process
+  each, whose Python has the memory that is told.
 """
 
 
@@ -93,4 +95,6 @@ def _builds(figures: Figures) -> str:
             f"| {size:,} | {found['build s']:.1f} s | {found['µs an event']:.1f} µs | {found['refresh s']:.1f} s "
             f"| {found['refresh share']:.0%} | {found['peak bytes'] / GB:.2f} GB |"
         )
-    return "\n".join([*lines, ""])
+    wide = [f"{what} {(figures.median(WIDE, what) or 0.0) / GB:.2f} GB" for what in figures.all.get(WIDE, ())]
+    told = ["", f"A lake of 1,000 queues, memory of the driver's Python: {', '.join(wide)}."] if wide else []
+    return "\n".join([*lines, *told, ""])

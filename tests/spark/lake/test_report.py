@@ -3,6 +3,7 @@
 # pyarrow comes without types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from relevo.pipeline.commands.report import report
 from relevo.pipeline.lake.lake import Lake
 from tests.contrast import contrast, light
 from tests.servers.child import Child
+from tests.spark.lake import wide
 
 START = datetime(2026, 11, 15, 8, tzinfo=UTC)
 DAY = 20_772  # 2026-11-15
@@ -164,42 +166,13 @@ def test_an_empty_table_is_a_sentence_and_not_a_crash(browser: Browser, tmp_path
     page.close()
 
 
-_MEASURED = """
-import resource, sys
-from pathlib import Path
-from relevo.pipeline.commands.report import report
-from relevo.pipeline.lake.lake import Lake
-told = report(Lake(sys.argv[1]), Path(sys.argv[1]) / "report.html")
-print(len(told.queues), int(told.totals["arrived"]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-"""
-
-
 @pytest.mark.scale
 @pytest.mark.timeout(600)
-def test_a_report_of_a_thousand_queues_stays_within_a_gigabyte(tmp_path: Path) -> None:
-    """A week in which every queue has work in a minute of four."""
-    lake, queues, minutes = Lake(tmp_path), 1000, 360
-    names = pa.array([f"queue-{number:04}" for number in range(queues)] * minutes)
-    count = queues * minutes
-    for day in range(DAY - 6, DAY + 1):
-        times = [day * 86_400_000 + minute * 240_000 for minute in range(minutes) for _ in range(queues)]
-        at = pa.array(times, pa.timestamp("ms", tz="UTC"))
-        ones, numbers = pa.array([1] * count), pa.array([1.0] * count)
-        same = {"source": pa.array(["one"] * count), "queue": names, "name": pa.array(["send"] * count)}
-        counted = dict.fromkeys(("arrived", "started", "done", "failed", "retried", "lost", "cancelled", "dead"), ones)
-        flow = pa.table({"minute": at, **same, **counted, "busy_ms": numbers, "backlog": ones})
-        lake.commit(lake.stage_arrow("gold.throughput", {day: flow}), instead=False)
-        said = dict.fromkeys(("p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"), numbers)
-        told = {
-            "grain": pa.array(["minute"] * count),
-            "at": at,
-            **same,
-            "measure": pa.array(["wait"] * count),
-            "count": ones,
-        }
-        lake.commit(lake.stage_arrow("gold.latency", {day: pa.table({**told, **said})}), instead=False)
-    done = Child.run(sys.executable, "-c", _MEASURED, tmp_path, timeout=300)
+@pytest.mark.parametrize("what", ["report", "forecast"])
+def test_what_is_told_of_a_thousand_queues_stays_within_a_gigabyte_on_the_driver(what: str, tmp_path: Path) -> None:
+    wide.fill(Lake(tmp_path / "lake"))
+    done = Child.run(sys.executable, "-m", "tests.spark.lake.wide", what, tmp_path, timeout=300)
     assert done.code == 0, done.err
-    shown, arrived, megabytes = map(int, done.out.split())
-    assert (shown, arrived) == (queues, 7 * count)
-    assert megabytes < 1024
+    told = json.loads(done.out.splitlines()[-1])
+    assert (told["queues"], told["arrived"]) == (wide.QUEUES, wide.QUEUES * wide.MINUTES * wide.DAYS)
+    assert told["bytes"] < 10**9
