@@ -148,6 +148,24 @@ def told(rows: list[dict[str, Any]], **columns: Any) -> Any:
     return pa.RecordBatch.from_pydict({**named, **{key: [value] * len(rows) for key, value in columns.items()}})  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
+def test_a_batch_whose_entries_lie_between_those_of_others_is_its_own_jobs(server: Server, queue_name: str) -> None:
+    asyncio.run(add(server.url, queue_name, *range(20)))
+    query, key = Query(server.url, queue_name, rowsPerPartition="20"), QueueKeys(queue_name).stream
+    taken = [row["_id"] for row in query.next()]
+    theirs = [entry_id for place, entry_id in enumerate(taken) if place % 4]
+    send(server.url, key, [("XCLAIM", key, "default", "another", 0, *theirs), ("XDEL", key, taken[0])])
+    end, query.offset = query.offset, {**query.offset, "batch": 0}
+    rows = query.planned(end)
+    assert [row["_id"] for row in rows] == [entry_id for entry_id in taken[1:] if entry_id not in theirs]
+    assert held(server, queue_name) == len(taken) - 1  # what was deleted is nobody's any more
+    query.offset = end
+    assert query.next() == []
+    assert (
+        there(server, queue_name) == held(server, queue_name) == len(theirs)
+    )  # no lease of ours, so not ours to settle
+    query.close()
+
+
 def test_a_row_with_an_error_is_tried_again_and_in_the_end_dead(server: Server, queue_name: str) -> None:
     asyncio.run(add(server.url, queue_name, 1, 2, 3))
     query = Query(server.url, queue_name)

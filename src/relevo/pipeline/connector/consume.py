@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from relevo.engine.batch_consumer import BatchConsumer
+from relevo.engine.batch_consumer import NEVER_TRUSTED, BatchConsumer
 from relevo.errors import BadArgument, RelevoError
 from relevo.pipeline.connector.connection import Directory, Reply
 from relevo.pipeline.connector.job_rows import JobRows
@@ -177,6 +177,8 @@ class _Driver:
         self._lock = threading.Lock()
         self._batches: dict[str, float] = {}
         """The consumers that hold something, and since when we know."""
+        self._leased: dict[str, float] = {}
+        """Since when the leases of a batch have run, where we have begun or renewed all of them."""
         self._known: set[str] = set()
         """Takers whose consumers of before were looked for."""
         self._left: int | None = None
@@ -201,8 +203,10 @@ class _Driver:
         consumer.join()
         if not consumer.pending(count=1):
             consumer.promote()
-            most = most if self._left is None else min(most, self._left)
+            most, began = most if self._left is None else min(most, self._left), time.monotonic()
             taken = consumer.take(most) if most else 0
+            if taken:
+                self._leased[name] = began
             if self._left is not None:
                 self._left = max(0, self._left - taken) if taken else 0
         held = bool(consumer.pending(count=1))
@@ -213,8 +217,9 @@ class _Driver:
     def parts(self, taker: str, batch: int) -> Iterator[TakenRange]:
         name, size = _name(taker, batch), self._options.jobs_per_partition
         consumer, after = self._consumer(name), "-"
-        consumer.renew()
         self._hold(name)
+        if time.monotonic() - self._leased.get(name, NEVER_TRUSTED) > self._options.lease_s / 3:
+            self._renew(consumer, name)
         while ids := consumer.pending(after, count=size):
             yield TakenRange(name, ids[0].decode(), ids[-1].decode())
             after = f"({ids[-1].decode()}"
@@ -228,9 +233,11 @@ class _Driver:
         with self._lock:
             done = {name: since for name, since in self._batches.items() if _batch(name, taker) in range(upto + 1)}
         for name, since in done.items():
-            self._consumer(name).finish(time.monotonic() - since)
+            leased_at = self._leased.get(name, NEVER_TRUSTED)
+            self._consumer(name).finish(time.monotonic() - since, leased_at=leased_at)
             with self._lock:
                 self._batches.pop(name, None)
+                self._leased.pop(name, None)
 
     def close(self) -> None:
         self._ended.set()
@@ -240,6 +247,13 @@ class _Driver:
     def _hold(self, name: str) -> None:
         with self._lock:
             self._batches.setdefault(name, time.monotonic())
+
+    def _renew(self, consumer: BatchConsumer, name: str) -> None:
+        began = time.monotonic()
+        consumer.renew()
+        with self._lock:
+            if name in self._batches:  # else it was settled meanwhile
+                self._leased[name] = began
 
     def _consumer(self, name: str) -> BatchConsumer:
         return self._options.consumer(self._directory, name)
@@ -262,7 +276,7 @@ class _Driver:
                 names = list(self._batches)
             for name in names:
                 try:
-                    self._options.consumer(directory, name).renew()
+                    self._renew(self._options.consumer(directory, name), name)
                 except (RelevoError, OSError) as error:
                     log.warning("leases of queue %s could not be renewed: %s", self._options.queue, error)
             self.renewed.set()

@@ -59,12 +59,15 @@ class JobRows:
 
     def _entry(self, entry: Sequence[Any]) -> Iterator[dict[str, Any]]:
         """One row, or for a frame one for each of its jobs; they share the entry's id."""
+        flat: Sequence[bytes] = entry[1] or ()
+        if len(flat) == 4 and flat[0] == b"d" and flat[2] == b"n" and not is_frame(flat[1]):
+            yield self._usual(entry[0], flat[1], flat[3])
+            return
         at = EntryId.parse(entry[0])
         row: dict[str, Any] = {**self._constants, "_id": str(at), "_ts": micros(at.ms)}
         rest: list[tuple[str, str]] = []
         wrong: list[str] = []
         envelope = None
-        flat: Sequence[bytes] = entry[1] or ()
         for place in range(0, len(flat) - 1, 2):
             name = flat[place].decode(errors="replace")
             if name == "d" and envelope is None:
@@ -88,6 +91,15 @@ class JobRows:
             yield self._framed(job, row, list(wrong))
         if not jobs:
             yield row | {"bad": "; ".join(wrong) or None}
+
+    def _usual(self, entry_id: bytes, envelope: bytes, name: bytes) -> dict[str, Any]:
+        """An entry of the shape that nearly all have, without a look at each of its fields."""
+        at, wrong = entry_id.decode(), list[str]()
+        row: dict[str, Any] = {**self._constants, "_id": at, "_ts": micros(int(at.partition("-")[0])), "rest": None}
+        row["name"] = _decoded(name, "n", wrong)
+        self._open(envelope, row, wrong)
+        row["bad"] = "; ".join(wrong) or None
+        return row
 
     def _framed(self, job: FramedJob, entry: dict[str, Any], wrong: list[str]) -> dict[str, Any]:
         row = entry | {"name": job.name or None}
