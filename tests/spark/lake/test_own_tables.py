@@ -131,6 +131,11 @@ def test_an_own_table_is_made_of_another_one_and_waits_for_it(spark: SparkSessio
     assert step(build(lake, spark), "own.all_in_all").state == "built"
     assert told(lake, "own.all_in_all") == [{"messages": 7, "queues": 1}]
 
+    lake.commit(lake.stage_arrow("gold.usage", {NEW_DAY: rows(NEW_DAY, 5)}), instead=True)
+    write(lake, "all_in_all", "SELECT nope FROM relevo_own.totals")
+    assert step(build(lake, spark), "own.all_in_all").state == "broken"
+    assert {one.table: one.behind for one in status(lake)}["own.all_in_all"] == ("own.totals",)
+
     write(lake, "totals", "SELECT nope FROM relevo_gold.usage")
     built = build(lake, spark)
     assert (step(built, "own.totals").state, step(built, "own.all_in_all").state) == ("broken", "skipped")

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from relevo.errors import TableBroken
 from relevo.pipeline.commands.progress import Step, Tell, nobody
+from relevo.pipeline.lake.delta import source_mark
 from relevo.pipeline.lake.examination import examined, without_dropped
 from relevo.pipeline.lake.expectations import Finding
 from relevo.pipeline.lake.lake import Lake, Staged
@@ -75,7 +76,7 @@ class Renewal:
     ) -> bool:
         """True when the new version is visible. `also` gives further reasons why it must not be."""
         began = time.monotonic()
-        base = self._bases.get(table) or self.lake.table(table)
+        base = self._bases.get(table) or self.lake.table(table, *map(source_mark, built_from or {}))
         self._say(Step(table, "began"))
         staged = stage()
         findings = self._examined(staged)

@@ -36,14 +36,16 @@ def status(lake: Lake) -> list[TableStatus]:
     """Of all tables, also of those that do not exist yet (version 0)."""
     lake.must_exist()
     found: list[TableStatus] = []
-    for spec in (*ALL, *own_specs(lake.storage)):
+    specs = (*ALL, *own_specs(lake.storage))
+    marks = {spec.name: source_mark(spec.name) for spec in specs}
+    for spec in specs:
         try:
-            version = lake.table(spec.name)
+            version = lake.table(spec.name, *marks.values())
         except LakeTooNew as error:
             found.append(TableStatus(spec.name, spec.holds, 0, 0, 0, 0, 0, 0, broken=(str(error),), inner=spec.inner))
             continue
         complaint = lake.complaint(spec.name)
-        sources = {one.name: version.marks[mark] for one in ALL if (mark := source_mark(one.name)) in version.marks}
+        sources = {name: version.marks[mark] for name, mark in marks.items() if mark in version.marks}
         behind = tuple(source for source, taken in sources.items() if _changed(lake, source, taken))
         found.append(
             TableStatus(

@@ -107,7 +107,7 @@ class Lake:
 
     def taken(self, table: str, source: str) -> int:
         """The version of `source` that `table` was built from; 0 when none was, or when its columns had another meaning."""
-        now = self.table(table)
+        now = self.table(table, source_mark(source))
         of_today = now.marks.get(SCHEMA_MARK, 0) >= spec_named(table).schema_version
         return now.marks.get(source_mark(source), 0) if of_today else 0
 
