@@ -24,10 +24,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all coverage check types lint format release reference test-unit test-conformance test-interop test-scale chaos chaos-lake bench bench-growth bench-work bench-spark servers install clean
+.PHONY: help demo up test test-all coverage check types lint format release reference test-unit test-conformance test-interop test-scale test-spark-versions chaos chaos-lake bench bench-growth bench-work bench-spark servers install clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## a queue's life in a minute and a half, in this terminal
 	$(BIN)/relevo demo
@@ -83,6 +83,9 @@ test-interop: servers $(INTEROP) ## with PyPI's chasquimq, both directions
 
 test-scale: servers ## many jobs, queues and workers
 	$(PYTEST) -m scale --timeout=1800
+
+test-spark-versions: servers ## each version of Spark from 4.0 on, in an environment of its own (downloads them the first time)
+	$(PYTEST) -m scale --timeout=1800 tests/spark/connector/test_spark_versions.py
 
 chaos: servers ## kills, pauses and restarts under load
 	$(PYTEST) -m chaos --timeout=1800 chaos tests

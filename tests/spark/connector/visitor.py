@@ -1,6 +1,7 @@
 """A user's own Spark program, which knows of relevo only what `pip install relevo[spark]` brings. Tells what it saw as JSON.
 
-`spark-submit visitor.py submitted <url> <queue>`, or `python visitor.py connected|built|plain <url> <queue> <folder>`.
+`spark-submit visitor.py submitted <url> <queue>`, or
+`python visitor.py connected|built|built_here|plain <url> <queue> <folder>`.
 """
 
 import json
@@ -50,7 +51,15 @@ def connected(url: str, queue: str, folder: str) -> dict[str, Any]:
 
 def built(url: str, queue: str, folder: str) -> dict[str, Any]:
     """The whole pipeline in a session of Spark Connect."""
-    spark: Any = _patient(SparkSession.builder.remote("local[1]")).getOrCreate()
+    return _built(_patient(SparkSession.builder.remote("local[1]")).getOrCreate(), url, queue, folder)
+
+
+def built_here(url: str, queue: str, folder: str) -> dict[str, Any]:
+    """As `built`, in a session that Spark made."""
+    return _built(_patient(SparkSession.builder.master("local[1]")).getOrCreate(), url, queue, folder)
+
+
+def _built(spark: Any, url: str, queue: str, folder: str) -> dict[str, Any]:
     from relevo.spark import Lake, build, ingest
 
     lake = Lake(Path(folder) / "lake")
@@ -87,7 +96,7 @@ def _used(spark: SparkSession, url: str, queue: str, folder: Path) -> dict[str, 
 
 if __name__ == "__main__":
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    modes = {"submitted": submitted, "plain": plain, "connected": connected, "built": built}
-    told = json.dumps(modes[sys.argv[1]](*sys.argv[2:]))
+    modes = (submitted, plain, connected, built, built_here)
+    told = json.dumps({mode.__name__: mode for mode in modes}[sys.argv[1]](*sys.argv[2:]))
     sys.stdout.write(f"told {told}\n")
     sys.stdout.flush()
