@@ -35,7 +35,7 @@ class Rates:
         self._folder = folder
         self._events = events
         self._jobs = jobs
-        self._taken = max(1, jobs // 5)
+        self._taken = max(1, jobs // 2)
         """Jobs that a worker and a query take."""
         self._number = 0
         fill(url, QUEUE, events)
