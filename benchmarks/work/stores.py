@@ -74,7 +74,8 @@ class Store:
         if self.server is None:
             return f"SQLite {sqlite3.sqlite_version}"
         program = self.server.command()[0]
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        its_own = self.server.programs.environment
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, env=its_own)
         found = re.search(r"\d+\.\d+(\.\d+)?(-MariaDB)?", told.stdout)
         return found[0] if found else "unknown"
 
