@@ -46,6 +46,21 @@ async def test_work_that_has_begun_is_finished(desk: Desk) -> None:
     assert settled.state == "completed"
 
 
+async def test_work_that_comes_back_after_its_time_expires(desk: Desk) -> None:
+    """What was due while somebody worked on it is looked at again."""
+    await desk.queue(visibility_timeout_s=3600)
+    (message_id,) = await desk.publish(ttl_s=10)
+    claimed = await desk.claim()
+    agent = ExpiryEnforcer(desk.work_queues)
+    for _ in range(3):
+        desk.clock.turn(s=61)
+        assert (await agent.work()).items == 0
+    await desk.settle("release", claimed)
+    desk.clock.turn(s=61)
+    assert (await agent.work()).items == 1
+    assert (await desk.row(message_id))["state"] == "expired"
+
+
 async def test_a_queue_may_send_what_expired_to_its_dead_letters(desk: Desk) -> None:
     await desk.queue(dead_letter_expired=True)
     (message_id,) = await desk.publish(ttl_s=10)

@@ -110,7 +110,9 @@ async def test_a_kill_in_the_middle_of_archiving_neither_loses_nor_doubles(
     await desk.settle("complete", await desk.claim(5))
     async with work_queues.database.begin() as connection:
         long_ago = desk.clock() - 2 * 3_600_000
-        await connection.execute(update(messages).where(messages.c.state == "completed").values(finished_at=long_ago))
+        await connection.execute(
+            update(messages).where(messages.c.finished_at.is_not(None)).values(finished_at=long_ago)
+        )
     async with serving(database_url, fault="archive.copied") as (child, _):
         assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
     assert await count(work_queues, archive) == 0

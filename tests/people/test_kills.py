@@ -9,7 +9,7 @@ from relevo.agents.webhook_sender import WebhookSender
 from relevo.contract.messages import NewMessage
 from relevo.work.retention.erasure import digest_of
 from relevo.work.store.counters import Depth, depths_of
-from relevo.work.store.tables import erasures, messages, reviews
+from relevo.work.store.tables import erasures, live, reviews
 from tests.patience import until
 from tests.people.conftest import relay
 from tests.people.receiver import Receiver
@@ -103,7 +103,7 @@ async def test_an_erasure_killed_at_this_point_is_carried_on(desk: Desk, point: 
 
     await until(over)
     async with desk.work_queues.database.connect() as connection:
-        rows = (await connection.execute(select(messages))).mappings().all()
+        rows = (await connection.execute(select(live))).mappings().all()
     assert {(row["state"], row["body"]) for row in rows} == {("cancelled", None)}
     assert all(row["trail"].count('"erased"') == 1 for row in rows)
     assert await depths(desk) == [Depth(), Depth()]

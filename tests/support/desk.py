@@ -16,6 +16,7 @@ from relevo.contract.rules import Trigger
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
 from relevo.work.message.history import steps
+from relevo.work.message.standing import with_claims
 from relevo.work.message.verdict import SettleItem, Verdict
 from relevo.work.queue_record import QueueRecord, QueueSettings
 from relevo.work.reading.search import MessageFilter
@@ -25,7 +26,7 @@ from relevo.work.routing.rule import Action, Rule
 from relevo.work.routing.rules import StoredRule
 from relevo.work.store.counters import TALLIES, Depth, depths_of
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, labels, messages, metadata, tallies
+from relevo.work.store.tables import archive, labels, live, metadata, tallies
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.clock import Clock
 from tests.servers.stores import with_tables
@@ -105,11 +106,11 @@ class Desk:
     async def row(self, message_id: str) -> dict[str, Any]:
         """The message's row, live or archived."""
         async with self.work_queues.database.connect() as connection:
-            for table in (messages, archive):
+            for table in (live, archive):
                 query = select(table).where(table.c.id == message_id)
                 found = (await connection.execute(query)).mappings().one_or_none()
                 if found is not None:
-                    return dict(found)
+                    return dict(found) if table is archive else (await with_claims(connection, [found]))[0]
         raise AssertionError(f"there is no message {message_id}")
 
     async def review_row(self, spec: ReviewSpec, message_id: str, queue: str = JOBS) -> dict[str, Any]:
@@ -172,8 +173,8 @@ class Desk:
         """How many rows of a queue are in each state: what the depths must agree with."""
         record = await self.work_queues.queues.lookup(self.caller, SCOPE, queue)
         async with self.work_queues.database.connect() as connection:
-            query = select(messages.c.state, func.count()).where(messages.c.queue_id == record.id)
-            return {row[0]: row[1] for row in await connection.execute(query.group_by(messages.c.state))}
+            query = select(live.c.state, func.count()).where(live.c.queue_id == record.id)
+            return {row[0]: row[1] for row in await connection.execute(query.group_by(live.c.state))}
 
     async def labels(self, message_id: str) -> dict[str, str]:
         async with self.work_queues.database.connect() as connection:

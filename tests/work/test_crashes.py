@@ -18,8 +18,9 @@ from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.contract.messages import NewMessage
 from relevo.work.faults import POINTS
 from relevo.work.message.history import steps
+from relevo.work.store import tables
 from relevo.work.store.counters import Depth
-from relevo.work.store.tables import messages, tallies
+from relevo.work.store.tables import tallies
 from relevo.work.work_queues import WorkSettings
 from tests.clock import Clock
 from tests.patience import until
@@ -87,7 +88,9 @@ def new_keyed(n: int) -> NewMessage:
 async def assert_all_done_once(desk: Desk, casualty: Casualty, count: int) -> None:
     queue = await desk.work_queues.queues.lookup(desk.caller, SCOPE, JOBS)
     async with desk.work_queues.database.connect() as connection:
-        rows = (await connection.execute(select(messages).where(messages.c.queue_id == queue.id))).mappings().all()
+        rows = (
+            (await connection.execute(select(tables.live).where(tables.live.c.queue_id == queue.id))).mappings().all()
+        )
         done = select(func.sum(tallies.c.completed), func.sum(tallies.c.published)).where(
             tallies.c.queue_id == queue.id
         )

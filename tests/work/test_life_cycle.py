@@ -1,5 +1,7 @@
 """What becomes of a message: published, claimed, settled."""
 
+import importlib
+
 import msgspec
 import pytest
 
@@ -130,7 +132,11 @@ async def test_a_message_that_cannot_be_is_refused_and_its_neighbours_are_not(de
     assert [number(each) for each in await desk.claim(20)] == [0, 11]
 
 
-async def test_labels_choose_what_is_claimed(desk: Desk) -> None:
+@pytest.mark.parametrize("rare", [True, False])
+async def test_labels_choose_what_is_claimed(desk: Desk, rare: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the messages that carry them when those are few, else along the queue's order."""
+    driver = importlib.import_module(f"relevo.work.store.{desk.work_queues.dialect}.driver")
+    monkeypatch.setattr(driver, "RARE", 2_000 if rare else 1)
     await desk.queue()
     await desk.ids(*(new(n, labels={"kind": "ab"[n % 2], "third": str(n % 3)}) for n in range(12)))
     claimed = await desk.claim(10, labels={"kind": "b", "third": "0"})
@@ -204,4 +210,4 @@ async def test_a_message_that_has_outlived_its_ttl_is_not_claimed(
     (outlived, _) = await desk.ids(new(1, ttl_s=60, **carried), new(2, ttl_s=62, **carried))
     clock.turn(s=61)
     assert [number(each) for each in await desk.claim(2, labels=labels)] == [2]
-    assert (await desk.row(outlived))["state"] == "pending"
+    assert (await desk.row(outlived))["state"] == "expired"

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import insert, select, update
 
 from relevo.work.store.counters import Depth
-from relevo.work.store.tables import messages
+from relevo.work.store.tables import messages, ready
 from tests.clock import Clock
 from tests.support.desk import Desk, new
 
@@ -13,8 +13,10 @@ from tests.support.desk import Desk, new
 async def promote(desk: Desk, message_id: str) -> None:
     """What the enforcer does when a delay is over, for one message."""
     async with desk.work_queues.database.begin() as connection:
-        row = update(messages).where(messages.c.id == message_id)
-        await connection.execute(row.values(state="pending", visible_at=None))
+        mine = messages.c.id == message_id
+        await connection.execute(update(messages).where(mine).values(visible_at=None))
+        place = select(messages.c.queue_id, messages.c.sort_key, messages.c.id).where(mine)
+        await connection.execute(insert(ready).from_select(["queue_id", "sort_key", "id"], place))
 
 
 async def fail(desk: Desk, **fields: Any) -> tuple[str | None, int | None]:

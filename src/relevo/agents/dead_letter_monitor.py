@@ -49,7 +49,7 @@ class DeadLetterMonitor:
         since = now - int(self.every_s * 1000)
         query = (
             select(m.queue_id, m.origin_queue_id, func.count().label("grown"), func.max(m.id).label("example"))
-            .where(m.finished_at > since, m.finished_at <= now, m.state == "dead")
+            .where(m.finished_at > since, m.finished_at <= now, m.standing == "dead")
             .group_by(m.queue_id, m.origin_queue_id)
         )
         async with self._work_queues.database.connect() as connection:

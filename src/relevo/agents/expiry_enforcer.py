@@ -9,28 +9,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import Column, select, update
+from sqlalchemy import select, update
 
 from relevo.agents.agent import Batch
-from relevo.agents.window import Window
-from relevo.work.caller import Caller
-from relevo.work.message.failure import Failure
-from relevo.work.message.lifecycle import Change, apply
-from relevo.work.message.transition import BURY_EXPIRED, EXPIRE
+from relevo.agents.due import take_due
+from relevo.work.message.expiry import EXPIRY, Limit, expire
+from relevo.work.message.transition import EXPIRE
 from relevo.work.store.interface import LockedMessage
-from relevo.work.store.tables import deliveries, messages
+from relevo.work.store.tables import deliveries, due, messages
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
 
-_WHOLE_EVERY_MS = 600_000
-_EXPIRED = {
-    "ttl": Failure(type="Expired", message="nobody claimed it before its ttl was over"),
-    "deadline": Failure(type="Expired", message="nobody claimed it before its deadline"),
-}
+_LIMITS: tuple[Limit, ...] = ("ttl", "deadline")
+_AGAIN_MS = 60_000
+"""A message that somebody works on when its time is over is looked at again: it may come back."""
 
 
 class ExpiryEnforcer:
-    """Looks by ttl and by deadline, each in the order of time."""
+    """Looks at what is due by ttl and by deadline."""
 
     name = "expiry_enforcer"
     every_s = 60.0
@@ -39,52 +35,42 @@ class ExpiryEnforcer:
     def __init__(self, work_queues: WorkQueues, *, batch: int = 500) -> None:
         self._work_queues = work_queues
         self._batch = batch
-        self._caller = Caller.system(self.name)
-        self._looks: list[tuple[Column[int], str, Window]] = [
-            (messages.c.expires_at, "ttl", Window(whole_every_ms=_WHOLE_EVERY_MS)),
-            (messages.c.deadline_at, "deadline", Window(whole_every_ms=_WHOLE_EVERY_MS)),
-        ]
 
     async def work(self) -> Batch:
         counts: list[int] = []
-        for column, reason, window in self._looks:
-            count = 0
-            now = self._work_queues.now_ms()
-            since = window.since(now)
-            if await self._any(column, since, now):
-                count = await self._work_queues.transactions.run(
-                    lambda each, a=column, b=reason, c=since: self._expire(each, a, b, c)
-                )
-            if count < self._batch:
-                window.seen(now)
-            counts.append(count)
+        more = False
+        for limit in _LIMITS:
+            if await self._any(limit):
+                count, left = await self._work_queues.transactions.run(lambda each, a=limit: self._expire(each, a))
+                counts.append(count)
+                more = more or left
         forgotten = await self._work_queues.kept_answers.forget_old()
-        return Batch(sum(counts) + forgotten, more=max(counts) >= self._batch)
+        return Batch(sum(counts) + forgotten, more=more)
 
-    async def _any(self, column: Column[int], since: int, now: int) -> bool:
-        query = select(messages.c.id).where(column > since, column <= now, messages.c.state.in_(EXPIRE.before)).limit(1)
+    async def _any(self, limit: Limit) -> bool:
+        query = select(due.c.id).where(due.c.kind == limit, due.c.at <= self._work_queues.now_ms()).limit(1)
         async with self._work_queues.database.connect() as connection:
             return (await connection.execute(query)).first() is not None
 
-    async def _expire(self, transaction: SqlUnitOfWork, column: Column[int], reason: str, since: int) -> int:
-        rows = await transaction.lock_messages(
-            *(column > since, column <= transaction.now, messages.c.state.in_(EXPIRE.before)),
-            by=(column,),
-            limit=self._batch,
-        )
+    async def _expire(self, transaction: SqlUnitOfWork, limit: Limit) -> tuple[int, bool]:
+        """Expires what waits; how many, and whether there may be more."""
+        places = await take_due(transaction, limit, self._batch)
+        rows = await transaction.lock_messages(messages.c.id.in_([place.id for place in places]))
         grouped: dict[int, list[LockedMessage]] = defaultdict(list)
         for row in rows:
-            grouped[row.queue_id].append(row)
+            at = row.expires_at if limit == "ttl" else row.deadline_at
+            if at is None or at > transaction.now:
+                continue
+            if row.state in EXPIRE.before:
+                grouped[row.queue_id].append(row)
+            elif row.state == "claimed":
+                transaction.due.append((limit, transaction.now + _AGAIN_MS, row.id))
         for queue_id, own in sorted(grouped.items()):
             queue = await self._work_queues.queues.by_id(queue_id)
             if queue.consumer_mode == "broadcast":
                 await self._close_deliveries(transaction, own)
-            buried = queue.dead_letter_expired and not queue.system
-            columns = {"open_deliveries": None} if buried else {}
-            why = (f"expired: {reason}", _EXPIRED[reason], reason, {"reason": reason})
-            changes = [Change(row, *why, columns) for row in own]
-            await apply(transaction, BURY_EXPIRED if buried else EXPIRE, queue, changes, self._caller, reason=reason)
-        return len(rows)
+            await expire(transaction, queue, own, limit, EXPIRY)
+        return sum(map(len, grouped.values())), len(places) == self._batch
 
     async def _close_deliveries(self, transaction: SqlUnitOfWork, rows: Sequence[LockedMessage]) -> None:
         """Subscriptions that have not begun with them will not; those that have may finish."""

@@ -27,7 +27,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was not as it should be, and what was done about it."""
 
     kind: str
-    """`index_missing`, `index_misplaced`, `depth_drift` or `stuck_claim`."""
+    """`index_missing`, `index_misplaced`, `depth_drift`, `stuck_claim` or `lost_claim`."""
     queue: str
     count: int
     message_ids: list[str]

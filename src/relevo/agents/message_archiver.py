@@ -15,7 +15,7 @@ from relevo.work.message import archive
 from relevo.work.message.lifecycle import Change, apply
 from relevo.work.message.transition import FINISH_UNHEARD
 from relevo.work.retention import counter_rollup
-from relevo.work.store.tables import STANDING, messages, queues
+from relevo.work.store.tables import messages, queues, ready
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
 
@@ -65,7 +65,7 @@ class MessageArchiver:
         m = messages.c
         query = (
             select(m.id)
-            .where(m.finished_at > since - self._after_ms, m.finished_at <= until, m.state.in_(archive.ARCHIVED_STATES))
+            .where(m.finished_at > since - self._after_ms, m.finished_at <= until, archive.may_be_archived())
             .order_by(m.finished_at)
             .limit(self._batch)
         )
@@ -78,10 +78,10 @@ class MessageArchiver:
         m, before = messages.c, self._work_queues.now_ms() - self._after_ms
         unheard = (
             select(m.id)
-            .join_from(queues, messages, m.queue_id == queues.c.id)
+            .join_from(queues, ready, ready.c.queue_id == queues.c.id)
+            .join(messages, m.id == ready.c.id)
             .where(
                 queues.c.consumer_mode == "broadcast",
-                *(STANDING, m.state == "pending"),
                 m.open_deliveries == 0,
                 m.created_at <= before,
             )
@@ -94,9 +94,8 @@ class MessageArchiver:
 
         async def close(transaction: SqlUnitOfWork) -> int:
             mine = m.id.in_([row.id for row in found])
-            rows = await transaction.lock_messages(
-                mine, m.state == "pending", m.open_deliveries == 0, limit=self._batch
-            )
+            locked = await transaction.lock_messages(mine, m.open_deliveries == 0, limit=self._batch)
+            rows = [row for row in locked if row.state == "pending"]
             for queue_id in {row.queue_id for row in rows}:
                 queue = await self._work_queues.queues.by_id(queue_id)
                 changes = [Change(row, detail="nobody had subscribed") for row in rows if row.queue_id == queue_id]

@@ -16,7 +16,7 @@ from relevo.work.message.ordering import sort_key
 from relevo.work.message.transition import AGE
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.interface import LockedMessage
-from relevo.work.store.tables import STANDING, messages, queues
+from relevo.work.store.tables import messages, queues, ready
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
 
@@ -63,22 +63,23 @@ class PriorityAgingWorker:
 
     async def _raise(self, transaction: SqlUnitOfWork, queue: QueueRecord, place: Place) -> tuple[int, Place | None]:
         """Raises one page behind `place`; returns where the page ended, None at the end of the queue."""
-        m, now = messages.c, transaction.now
+        m, r, now = messages.c, ready.c, transaction.now
         key, last_id = place
-        rows = await transaction.lock_messages(
-            *(m.queue_id == queue.id, STANDING, m.state == "pending", m.updated_at <= now - int(self.every_s * 1000)),
-            or_(m.sort_key > key, and_(m.sort_key == key, m.id > last_id)),
+        behind = and_(r.queue_id == queue.id, or_(r.sort_key > key, and_(r.sort_key == key, r.id > last_id)))
+        page = select(r.sort_key, r.id).where(behind).order_by(r.sort_key, r.id).limit(self._batch)
+        places = (await transaction.connection.execute(page)).all()
+        reached = (places[-1].sort_key, places[-1].id) if len(places) == self._batch else None
+        locked = await transaction.lock_messages(
+            m.id.in_([each.id for each in places]),
+            m.updated_at <= now - int(self.every_s * 1000),
             m.priority_score < TOP_SCORE
             if not queue.aging_crosses_tiers
             else or_(m.priority_score < TOP_SCORE, m.priority_tier < _TOP_TIER),
             by=(m.sort_key, m.id),
             limit=self._batch,
         )
-        if not rows:
-            return 0, None
-        changes = [self._raised(queue, row) for row in rows]
-        await apply(transaction, AGE, queue, changes, self._caller)
-        reached = (rows[-1].sort_key, rows[-1].id) if len(rows) == self._batch else None
+        rows = [row for row in locked if row.state == "pending"]
+        await apply(transaction, AGE, queue, [self._raised(queue, row) for row in rows], self._caller)
         return len(rows), reached
 
     def _raised(self, queue: QueueRecord, row: LockedMessage) -> Change:

@@ -21,6 +21,7 @@ from relevo.work.broadcast.subscriptions import Subscriptions
 from relevo.work.clock import Clock, wall_clock
 from relevo.work.consume.chunks import ChunkStreams
 from relevo.work.consume.claims import Claims
+from relevo.work.consume.lease_book import LeaseBook
 from relevo.work.consume.long_poll import LongPoll, Wake
 from relevo.work.consume.settlement import Settlements
 from relevo.work.dead_letters.listing import DeadLetters
@@ -150,8 +151,9 @@ class WorkQueues:
             now,
             settings.max_body_bytes,
         )
-        self.claims = Claims(queues, self.deliveries, self.group_commit, self.ready_index, self.long_poll)
-        self.settlements = Settlements(queues, self.deliveries, self.group_commit)
+        lease_book = LeaseBook()
+        self.claims = Claims(queues, self.deliveries, self.group_commit, self.ready_index, self.long_poll, lease_book)
+        self.settlements = Settlements(queues, self.deliveries, self.group_commit, lease_book)
         self.chunk_streams = ChunkStreams(transactions, database, queues, self.long_poll, settings.max_body_bytes)
 
         # After the walk.
@@ -226,13 +228,14 @@ class WorkQueues:
 
     async def _tell(self, unit: UnitOfWork) -> None:
         """After every commit: the order index learns what is ready, and who waits for it is woken."""
-        if unit.ready:
-            await self.ready_index.add(unit.ready)
-        counts = Counter(ready.queue_id for ready in unit.ready)
+        claimable = [ready for ready in unit.ready if not ready.broadcast]
+        if claimable:
+            await self.ready_index.add(claimable)
+        counts = Counter(ready.queue_id for ready in claimable)
         counts.update(unit.wakes)
         if counts:
             wakes = {queue_id: Wake(count) for queue_id, count in counts.items()}
-            for ready in unit.ready:
+            for ready in claimable:
                 if ready.labels != {}:
                     wakes[ready.queue_id].name(ready.labels)
             for queue_id in unit.wakes:

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Table, and_, or_, select
+from sqlalchemy import FromClause, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.contract.audit import Trace, TraceStep
 from relevo.errors import NotFound
 from relevo.work.caller import Caller
+from relevo.work.message.standing import with_claims
 from relevo.work.reading.search import steps_of
 from relevo.work.review.case import Case
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, audit, correlated, messages, queues, reviews, scopes, webhook_deliveries
+from relevo.work.store.tables import archive, audit, correlated, live, queues, reviews, scopes, webhook_deliveries
 
 MOST = 500
 """Messages, reviews, deliveries and audit entries of one trace, each: more than a person reads."""
@@ -82,8 +83,9 @@ class _Story:
         self.complete = True
 
     async def tell_messages(self) -> None:
-        for table in (archive, messages):
-            for row in await self._rows(table, self._in_scopes(table)):
+        for table in (archive, live):
+            rows = await self._rows(table, self._in_scopes(table))
+            for row in rows if table is archive else await with_claims(self._connection, rows):
                 if not self._sight.sees(row["queue_id"], row["origin_queue_id"]) or row["id"] in self.messages:
                     continue
                 self.messages.append(row["id"])
@@ -123,13 +125,13 @@ class _Story:
             detail = {name: msgspec.json.decode(row[name]) for name in ("before", "after") if row[name] is not None}
             self._tell("audit", row, row["at"], row["target"], row["action"], row["actor"], detail or None)
 
-    async def _rows(self, table: Table, condition: Any) -> Sequence[Any]:
+    async def _rows(self, table: FromClause, condition: Any) -> Sequence[Any]:
         query = select(table).where(condition).order_by(table.c.id).limit(MOST + 1)
         rows = (await self._connection.execute(query)).mappings().all()
         self.complete = self.complete and len(rows) <= MOST
         return rows[:MOST]
 
-    def _in_scopes(self, table: Table) -> Any:
+    def _in_scopes(self, table: FromClause) -> Any:
         return correlated(table, list(self._sight.scopes), self._correlation_id)
 
     def _tell(self, source: Any, row: Any, at: int, about: str, what: str, actor: str | None, detail: Any) -> None:

@@ -28,7 +28,7 @@ from relevo.work.message.transition import CLAIM_DELIVERY, DELIVER, FINISH, FINI
 from relevo.work.message.verdict import LETTERS, SettleItem, Settling, Verdict, settling_of, wrong_in
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.interface import LockedDelivery
-from relevo.work.store.tables import deliveries, labels, messages, subscriptions
+from relevo.work.store.tables import deliveries, labels, live, messages, subscriptions
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 
 SUBSCRIPTION = "subscription"
@@ -57,14 +57,14 @@ class Deliveries:
 
         async def take(transaction: SqlUnitOfWork) -> list[Claimed]:
             number = await _number_of(transaction, queue, subscription)
-            live: list[LockedDelivery] = []
+            wanting: list[LockedDelivery] = []
             of: dict[str, RowMapping] = {}
-            while not live:  # deliveries of messages that ended without them are closed on the way
+            while not wanting:  # deliveries of messages that ended without them are closed on the way
                 taken, of = await _first_pending(transaction, number, batch_size, wanted or {})
                 if not taken:
                     return []
-                live = [each for each in taken if of[each.id]["state"] in FINISH.before]
-                await _drop(transaction, number, [each.id for each in taken if each not in live])
+                wanting = [each for each in taken if of[each.id]["state"] in FINISH.before]
+                await _drop(transaction, number, [each.id for each in taken if each not in wanting])
             now = transaction.now
             until = now + queue.visibility_timeout_s * 1000
             claim = {
@@ -77,10 +77,10 @@ class Deliveries:
                 Change(
                     each, told={"attempt": each.attempts + 1, "wait_ms": max(0, now - each.updated_at)}, columns=claim
                 )
-                for each in live
+                for each in wanting
             ]
             await apply(transaction, CLAIM_DELIVERY, queue, changes, caller)
-            return [_claimed(of[each.id], queue, token, until, each) for each in live]
+            return [_claimed(of[each.id], queue, token, until, each) for each in wanting]
 
         return await self._transactions.run(take)
 
@@ -169,7 +169,7 @@ async def _bury(
     now, delivery, reason = transaction.now, change.row, change.reason or ""
     assert isinstance(delivery, LockedDelivery)
     copy_id = mint()
-    row: dict[str, Any] = dict(message) | {
+    row: dict[str, Any] = {column.name: message[column.name] for column in messages.columns} | {
         "id": copy_id,
         "parent_id": message["id"],
         "causation_id": message["id"],
@@ -177,8 +177,9 @@ async def _bury(
         "origin_queue_id": queue.id,
         "source_type": SUBSCRIPTION,
         "source_id": delivery.subscription,
-        "state": "dead",
+        "standing": "dead",
         "visible_at": None,
+        "claim_no": 0,
         "claim_until": None,
         "claim_token": None,
         "claimed_by": None,
@@ -221,8 +222,8 @@ async def close_messages(
         await connection.execute(
             update(messages).where(m.id.in_(these)).values(open_deliveries=m.open_deliveries - times)
         )
-    last = select(m.id).where(m.id.in_(counted), m.open_deliveries <= 0, m.state.in_(FINISH.before))
-    ended = set((await connection.execute(last)).scalars())
+    last = set((await connection.execute(select(m.id).where(m.id.in_(counted), m.open_deliveries <= 0))).scalars())
+    ended = {row.id for row in rows if row.state in FINISH.before} & last
     if not ended:
         return
     done = select(deliveries.c.message_id).where(deliveries.c.message_id.in_(ended), deliveries.c.state == "completed")
@@ -307,7 +308,7 @@ async def _held(transaction: SqlUnitOfWork, items: Sequence[SettleItem]) -> dict
 async def _messages(transaction: SqlUnitOfWork, ids: Sequence[str]) -> dict[str, RowMapping]:
     if not ids:
         return {}
-    rows = await transaction.connection.execute(select(messages).where(messages.c.id.in_(set(ids))))
+    rows = await transaction.connection.execute(select(live).where(live.c.id.in_(set(ids))))
     return {row["id"]: row for row in rows.mappings()}
 
 

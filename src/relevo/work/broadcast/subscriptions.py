@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import and_, delete, func, insert, literal, select, update
+from sqlalchemy import and_, case, delete, func, insert, literal, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from relevo.contract.pages import Page
@@ -27,7 +27,7 @@ from relevo.work.message.transition import REOPEN
 from relevo.work.pagination import Listing
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, deliveries, messages, queues, subscriptions
+from relevo.work.store.tables import archive, deliveries, messages, queues, ready, subscriptions
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.tenancy.queues import Queues
@@ -173,12 +173,12 @@ class Subscriptions:
         self, transaction: SqlUnitOfWork, queue: QueueRecord, number: int, from_id: str, caller: Caller
     ) -> int:
         """Deliveries of what was published before the subscription and after its chosen point."""
-        connection, m = transaction.connection, messages.c
+        connection, m, r = transaction.connection, messages.c, ready.c
         archived = select(archive.c.id).where(archive.c.queue_id == queue.id, archive.c.id > from_id)
         ids = list((await connection.execute(archived.order_by(archive.c.id).limit(_MOST_AT_ONCE + 1))).scalars())
         wanted = and_(
             *(m.scope_id == queue.scope_id, m.id > from_id, m.queue_id == queue.id),
-            m.state.in_(("pending", "delayed", "completed", "failed")),
+            or_(m.standing.is_(None), m.standing == "failed"),
         )
         live = (await connection.execute(select(func.count()).select_from(messages).where(wanted))).scalar_one()
         if len(ids) + live > _MOST_AT_ONCE:
@@ -187,13 +187,18 @@ class Subscriptions:
         await bring_back(transaction, ids)
         if transaction.dialect != "sqlite":  # nobody may end one of them between the steps below
             await connection.execute(select(m.id).where(wanted).order_by(m.id).with_for_update())
-        done = and_(wanted, m.state.in_(REOPEN.before))
+        done = and_(wanted, m.finished_at.is_not(None))
+        places = select(m.queue_id, m.sort_key, m.id).where(done)
+        await connection.execute(insert(ready).from_select([r.queue_id, r.sort_key, r.id], places))
+        limits = select(m.id, m.expires_at, m.deadline_at).where(done)
+        for row in (await connection.execute(limits)).mappings():
+            transaction.note_due(row["id"], row)
         line = history_line(transaction.now, REOPEN.history, caller.actor, f"subscription {number}")
         reopened = await connection.execute(
             update(messages)
             .where(done)
             .values(
-                state=REOPEN.after,
+                standing=None,
                 open_deliveries=0,
                 finished_at=None,
                 updated_at=transaction.now,
@@ -212,7 +217,14 @@ class Subscriptions:
             "updated_at",
         ]
         source = select(
-            literal(number), m.id, m.state, m.sort_key, m.visible_at, literal(0), literal(0), literal(transaction.now)
+            *(
+                literal(number),
+                m.id,
+                case((m.visible_at.is_(None), "pending"), else_="delayed"),
+                m.sort_key,
+                m.visible_at,
+            ),
+            *(literal(0), literal(0), literal(transaction.now)),
         ).where(wanted)
         await connection.execute(insert(deliveries).from_select(columns, source))
         one_more: Any = func.coalesce(m.open_deliveries, 0) + 1

@@ -21,7 +21,7 @@ from relevo.work.caller import Caller
 from relevo.work.consume.long_poll import CancelToken, LongPoll, Wake
 from relevo.work.message.model import TERMINAL
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, chunks, messages
+from relevo.work.store.tables import archive, chunks, live, messages
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.tenancy.queues import Queues
 
@@ -108,9 +108,9 @@ class ChunkStreams:
     async def _require_claim(
         self, transaction: SqlUnitOfWork, caller: Caller, scope_id: int, message_id: str, claim_token: str
     ) -> None:
-        m = messages.c
-        query = select(m.scope_id, m.queue_id, m.state, m.claim_token).where(m.id == message_id)
-        row = (await transaction.connection.execute(transaction.held(query, wait=True))).one_or_none()
+        leases = await transaction.session.leases([claim_token])
+        claim_no = leases[0].claims.get(message_id) if leases else None
+        row = next(iter(await transaction.lock_messages(messages.c.id == message_id)), None)
         if row is None or row.scope_id != scope_id:
             raise NotFound(what="message", name=message_id)
         queue = await self._queues.by_id(row.queue_id)
@@ -119,7 +119,7 @@ class ChunkStreams:
         if queue.consumer_mode == "broadcast":
             remedy = "its subscriptions have results of their own; send parts with messages of competing queues"
             raise WrongConsumerMode(queue=queue.slug, mode="broadcast", remedy=remedy)
-        if row.state != "claimed" or row.claim_token != claim_token:
+        if row.state != "claimed" or row.claim_no != claim_no:
             reason = "somebody else holds it" if row.state == "claimed" else f"it is {row.state}"
             raise ClaimLost(message_id=message_id, reason=reason)
 
@@ -173,7 +173,7 @@ class ChunkStreams:
         scope_id = (await self._queues.scope_of(caller, scope)).scope_id
         async with self._database.connect() as connection:
             row: Any = None
-            for table in (messages, archive, messages):  # it may move between two looks
+            for table in (live, archive, live):  # it may move between two looks
                 query = select(table.c.state, table.c.queue_id, table.c.origin_queue_id).where(
                     table.c.id == message_id, table.c.scope_id == scope_id
                 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -14,15 +13,18 @@ from relevo.contract.claims import Claimed
 from relevo.errors import InvalidInput, QueueArchived, QueuePaused, ScopePaused, WrongConsumerMode
 from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
+from relevo.work.consume.lease_book import LeaseBook
 from relevo.work.consume.long_poll import CancelToken, LongPoll
 from relevo.work.faults import fault
-from relevo.work.message.history import history_line
+from relevo.work.message.expiry import EXPIRY, expire
 from relevo.work.message.model import AS_WRITTEN, TIERS
 from relevo.work.message.transition import CLAIM
 from relevo.work.queue_record import QueueRecord
 from relevo.work.ready_index.index import IndexLease, ReadyIndex
+from relevo.work.store import tables
 from relevo.work.store.group_commit import GroupCommit, Operation
-from relevo.work.store.interface import Claim, ClaimedRow, Share
+from relevo.work.store.interface import ClaimedRow
+from relevo.work.store.lease import Lease, new_token
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.tenancy.queues import Queues
 
@@ -53,7 +55,9 @@ class Claims:
         group_commit: GroupCommit,
         ready_index: ReadyIndex,
         long_poll: LongPoll,
+        lease_book: LeaseBook,
     ) -> None:
+        self._lease_book = lease_book
         self._queues = queues
         self._deliveries = deliveries
         self._group_commit = group_commit
@@ -123,62 +127,91 @@ class Claims:
 
     async def _claim(self, transaction: UnitOfWork, askings: Sequence[_Asking]) -> list[list[Claimed]]:
         transaction.begun("claim")
-        lines: dict[tuple[str, str], str] = {}
-        looks: list[_Look] = []
-        for asking in askings:
-            names = (asking.caller.actor, asking.consumer)
-            if names not in lines:
-                lines[names] = history_line(transaction.now, CLAIM.history, *names)
-            until = transaction.now + asking.queue.visibility_timeout_s * 1000
-            claim = Claim(secrets.token_hex(13), until, asking.consumer, transaction.now, lines[names])
-            looks.append(_Look(asking, claim, []))
+        looks = [_Look(asking, []) for asking in askings]
         by_queue: dict[int, list[_Look]] = {}
         for look in looks:
             by_queue.setdefault(look.asking.queue.id, []).append(look)
         for queue_id, together in by_queue.items():
-            await _take_indexed(transaction, queue_id, [look for look in together if look.asking.taken])
-            await _take_next(transaction, queue_id, [look for look in together if not look.asking.labels])
+            await self._take_indexed(transaction, queue_id, [look for look in together if look.asking.taken])
+            await self._take_next(transaction, queue_id, [look for look in together if not look.asking.labels])
             for look in together:
                 if look.asking.labels:
-                    share = Share(look.claim, look.asking.batch_size)
-                    look.rows.extend(await transaction.session.claim_next(queue_id, [share], look.asking.labels))
+                    await self._take_labelled(transaction, look)
+        given: list[Lease] = []
+        answers: list[list[Claimed]] = []
         for look in looks:
+            look.rows.sort()  # what SQL added may have been published since the index was asked
             if look.rows:
-                look.rows.sort()  # what SQL added may have been published since the index was asked
+                given.append(_lease(look, transaction.now))
                 _note(transaction, look.asking, look.rows)
-        return [[_claimed(look, row) for row in look.rows] for look in looks]
+            answers.append([_claimed(look, given[-1], row) for row in look.rows])
+        if given:
+            await transaction.session.insert(tables.leases, [lease.row for lease in given])
+            transaction.on_commit.append(lambda: self._lease_book.note(given))
+        return answers
+
+    async def _take_indexed(self, transaction: UnitOfWork, queue_id: int, looks: Sequence[_Look]) -> None:
+        """What the order index named, for all looks at once. An index just rebuilt may name one to two of them."""
+        owner: dict[str, _Look] = {}
+        for look in looks:
+            for message_id in look.asking.taken.ids if look.asking.taken else ():
+                owner.setdefault(message_id, look)
+        if owner:
+            rows = await transaction.session.claim_ids(queue_id, list(owner))
+            for row in await self._alive(transaction, looks[0].asking.queue, rows):
+                owner[row.id].rows.append(row)
+
+    async def _take_next(self, transaction: UnitOfWork, queue_id: int, looks: Sequence[_Look]) -> None:
+        """The first by SQL, for those who did not get all they want: the index had no more, or should have had none of what it
+        named, or was not asked. What it lacks is never lost, only asked for here."""
+        missing = sum(look.missing for look in looks)
+        while missing:
+            rows = await transaction.session.claim_next(queue_id, missing)
+            found = iter(await self._alive(transaction, looks[0].asking.queue, rows))
+            for look in looks:
+                look.rows.extend(islice(found, look.missing))
+            if len(rows) < missing:
+                return
+            missing = sum(look.missing for look in looks)
+
+    async def _take_labelled(self, transaction: UnitOfWork, look: _Look) -> None:
+        queue, labels = look.asking.queue, look.asking.labels
+        while look.missing:
+            wanted = look.missing
+            rows = await transaction.session.claim_next(queue.id, wanted, queue.scope_id, labels)
+            look.rows.extend(await self._alive(transaction, queue, rows))
+            if len(rows) < wanted:
+                return
+
+    @staticmethod
+    async def _alive(transaction: UnitOfWork, queue: QueueRecord, rows: Sequence[ClaimedRow]) -> Sequence[ClaimedRow]:
+        """Those of these rows, just taken, that have not outlived their ttl; the others expire now."""
+        now = transaction.now
+        outlived = {row.id for row in rows if row.expires_at is not None and row.expires_at <= now}
+        if not outlived:
+            return rows
+        locked = await transaction.session.lock(sorted(outlived))
+        pending = [each._replace(state="pending", attempts=each.attempts - 1) for each in locked]
+        await expire(transaction, queue, pending, "ttl", EXPIRY)
+        return [row for row in rows if row.id not in outlived]
 
 
 class _Look(NamedTuple):
     """A look into the queue within a transaction, and what it found."""
 
     asking: _Asking
-    claim: Claim
     rows: list[ClaimedRow]
 
-
-async def _take_indexed(transaction: UnitOfWork, queue_id: int, looks: Sequence[_Look]) -> None:
-    """The rows that the order index named, for all looks at once. An index just rebuilt may name one to two of them."""
-    owner: dict[str, _Look] = {}
-    for look in looks:
-        for message_id in look.asking.taken.ids if look.asking.taken else ():
-            owner.setdefault(message_id, look)
-    if not owner:
-        return
-    wanted = [(look.claim, [each for each, theirs in owner.items() if theirs is look]) for look in looks]
-    for row in await transaction.session.claim_ids(queue_id, wanted):
-        owner[row.id].rows.append(row)
+    @property
+    def missing(self) -> int:
+        return self.asking.batch_size - len(self.rows)
 
 
-async def _take_next(transaction: UnitOfWork, queue_id: int, looks: Sequence[_Look]) -> None:
-    """The first rows by SQL, for those who did not get all they want: the index had no more, or should have had none of what it
-    named, or was not asked. What it lacks is never lost, only asked for here."""
-    shares = [Share(look.claim, missing) for look in looks if (missing := look.asking.batch_size - len(look.rows)) > 0]
-    if not shares:
-        return
-    rows = iter(await transaction.session.claim_next(queue_id, shares))
-    for look in looks:
-        look.rows.extend(islice(rows, look.asking.batch_size - len(look.rows)))
+def _lease(look: _Look, now: int) -> Lease:
+    queue, asking = look.asking.queue, look.asking
+    until = now + queue.visibility_timeout_s * 1000
+    claims = {row.id: row.claim_no for row in look.rows}
+    return Lease(new_token(now), queue.scope_id, queue.id, asking.consumer, asking.caller.actor, now, until, claims)
 
 
 def _check(batch_size: int, wait_s: float, consumer: str | None, labels: Mapping[str, str] | None) -> None:
@@ -225,12 +258,12 @@ def _note(transaction: UnitOfWork, asking: _Asking, rows: Sequence[ClaimedRow]) 
     transaction.audit_messages(asking.caller, CLAIM.action, queue, ids)
 
 
-def _claimed(look: _Look, row: ClaimedRow) -> Claimed:
+def _claimed(look: _Look, lease: Lease, row: ClaimedRow) -> Claimed:
     return Claimed(
         id=row.id,
         queue=look.asking.queue.slug,
-        claim_token=look.claim.token,
-        claim_until=look.claim.until,
+        claim_token=lease.token,
+        claim_until=lease.until,
         attempts=row.attempts,
         reclaims=row.reclaims,
         message_type=row.message_type,

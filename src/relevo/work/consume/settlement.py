@@ -14,13 +14,16 @@ from relevo.contract.messages import Refusal
 from relevo.errors import ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
+from relevo.work.consume.lease_book import LeaseBook
 from relevo.work.message.history import history_line
 from relevo.work.message.lifecycle import Change, apply
-from relevo.work.message.transition import COMPLETE, Transition
+from relevo.work.message.standing import claimed_line
+from relevo.work.message.transition import COMPLETE, EXTEND, Transition
 from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, settling_of, wrong_in
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.group_commit import GroupCommit, Operation
 from relevo.work.store.interface import CompletedRow, Completion, LockedMessage, QueuePolicy
+from relevo.work.store.lease import Lease
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.tenancy.queues import Queues
 
@@ -49,7 +52,10 @@ class _Held(NamedTuple):
 class Settlements:
     """The settles of an installation."""
 
-    def __init__(self, queues: Queues, deliveries: Deliveries, group_commit: GroupCommit) -> None:
+    def __init__(
+        self, queues: Queues, deliveries: Deliveries, group_commit: GroupCommit, lease_book: LeaseBook
+    ) -> None:
+        self._lease_book = lease_book
         self._queues = queues
         self._deliveries = deliveries
         self._group_commit = group_commit
@@ -98,27 +104,27 @@ class Settlements:
 
     async def _complete(self, transaction: UnitOfWork, calls: Sequence[_Settlement]) -> list[list[Settled]]:
         transaction.begun("settle")
-        outcomes: list[list[Settled]] = []
-        by_actor: dict[str, list[_Settlement]] = {}
-        for call in calls:
-            by_actor.setdefault(call.caller.actor, []).append(call)
+        leases = await self._lease_book.of(
+            transaction.session, [each.claim_token for call in calls for each in call.items]
+        )
         done: dict[tuple[str, str], CompletedRow] = {}
-        for actor, theirs in by_actor.items():
-            line = history_line(transaction.now, COMPLETE.history, actor)
-            wanted = {
-                item.id: _completion(call, item)
-                for call in theirs
-                for item in call.items
-                if (call.queue is not None or call.caller.queues is None) and item.subscription is None
-            }
-            if wanted:
-                for row in await transaction.session.complete(list(wanted.values()), transaction.now, line):
-                    done[row.id, wanted[row.id].token] = row
+        wanted: dict[str, Completion] = {}
+        for call in calls:
+            for item in call.items:
+                completion = _completion(call, item, leases, transaction.now)
+                rival = wanted.get(item.id)
+                if completion is not None and (rival is None or rival.claim_no < completion.claim_no):
+                    wanted[item.id] = completion
+        if wanted:
+            for row in await transaction.session.complete(list(wanted.values()), transaction.now):
+                done[row.id, wanted[row.id].token] = row
         if done:
             self._note_completed(transaction, calls, done)
+            await self._settled(transaction, leases, [(token, message_id) for message_id, token in done])
+        outcomes: list[list[Settled]] = []
         for call in calls:
             rest = [item for item in call.items if (item.id, item.claim_token) not in done]
-            others = await self._complete_rest(transaction, call, rest) if rest else {}
+            others = await self._complete_rest(transaction, call, rest, leases) if rest else {}
             outcomes.append(
                 [
                     Settled(item.id, "completed") if (item.id, item.claim_token) in done else others[id(item)]
@@ -126,6 +132,18 @@ class Settlements:
                 ]
             )
         return outcomes
+
+    async def _settled(
+        self, transaction: UnitOfWork, leases: Mapping[str, Lease], pairs: Iterable[tuple[str, str]]
+    ) -> None:
+        """Lets go of leases that hold nothing more, once these messages, as (token, id), are settled."""
+        settled: dict[str, list[str]] = {}
+        for token, message_id in pairs:
+            settled.setdefault(token, []).append(message_id)
+        empty = self._lease_book.empty_after(settled, leases)
+        if empty:
+            await transaction.session.drop_leases(sorted(empty))
+        transaction.on_commit.append(lambda: self._lease_book.settled(settled, empty))
 
     @staticmethod
     def _note_completed(
@@ -156,18 +174,19 @@ class Settlements:
                 )
 
     async def _complete_rest(
-        self, transaction: UnitOfWork, call: _Settlement, items: Sequence[SettleItem]
+        self, transaction: UnitOfWork, call: _Settlement, items: Sequence[SettleItem], leases: Mapping[str, Lease]
     ) -> dict[int, Settled]:
         """Items that the one statement did not complete: done before, lost, or in need of a closer look."""
-        held, outcomes = await _look(transaction, call, items)
+        held, outcomes = await _look(transaction, call, items, leases)
         for each in held:
             row, item = each.row, each.item
             if row.claim_token == item.claim_token and row.state == "completed":
                 outcomes[id(item)] = Settled(item.id, "completed")
-            elif row.claim_token == item.claim_token and row.state == "claimed" and call.queue is None:
-                line = history_line(transaction.now, COMPLETE.history, call.caller.actor)
-                rows = await transaction.session.complete([_completion(call, item)], transaction.now, line)
-                self._note_completed(transaction, [call], {(item.id, item.claim_token): rows[0]})
+            elif row.lease is not None:
+                completion = _completed(call, item, row.lease, transaction.now)
+                (done,) = await transaction.session.complete([completion], transaction.now)
+                self._note_completed(transaction, [call], {(item.id, item.claim_token): done})
+                await self._settled(transaction, leases, [(item.claim_token, item.id)])
                 outcomes[id(item)] = Settled(item.id, "completed")
             else:
                 outcomes[id(item)] = Settled(item.id, refusal=_lost(row))
@@ -187,23 +206,30 @@ class Settlements:
     async def _decide(self, transaction: UnitOfWork, call: _Settlement, verdict: Verdict) -> list[Settled]:
         """Holds the rows, and gives each that is still claimed with its token what the verdict says."""
         transaction.begun("settle")
-        held, outcomes = await _look(transaction, call, call.items)
+        leases = await self._lease_book.of(transaction.session, [item.claim_token for item in call.items])
+        held, outcomes = await _look(transaction, call, call.items, leases)
         decided: dict[tuple[Transition, QueuePolicy], list[Change]] = {}
         settled: dict[str, Settled] = {}
         for each in held:
             row, item = each.row, each.item
-            if row.id in settled and row.claim_token == item.claim_token:
+            if row.id in settled and row.lease is not None:
                 outcomes[id(item)] = settled[row.id]  # named twice in one call
-            elif row.state == "claimed" and row.claim_token == item.claim_token:
+            elif row.lease is not None:
                 transition, change, outcome = settling_of(verdict, row, item, each.rules, transaction.now)
                 decided.setdefault((transition, each.rules), []).append(change)
                 outcomes[id(item)] = settled[row.id] = outcome
-            elif verdict in LETTERS and row.claim_token == LETTERS[verdict] + item.claim_token[1:]:
+            elif row.state != "claimed" and row.claim_token == LETTERS.get(verdict, "") + item.claim_token[1:]:
                 outcomes[id(item)] = Settled(item.id, row.state, visible_at=row.visible_at)  # pyright: ignore[reportArgumentType]
             else:
                 outcomes[id(item)] = Settled(item.id, refusal=_lost(row))
         for (transition, home), changes in decided.items():
             await apply(transaction, transition, home, changes, call.caller)
+            rows = [(change.row.lease, change) for change in changes if isinstance(change.row, LockedMessage)]
+            if transition is EXTEND:
+                await _shorten(transaction, [(lease, change) for lease, change in rows if lease is not None])
+            else:
+                gone = [(lease.token, change.row.id) for lease, change in rows if lease is not None]
+                await self._settled(transaction, leases, gone)
         return [outcomes[id(item)] for item in call.items]
 
 
@@ -212,12 +238,14 @@ _BROADCAST = "BROADCAST"
 
 
 async def _look(
-    transaction: UnitOfWork, call: _Settlement, items: Sequence[SettleItem]
+    transaction: UnitOfWork, call: _Settlement, items: Sequence[SettleItem], leases: Mapping[str, Lease]
 ) -> tuple[list[_Held], dict[int, Settled]]:
-    """The items' rows, held; and the outcomes of those that are not there for this caller."""
+    """The items' rows, held, those that the item's lease holds with the lease; and the outcomes of those that are not there
+    for this caller."""
     outcomes: dict[int, Settled] = {}
     held: list[_Held] = []
-    rows = {row.id: row for row in await transaction.session.lock(sorted({item.id for item in items}))}
+    claims = {item.id: number for item in items if (number := _claim_no(item, leases)) is not None}
+    rows = {row.id: row for row in await transaction.session.lock(sorted({item.id for item in items}), claims)}
     rules = await _rules(transaction, rows.values())
     for item in items:
         row = rows.get(item.id)
@@ -232,8 +260,22 @@ async def _look(
         elif item.subscription is not None:
             outcomes[id(item)] = Settled(item.id, refusal=_no_subscriptions(rules[row.queue_id].slug))
         else:
+            if row.state == "claimed" and _claim_no(item, leases) == row.claim_no:
+                row = row._replace(lease=leases[item.claim_token])
             held.append(_Held(call, item, row, rules[row.queue_id]))
     return held, outcomes
+
+
+def _claim_no(item: SettleItem, leases: Mapping[str, Lease]) -> int | None:
+    lease = leases.get(item.claim_token)
+    return None if lease is None else lease.claims.get(item.id)
+
+
+async def _shorten(transaction: UnitOfWork, changes: Iterable[tuple[Lease, Change]]) -> None:
+    """An extension to a time before the lease's end has the lease looked at by then; a longer one is the message's alone."""
+    for lease, change in changes:
+        if change.columns["claim_until"] < lease.until:
+            await transaction.session.shorten_lease(lease.token, change.columns["claim_until"])
 
 
 async def _rules(transaction: UnitOfWork, rows: Iterable[LockedMessage]) -> dict[int, QueuePolicy]:
@@ -265,7 +307,20 @@ def _lost(row: LockedMessage) -> Refusal:
     return Refusal(lost.code, str(lost))
 
 
-def _completion(call: _Settlement, item: SettleItem) -> Completion:
+def _completion(call: _Settlement, item: SettleItem, leases: Mapping[str, Lease], now: int) -> Completion | None:
+    """How an item is completed, if its lease and its call say all there is to know; whether the lease still holds the message
+    is for the message's row to say."""
+    lease = leases.get(item.claim_token)
+    if lease is None or item.id not in lease.claims or item.subscription is not None:
+        return None
+    if lease.scope_id != call.scope.scope_id or (call.queue is None and call.caller.queues is not None):
+        return None
+    if call.queue is not None and call.queue.id != lease.queue_id:
+        return None
+    return _completed(call, item, lease, now)
+
+
+def _completed(call: _Settlement, item: SettleItem, lease: Lease, now: int) -> Completion:
+    lines = claimed_line(lease) + history_line(now, COMPLETE.history, call.caller.actor)
     result = bytes(item.result).decode() or None
-    queue_id = None if call.queue is None else call.queue.id
-    return Completion(item.id, item.claim_token, call.scope.scope_id, queue_id, result)
+    return Completion(item.id, lease.claims[item.id], lease.token, lease.claimed_by, lease.claimed_at, lines, result)

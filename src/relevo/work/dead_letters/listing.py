@@ -22,7 +22,7 @@ from relevo.work.message.model import AS_WRITTEN
 from relevo.work.pagination import Listing
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.database import Database
-from relevo.work.store.tables import STANDING, labels, messages, queues
+from relevo.work.store.tables import labels, messages, queues
 from relevo.work.tenancy.queues import Queues
 
 MOST_IDS = 1_000
@@ -82,7 +82,7 @@ async def matching(
 ) -> list[ColumnElement[bool]]:
     """The conditions of a filter on `messages`. `home` is the scope's `_dead_letter`."""
     m = messages.c
-    conditions: list[ColumnElement[bool]] = [m.queue_id == home.id, STANDING, m.state == "dead"]
+    conditions: list[ColumnElement[bool]] = [m.queue_id == home.id, m.standing == "dead"]
     if caller.queues is not None:  # a key for some queues sees their dead letters and no others
         own = select(queues.c.id).where(queues.c.scope_id == home.scope_id, queues.c.slug.in_(caller.queues))
         conditions.append(m.origin_queue_id.in_(own))

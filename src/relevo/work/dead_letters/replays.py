@@ -205,10 +205,8 @@ class Replays:
             queues=asked.queues,
         )
         conditions = await matching(connection, home, asked.filter, seen)
-        query = (
-            select(messages).where(*conditions, m.id > row["cursor"], m.id <= asked.last).order_by(m.id).limit(limit)
-        )
-        letters = (await connection.execute(transaction.held(query, wait=True))).mappings().all()
+        page = (*conditions, m.id > row["cursor"], m.id <= asked.last)
+        letters = await transaction.lock_rows(*page, limit=limit)
         moved, by_origin = 0, defaultdict[int | None, list[Any]](list)
         for letter in letters:
             if letter["replays"] < asked.filter.max_replays:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import RowMapping, delete, insert, select
+from sqlalchemy import delete, insert, select
 
 from relevo.work.broadcast.deliveries import SUBSCRIPTION
 from relevo.work.caller import Caller
@@ -21,7 +21,11 @@ from relevo.work.streams.stream_jobs import send_again
 
 
 async def revive(
-    transaction: SqlUnitOfWork, origin: QueueRecord, letters: Sequence[RowMapping], by: Caller, replay_id: str | None
+    transaction: SqlUnitOfWork,
+    origin: QueueRecord,
+    letters: Sequence[Mapping[str, Any]],
+    by: Caller,
+    replay_id: str | None,
 ) -> int:
     """Moves dead letters, whose rows are held, back to the queue they came from; returns how many.
 
@@ -50,7 +54,7 @@ async def revive(
     return len(letters)
 
 
-def _new_values(queue: QueueRecord, letter: RowMapping, now: int) -> dict[str, Any]:
+def _new_values(queue: QueueRecord, letter: Mapping[str, Any], now: int) -> dict[str, Any]:
     expires, deadline = letter["expires_at"], letter["deadline_at"]
     if expires is not None and expires <= now:
         expires = now + (expires - letter["created_at"])
@@ -77,7 +81,7 @@ def _new_values(queue: QueueRecord, letter: RowMapping, now: int) -> dict[str, A
 
 
 async def _with_deliveries(
-    transaction: SqlUnitOfWork, queue: QueueRecord, letters: Sequence[RowMapping]
+    transaction: SqlUnitOfWork, queue: QueueRecord, letters: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
     """Makes the deliveries of letters of a broadcast queue: of a copy the one of its subscription, of a whole message those of
     all subscriptions that have not settled it. Returns how many each letter has; those with none are left out."""

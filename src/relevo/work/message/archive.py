@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, literal, select
+from sqlalchemy import ColumnElement, Select, delete, func, insert, literal, or_, select
 
 from relevo.work.faults import fault
 from relevo.work.store.tables import archive, chunks, deliveries, messages
@@ -18,7 +18,13 @@ from relevo.work.store.transactions import SqlUnitOfWork
 ARCHIVED_STATES = ("completed", "failed", "expired", "cancelled")
 """Dead letters stay: they wait for a decision."""
 
-_COLUMNS = [column.name for column in messages.columns]
+_COLUMNS = [column.name for column in messages.columns if column.name in archive.columns]
+
+
+def may_be_archived() -> ColumnElement[bool]:
+    """Of messages that are finished: all but those that wait for a decision."""
+    standing = messages.c.standing
+    return or_(standing.is_(None), standing.in_(ARCHIVED_STATES))
 
 
 async def move(transaction: SqlUnitOfWork, ids: Sequence[str]) -> None:
@@ -27,8 +33,12 @@ async def move(transaction: SqlUnitOfWork, ids: Sequence[str]) -> None:
     if not ids:
         return
     connection = transaction.connection
-    whole: Select[*tuple[Any, ...]] = select(*messages.columns, literal(transaction.now)).where(messages.c.id.in_(ids))
-    await connection.execute(insert(archive).from_select([*_COLUMNS, "archived_at"], whole))
+    m = messages.c
+    state = func.coalesce(m.standing, "completed")
+    whole: Select[*tuple[Any, ...]] = select(*(m[name] for name in _COLUMNS), state, literal(transaction.now))
+    await connection.execute(
+        insert(archive).from_select([*_COLUMNS, "state", "archived_at"], whole.where(m.id.in_(ids)))
+    )
     fault("archive.copied")
     await connection.execute(delete(deliveries).where(deliveries.c.message_id.in_(ids)))
     await connection.execute(delete(chunks).where(chunks.c.message_id.in_(ids)))
@@ -40,6 +50,7 @@ async def bring_back(transaction: SqlUnitOfWork, ids: Sequence[str]) -> None:
     connection = transaction.connection
     for at in range(0, len(ids), 500):
         these = archive.c.id.in_(ids[at : at + 500])
-        whole: Select[*tuple[Any, ...]] = select(*(archive.c[name] for name in _COLUMNS)).where(these)
-        await connection.execute(insert(messages).from_select(_COLUMNS, whole))
+        standing = func.nullif(archive.c.state, "completed")
+        whole: Select[*tuple[Any, ...]] = select(*(archive.c[name] for name in _COLUMNS), standing).where(these)
+        await connection.execute(insert(messages).from_select([*_COLUMNS, "standing"], whole))
         await connection.execute(delete(archive).where(these))

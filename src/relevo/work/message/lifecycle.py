@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from relevo.contract.messages import State
 from relevo.work.caller import Caller
 from relevo.work.message.failure import Failure
 from relevo.work.message.history import history_line
 from relevo.work.message.model import TERMINAL
+from relevo.work.message.standing import claimed_line
 from relevo.work.message.transition import Transition
 from relevo.work.store.interface import LockedDelivery, LockedMessage, MessageUpdate
-from relevo.work.store.tables import deliveries
+from relevo.work.store.tables import STANDINGS, deliveries
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready, UnitOfWork
 
@@ -51,18 +53,25 @@ async def apply(
     if not changes:
         return
     updates: list[MessageUpdate] = []
+    left: list[tuple[int, int, str]] = []
     for change in changes:
         row = change.row
         assert row.state in transition.before, f"cannot {transition.name} {row.id}: it is {row.state}"
+        after = transition.after or row.state
         columns = _columns(transition, home, change, unit.now)
         line = _line(transition.history, change, unit.now, by) if transition.history else ""
         updates.append(MessageUpdate(row, columns, line))
-        _count(unit, transition, home, row, columns)
+        _count(unit, transition, home, row, after, columns)
         _tell(unit, transition, home, change)
-        if columns["state"] == "pending":
-            _order(unit, home, row, columns)
+        if isinstance(row, LockedMessage):
+            unit.note_due(row.id, columns)
+            left += _order(unit, home, row, after, columns)
+        elif after == "pending":
+            unit.wakes[home.id] = unit.wakes.get(home.id, 0) + 1
     if isinstance(changes[0].row, LockedMessage):
         await unit.session.update_messages(updates)
+        if left:
+            await unit.session.leave_ready(left)
     else:
         assert isinstance(unit, SqlUnitOfWork)
         await unit.update_deliveries(updates)
@@ -72,12 +81,13 @@ async def apply(
 
 def held_ms(row: LockedMessage | LockedDelivery, now: int) -> int:
     """How long its worker has had it."""
-    return max(0, now - (row.claimed_at or now))
+    claimed_at = row.lease.claimed_at if isinstance(row, LockedMessage) and row.lease is not None else row.claimed_at
+    return max(0, now - (claimed_at or now))
 
 
 def _columns(transition: Transition, home: Home, change: Change, now: int) -> dict[str, Any]:
     row = change.row
-    after = transition.after or row.state
+    after: State = transition.after or row.state
     columns: dict[str, Any] = {"state": after, "updated_at": now}
     if after != row.state:
         columns |= {"visible_at": None, "finished_at": now if after in TERMINAL else None}
@@ -101,14 +111,28 @@ def _columns(transition: Transition, home: Home, change: Change, now: int) -> di
     columns |= change.columns
     if isinstance(row, LockedDelivery):
         return {name: value for name, value in columns.items() if name in deliveries.columns}
+    return _as_kept(row, columns)
+
+
+def _as_kept(row: LockedMessage, columns: dict[str, Any]) -> dict[str, Any]:
+    """What of it a message's row says: see `live` among the tables."""
+    after = columns.pop("state")
+    columns["standing"] = after if after in STANDINGS else None
+    columns["attempts"] = columns.get("attempts", row.attempts) - (after == "claimed")
+    if row.state == "claimed" and after != "claimed":
+        columns["claim_no"] = row.claim_no + 1
     return columns
 
 
 def _line(event: str, change: Change, now: int, by: Caller) -> str:
-    detail = change.detail or change.reason
-    if isinstance(change.row, LockedDelivery):
-        detail = f"subscription {change.row.subscription}" + ("" if detail is None else f": {detail}")
-    return history_line(now, event, by.actor, detail)
+    row, detail = change.row, change.detail or change.reason
+    if isinstance(row, LockedDelivery):
+        told = f"subscription {row.subscription}" + ("" if detail is None else f": {detail}")
+        return history_line(now, event, by.actor, told)
+    line = history_line(now, event, by.actor, detail)
+    if row.lease is None or row.claim_until is not None:  # an extended claim has been told
+        return line
+    return claimed_line(row.lease) + line
 
 
 def _count(
@@ -116,12 +140,13 @@ def _count(
     transition: Transition,
     home: Home,
     row: LockedMessage | LockedDelivery,
+    after: State,
     columns: Mapping[str, Any],
 ) -> None:
     counters = unit.counters
     if isinstance(row, LockedMessage):  # a depth counts messages, in however many subscriptions
         counters.moved(row.queue_id, row.state, None)
-        counters.moved(columns.get("queue_id", row.queue_id), None, columns["state"])
+        counters.moved(columns.get("queue_id", row.queue_id), None, after)
     for name in transition.usage:
         counters.add(home.id, name, held_ms(row, unit.now) if name == "handler_ms" else 1)
 
@@ -140,11 +165,15 @@ def _tell(unit: UnitOfWork, transition: Transition, home: Home, change: Change) 
         unit.tell(event, home.id, [row.id], row.message_type, row.correlation_id, told)
 
 
-def _order(unit: UnitOfWork, home: Home, row: LockedMessage | LockedDelivery, columns: Mapping[str, Any]) -> None:
-    if isinstance(row, LockedDelivery):
-        unit.wakes[home.id] = unit.wakes.get(home.id, 0) + 1
-    elif home.consumer_mode == "competing":
-        unit.ready.append(Ready(home.id, columns.get("sort_key", row.sort_key), row.id))
+def _order(
+    unit: UnitOfWork, home: Home, row: LockedMessage, after: State, columns: Mapping[str, Any]
+) -> list[tuple[int, int, str]]:
+    """Has it enter `ready`, or another place there; the place that it leaves, if any."""
+    before = (row.queue_id, row.sort_key, row.id) if row.state == "pending" else None
+    place = (columns.get("queue_id", row.queue_id), columns.get("sort_key", row.sort_key), row.id)
+    if after == "pending" and place != before:
+        unit.ready.append(Ready(*place, broadcast=home.consumer_mode == "broadcast"))
+    return [before] if before is not None and (after != "pending" or place != before) else []
 
 
 def _audit(

@@ -17,9 +17,10 @@ from relevo.work.message.ordering import sort_key
 from relevo.work.message.transition import PUBLISH
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.interface import Row
+from relevo.work.store.tables import DUE
 
 COLUMNS = (
-    *("id", "tenant_id", "scope_id", "queue_id", "state", "sort_key", "visible_at", "attempts", "reclaims", "replays"),
+    *("id", "tenant_id", "scope_id", "queue_id", "sort_key", "visible_at", "attempts", "reclaims", "replays"),
     *("message_type", "source_type", "source_id", "correlation_id", "causation_id", "parent_id", "priority_tier"),
     *(
         "priority_score",
@@ -52,6 +53,8 @@ class NewRow(msgspec.Struct, gc=False):
     sort_key: int
     size: int
     digest: str
+    due: tuple[tuple[str, int], ...]
+    """What of it is due, and when."""
     message: NewMessage
 
 
@@ -78,15 +81,18 @@ def _row(queue: QueueRecord, message: NewMessage, message_id: str, now: int, tra
     if queue.ordering != "fifo":
         score = message.priority_score
         place = sort_key(queue.ordering, created_at=now, tier=tier, score=score, deadline_at=message.deadline)
+    expires_at = None if ttl is None else now + ttl * 1000
     values = (
-        *(message_id, queue.tenant_id, queue.scope_id, queue.id, state, place, visible_at, 0, 0, 0),
+        *(message_id, queue.tenant_id, queue.scope_id, queue.id, place, visible_at, 0, 0, 0),
         *(message.message_type, message.source_type, message.source_id, message.correlation_id or message_id),
         *(message.causation_id, message.parent_id, tier, message.priority_score),
         *(_encode(message.labels).decode() if message.labels else "{}", message.content_type, body.decode(), digest),
-        *(None if ttl is None else now + ttl * 1000, message.deadline, message.idempotency_key),
+        *(expires_at, message.deadline, message.idempotency_key),
         *(bytes(message.hitl_spec).decode() if len(message.hitl_spec) else None, trail, now, now),
     )
-    return NewRow(message_id, values, state, place, len(body), digest, message)
+    times = (visible_at, expires_at, message.deadline)
+    due = () if times == _NEVER else tuple((kind, at) for kind, at in zip(DUE, times, strict=True) if at is not None)
+    return NewRow(message_id, values, state, place, len(body), digest, due, message)
 
 
 def _visible_at(message: NewMessage, now: int) -> int | None:
@@ -126,6 +132,7 @@ def _wrong(message: NewMessage, now: int, max_body_bytes: int) -> tuple[str, str
     return _wrong_times(message, now)
 
 
+_NEVER = (None, None, None)
 _NOTHING_SAID = ("message", "application/json", None, None, None, None)
 _NO_TIMES = (None, None, None, None, None)
 

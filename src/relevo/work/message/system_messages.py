@@ -34,6 +34,7 @@ async def post(
         if keyed:
             await transaction.connection.execute(insert(idempotency), [_remembered(queue, row) for row in keyed])
         PUBLISH.add_to(transaction.counters, queue.id, None, len(rows))
+        transaction.due += [(kind, at, row.id) for row in rows for kind, at in row.due]
         transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
     return len(rows)
 

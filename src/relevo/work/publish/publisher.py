@@ -257,8 +257,9 @@ def _note(transaction: UnitOfWork, call: _Publication, rows: list[NewRow]) -> No
     PUBLISH.add_to(counters, queue.id, None, len(pending))
     PUBLISH_DELAYED.add_to(counters, queue.id, None, len(rows) - len(pending))
     counters.add(queue.id, "published_bytes", sum(row.size for row in rows))
-    if queue.consumer_mode == "competing":
-        transaction.ready += [Ready(queue.id, row.sort_key, row.id, row.message.labels) for row in pending]
+    broadcast = queue.consumer_mode == "broadcast"
+    transaction.ready += [Ready(queue.id, row.sort_key, row.id, row.message.labels, broadcast) for row in pending]
+    transaction.due += [(kind, at, row.id) for row in rows for kind, at in row.due]
     ids = [row.id for row in rows]
     message_types = [row.message.message_type for row in rows]
     correlation_ids = [row.message.correlation_id or row.id for row in rows]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import BigInteger, ColumnElement, Select, Table, and_, false, null, select, union_all
+from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, and_, false, null, select, union_all
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,15 +17,17 @@ from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
 from relevo.work.message.failure import failure_of
 from relevo.work.message.model import STATES, TIERS
+from relevo.work.message.standing import with_claims
 from relevo.work.pagination import Listing, page_of
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, correlated, labels, messages, queues
+from relevo.work.store.tables import archive, correlated, in_state, labels, live, queues
 from relevo.work.tenancy.queues import DEAD_LETTER, require_scope
 
 _SHOWN = tuple(
     column.name
-    for column in messages.columns
-    if column.name
+    for column in live.columns
+    if column.name in archive.columns
+    and column.name
     not in ("tenant_id", "scope_id", "sort_key", "claim_token", "body_digest", "open_deliveries", "trail")
 )
 """All that a reader may see. Not the claim's token: it is the right to settle, and belongs to the worker alone."""
@@ -73,15 +75,14 @@ class Search:
                 _by_id(table.c.id)
                 .narrowed(_half(table, scope_id, wanted, slugs, caller), limit=limit, cursor=cursor)
                 .subquery()
-                for table in (messages, archive)
+                for table in (live, archive)
                 if wanted.archived is None or wanted.archived == (table is archive)
             ]
             both = union_all(*(select(half) for half in halves)).subquery()
 
-            def shown(row: Any) -> Message:
-                return _message(row, slugs, stack=False)
-
-            return await _by_id(both.c.id).page(connection, select(both), shown, limit=limit, cursor=cursor)
+            page = await _by_id(both.c.id).page(connection, select(both), dict[str, Any], limit=limit, cursor=cursor)
+            rows = await with_claims(connection, page.items)
+        return Page([_message(row, slugs, stack=False) for row in rows], page.next_cursor)
 
     async def get(self, caller: Caller, scope: str, message_id: str) -> Message:
         row, slugs = await self._row(caller, scope, message_id)
@@ -99,10 +100,11 @@ class Search:
         async with self._database.connect() as connection:
             slugs, scope_id = await self._slugs(connection, caller, scope)
             row = None
-            for table in (messages, archive, messages):  # it may move on to the archive, or back, between two looks
+            for table in (live, archive, live):  # it may move on to the archive, or back, between two looks
                 mine = and_(table.c.id == message_id, table.c.scope_id == scope_id)
                 row = (await connection.execute(select(table).where(mine))).mappings().one_or_none()
                 if row is not None:
+                    (row,) = [row] if table is archive else await with_claims(connection, [row])
                     break
         if row is None or (caller.queues is not None and not _seen(caller, row, slugs)):
             raise NotFound(what="message", name=message_id)
@@ -128,15 +130,19 @@ def steps_of(trail: str) -> list[Step]:
 
 
 def _half(
-    table: Table, scope_id: int, wanted: MessageFilter, slugs: dict[int, str], caller: Caller
+    table: FromClause, scope_id: int, wanted: MessageFilter, slugs: dict[int, str], caller: Caller
 ) -> Select[*tuple[Any, ...]]:
-    archived_at = table.c.archived_at if table is archive else sql_cast(null(), BigInteger).label("archived_at")
-    query = select(*(table.c[name] for name in _SHOWN), archived_at)
+    own: list[ColumnElement[Any]] = [
+        table.c[name] if name in table.c else sql_cast(null(), BigInteger).label(name)
+        for name in ("archived_at", "claim_no")
+    ]
+    shown: list[ColumnElement[Any]] = [table.c[name] for name in _SHOWN]
+    query = select(*shown, *own)
     return query.where(table.c.scope_id == scope_id, *_conditions(table, scope_id, wanted, slugs, caller))
 
 
 def _conditions(
-    table: Table, scope_id: int, wanted: MessageFilter, slugs: dict[int, str], caller: Caller
+    table: FromClause, scope_id: int, wanted: MessageFilter, slugs: dict[int, str], caller: Caller
 ) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     ids = {slug: number for number, slug in slugs.items()}
@@ -167,17 +173,17 @@ def _conditions(
     return conditions
 
 
-def _in_queue(table: Table, ids: dict[str, int], slug: str, *, dead: bool) -> ColumnElement[bool]:
+def _in_queue(table: FromClause, ids: dict[str, int], slug: str, *, dead: bool) -> ColumnElement[bool]:
     queue_id = ids.get(slug)
     if queue_id is None:
         raise NotFound(what="queue", name=slug)
     return table.c.origin_queue_id == queue_id if dead and slug != DEAD_LETTER else table.c.queue_id == queue_id
 
 
-def _in_state(table: Table, state: State) -> ColumnElement[bool]:
+def _in_state(table: FromClause, state: State) -> ColumnElement[bool]:
     if state == "archived":
         return table.c.id.is_not(None) if table is archive else false()
-    return table.c.state == state
+    return in_state(state) if table is live else table.c.state == state
 
 
 def _seen(caller: Caller, row: Any, slugs: dict[int, str]) -> bool:

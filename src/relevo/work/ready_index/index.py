@@ -158,7 +158,7 @@ class ReadyIndex:
         if self._address is None or not ready:
             return
         by_queue: dict[int, list[Argument]] = {}
-        for queue_id, place, message_id, _ in ready:
+        for queue_id, place, message_id, *_ in ready:
             by_queue.setdefault(queue_id, []).extend((place, message_id))
         by_server: dict[_Server, list[tuple[int, list[Argument]]]] = {}
         for queue_id, members in by_queue.items():

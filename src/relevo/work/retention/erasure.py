@@ -33,6 +33,7 @@ from relevo.work.dead_letters.replays import forget_words
 from relevo.work.faults import fault
 from relevo.work.message.history import Step, history_line, steps
 from relevo.work.message.lifecycle import Change, apply
+from relevo.work.message.standing import with_claims
 from relevo.work.message.transition import ERASE
 from relevo.work.pagination import Listing
 from relevo.work.queue_record import QueueRecord
@@ -185,9 +186,15 @@ class Erasures:
     async def _erase(self, transaction: SqlUnitOfWork, erasure: Any, ids: Sequence[str]) -> None:
         connection = transaction.connection
         every = [*ids, *await _event_copies(transaction, erasure["scope_id"], ids)]
+        a = archive.c
+        archived = select(archive).where(a.id.in_(every), a.scope_id == erasure["scope_id"]).order_by(a.id)
         for table in (messages, archive):
-            query = select(table).where(table.c.id.in_(every), table.c.scope_id == erasure["scope_id"])
-            rows = (await connection.execute(transaction.held(query.order_by(table.c.id), wait=True))).mappings().all()
+            rows: Sequence[Any]
+            if table is messages:
+                mine = (messages.c.id.in_(every), messages.c.scope_id == erasure["scope_id"])
+                rows = await with_claims(connection, await transaction.lock_rows(*mine))
+            else:
+                rows = (await connection.execute(transaction.held(archived, wait=True))).mappings().all()
             if rows:
                 changed = [_blank(row, transaction.now, erasure["created_by"]) for row in rows]
                 await connection.execute(_BLANKING[table.name], changed)

@@ -12,7 +12,7 @@ import hashlib
 from typing import Any
 
 import msgspec
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from relevo.errors import ReplayLoop
 from relevo.work.caller import Caller
@@ -56,8 +56,8 @@ async def follow(
             update(reviews).where(reviews.c.id == row["id"]).values(next_tick_at=transaction.now)
         )
         return
-    query = select(messages).where(messages.c.id == row["message_id"], messages.c.state == "in_review")
-    message = (await transaction.connection.execute(transaction.held(query, wait=True))).mappings().one_or_none()
+    mine = (messages.c.id == row["message_id"], messages.c.standing == "in_review")
+    message = next(iter(await transaction.lock_rows(*mine)), None)
     if message is None:
         return  # cancelled or erased meanwhile: there is nobody left to tell
     row_as_read = LockedMessage.of(message)
@@ -105,8 +105,8 @@ async def _follow_dead_letter(
     else:
         await apply(transaction, LEAVE_DEAD, home, [change._replace(columns=columns)], caller)
     if decided:  # else nobody decided: it stays a dead letter
-        back = select(messages).where(messages.c.id == message["id"])
-        await revive(transaction, home, (await transaction.connection.execute(back)).mappings().all(), caller, None)
+        letters = await transaction.lock_rows(messages.c.id == message["id"])
+        await revive(transaction, home, letters, caller, None)
 
 
 def require_replays_left(message_id: str, replays: int, limit: int = MAX_REPLAYS) -> None:

@@ -119,9 +119,8 @@ class Reviews:
 
         async def open_it(transaction: SqlUnitOfWork) -> str:
             m = messages.c
-            mine = select(messages).where(m.id == message_id, m.scope_id == home.scope_id)
-            held = transaction.held(mine, wait=True)
-            letter = (await transaction.connection.execute(held)).mappings().one_or_none()
+            letters = await transaction.lock_rows(m.id == message_id, m.scope_id == home.scope_id)
+            letter = next(iter(letters), None)
             origin = None if letter is None else await _origin_of(self._queues, letter["origin_queue_id"])
             if letter is None or (origin is not None and not caller.sees_queue(origin.slug)):
                 raise NotFound(what="message", name=message_id)

@@ -18,7 +18,7 @@ from relevo.work.routing.router import draft_of_row
 from relevo.work.routing.rule import Route, Rule
 from relevo.work.routing.targets import Targets
 from relevo.work.store.database import Database
-from relevo.work.store.tables import messages
+from relevo.work.store.tables import live
 from relevo.work.tenancy.queues import Queues
 from relevo.work.tenancy.trusts import Trusts
 
@@ -78,7 +78,7 @@ class DryRuns:
         if not 1 <= limit <= MOST:
             raise InvalidInput(where="last", reason=f"{limit} is not between 1 and {MOST}")
         home = await self._queues.lookup(caller, scope, queue)
-        query = select(messages).where(messages.c.queue_id == home.id).order_by(messages.c.id.desc()).limit(limit)
+        query = select(live).where(live.c.queue_id == home.id).order_by(live.c.id.desc()).limit(limit)
         async with self._database.connect() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return await self._try(home, rule, [draft_of_row(row) for row in rows])

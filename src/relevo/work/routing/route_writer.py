@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import func, insert, literal, select, update
+from sqlalchemy import case, func, insert, literal, select, update
 
 from relevo.contract.messages import Published, Refusal, State
 from relevo.work.broadcast.subscriptions import Subscriptions
@@ -29,6 +29,7 @@ from relevo.work.store.unit_of_work import Ready, UnitOfWork
 from relevo.work.streams.stream_jobs import claim_columns, new_row
 
 COLUMNS = tuple(column.name for column in tables.messages.columns)
+_ARCHIVED = (*(name for name in COLUMNS if name in tables.archive.columns), "state", "archived_at")
 _REVIEWS = tuple(column.name for column in tables.reviews.columns)
 _STREAM_JOBS = tuple(column.name for column in tables.stream_jobs.columns)
 
@@ -96,10 +97,13 @@ class RouteWriter:
             await session.insert(
                 tables.messages, [tuple(row[name] for name in COLUMNS) for row in rows], columns=COLUMNS
             )
+            for row in rows:
+                transaction.note_due(row["id"], row)
         if done:
             rows = [self._row(place, now, caller.actor) for place in done]
-            values = [(*(row[name] for name in COLUMNS), now) for row in rows]
-            await session.insert(tables.archive, values, columns=(*COLUMNS, "archived_at"))
+            given = {"state": STATES["archived"], "archived_at": now}
+            values = [tuple((row | given)[name] for name in _ARCHIVED) for row in rows]
+            await session.insert(tables.archive, values, columns=_ARCHIVED)
         labels = [
             (place.queue.scope_id, name, value, place.draft.id)
             for place in places
@@ -161,7 +165,7 @@ class RouteWriter:
             "tenant_id": queue.tenant_id,
             "scope_id": queue.scope_id,
             "queue_id": queue.id,
-            "state": state,
+            "standing": state if state in tables.STANDINGS else None,
             "sort_key": self.place_of(place),
             "visible_at": draft.visible_at if state == "delayed" else None,
             "message_type": draft.message_type,
@@ -230,9 +234,10 @@ class RouteWriter:
             )
 
     def wait(self, transaction: UnitOfWork, place: Destination) -> None:
-        """Tells waiting claims, once this is committed."""
-        if state_of(place, transaction.now) == "pending" and place.queue.consumer_mode == "competing":
-            transaction.ready.append(Ready(place.queue.id, self.place_of(place), place.draft.id))
+        """Has it enter `ready`, if it waits, and tells waiting claims once this is committed."""
+        if state_of(place, transaction.now) == "pending":
+            broadcast = place.queue.consumer_mode == "broadcast"
+            transaction.ready.append(Ready(place.queue.id, self.place_of(place), place.draft.id, broadcast=broadcast))
 
     def _count(self, transaction: UnitOfWork, place: Destination) -> None:
         counters, queue = transaction.counters, place.queue
@@ -253,7 +258,8 @@ class RouteWriter:
             **dict.fromkeys(COLUMNS),
             **self.shaped(place, now),
             "id": draft.id,
-            "attempts": int(place.stream is not None),
+            "attempts": 0,
+            "claim_no": 0,
             "reclaims": 0,
             "replays": 0,
             "source_type": draft.source_type,
@@ -296,8 +302,9 @@ async def _fan_out_cold(transaction: SqlUnitOfWork, queue: QueueRecord, ids: Seq
     """As `Subscriptions.fan_out`, in SQLAlchemy."""
     connection, m, s = transaction.connection, tables.messages.c, tables.subscriptions.c
     await connection.execute(select(tables.queues.c.id).where(tables.queues.c.id == queue.id).with_for_update())
+    state = case((m.visible_at.is_(None), "pending"), else_="delayed")
     each = (
-        select(s.id, m.id, m.state, m.sort_key, m.visible_at, literal(0), literal(0), m.updated_at)
+        select(s.id, m.id, state, m.sort_key, m.visible_at, literal(0), literal(0), m.updated_at)
         .join_from(tables.messages, tables.subscriptions, s.queue_id == m.queue_id)
         .where(m.id.in_(ids))
     )

@@ -28,12 +28,12 @@ from relevo.work.queue_record import QueueRecord
 from relevo.work.review.outcomes import require_replays_left
 from relevo.work.routing.plan import Draft
 from relevo.work.routing.route_plan import Destination, RoutePlan, RoutePlanner
-from relevo.work.routing.route_writer import RouteWriter
+from relevo.work.routing.route_writer import RouteWriter, state_of
 from relevo.work.routing.rules import TRIGGER_OF, Rules
 from relevo.work.store.database import Database
 from relevo.work.store.outbox import OutboxRow
 from relevo.work.store.tables import archive as archived_messages
-from relevo.work.store.tables import labels, messages, routings, stream_jobs
+from relevo.work.store.tables import labels, live, messages, routings, stream_jobs
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.streams.stream_jobs import job_id_of
 from relevo.work.tenancy.queues import Queues
@@ -147,7 +147,7 @@ class Router:
 
     async def _message(self, message_id: str) -> tuple[Any, bool] | None:
         async with self._database.connect() as connection:
-            for table in (messages, archived_messages):
+            for table in (live, archived_messages):
                 query = select(table).where(table.c.id == message_id)
                 row = (await connection.execute(query)).mappings().one_or_none()
                 if row is not None:
@@ -183,11 +183,8 @@ class Router:
         main = journey.main
         copies = list(journey.copies)
         if not in_archive:
-            query = select(messages.c.updated_at, messages.c.state, messages.c.queue_id).where(
-                messages.c.id == row["id"]
-            )
-            held = (await transaction.connection.execute(transaction.held(query, wait=True))).mappings().one_or_none()
-            if held is None or any(held[name] != row[name] for name in held):
+            held = next(iter(await transaction.lock_rows(messages.c.id == row["id"])), None)
+            if held is None or any(held[name] != row[name] for name in ("updated_at", "state", "queue_id")):
                 raise _Changed
         movable = not in_archive and row["state"] in MOVABLE and journey.home.consumer_mode == "competing"
         if movable:
@@ -240,19 +237,22 @@ class Router:
             values |= {name: row[name] for name in ("queue_id", "failure_reason", "error")}
             source = "dead_letter"
         elif main.moves or main.ending in ("stream", "archived", "dropped"):
-            values |= {"attempts": int(main.stream is not None), "reclaims": 0, "origin_queue_id": _came_from(main)}
+            values |= {"attempts": 0, "reclaims": 0, "origin_queue_id": _came_from(main)}
         elif row["state"] in ("pending", "delayed"):
             values |= {name: row[name] for name in ("failure_reason", "error")}
         values["trail"] = m.trail + self._route_writer.lines(main, now, self._caller.actor)
         await transaction.connection.execute(update(messages).where(m.id == row["id"]).values(values))
+        transaction.note_due(row["id"], values)
         await self._relabel(transaction, row, main)
-        state = values.get("state", row["state"])
+        state = state_of(main, now) if "standing" in values else row["state"]
         place_id = values.get("queue_id", row["queue_id"])
         transaction.counters.moved(row["queue_id"], row["state"], None)
         transaction.counters.moved(place_id, None, state)
         if main.ending in ("archived", "dropped"):
             transaction.counters.add(place_id, "completed" if main.ending == "archived" else "cancelled", 1)
-        if "state" in values:
+        if row["state"] == "pending":
+            await transaction.session.leave_ready([(row["queue_id"], row["sort_key"], row["id"])])
+        if state == "pending":
             self._route_writer.wait(transaction, main)
         self._route_writer.tell(transaction, self._caller, main)
         await self._attach(transaction, main, source)

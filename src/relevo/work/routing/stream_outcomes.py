@@ -17,7 +17,7 @@ from relevo.work.message.retry import wait_before_retry
 from relevo.work.message.transition import COMPLETE, GIVE_UP, RETRY_AS_JOB, SEND_AGAIN
 from relevo.work.store.database import Database
 from relevo.work.store.interface import LockedMessage
-from relevo.work.store.tables import messages, stream_jobs
+from relevo.work.store.tables import live, messages, stream_jobs
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.streams.stream_jobs import claimant, send_again
 from relevo.work.tenancy.queues import Queues
@@ -41,10 +41,10 @@ class StreamOutcomes:
 
     async def waiting(self, limit: int) -> Sequence[Any]:
         """Jobs to add, with their messages."""
-        s, m = stream_jobs.c, messages.c
+        s, m = stream_jobs.c, live.c
         query = (
             select(stream_jobs, *(m[name].label(f"m_{name}") for name in _SENT))
-            .join_from(stream_jobs, messages, m.id == s.message_id)
+            .join_from(stream_jobs, live, m.id == s.message_id)
             .where(s.state == "waiting", s.send_at <= self._now_ms())
             .order_by(s.send_at)
             .limit(limit)
@@ -146,9 +146,8 @@ class StreamOutcomes:
         job = (await transaction.connection.execute(transaction.held(query, wait=True))).one_or_none()
         if job is None:
             return None
-        found = await transaction.lock_messages(
-            m.id == job.message_id, m.state == "claimed", m.claimed_by == claimant(job.stream_queue)
-        )
+        locked = await transaction.lock_messages(m.id == job.message_id, m.claimed_by == claimant(job.stream_queue))
+        found = [row for row in locked if row.state == "claimed"]
         if not found:
             await self._over(transaction, job_id)
         return found[0] if found else None

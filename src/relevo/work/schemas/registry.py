@@ -16,7 +16,7 @@ from relevo.work.queue_record import QueueRecord
 from relevo.work.schemas.checker import Checker
 from relevo.work.store.cache import SingleFlightCache
 from relevo.work.store.database import Database
-from relevo.work.store.tables import messages, queue_schemas, queues, schemas
+from relevo.work.store.tables import live, queue_schemas, queues, schemas
 from relevo.work.store.transactions import SqlUnitOfWork, Transactions
 from relevo.work.tenancy.queues import CACHED_MS, Queues, require_scope
 from relevo.work.tenancy.versions import Versions
@@ -161,7 +161,7 @@ class Schemas(Versions[Schema]):
 async def _compatibility(connection: AsyncConnection, queue: QueueRecord, checker: Checker) -> Compatibility:
     """Looks at every unfinished message, a page at a time."""
     looked_at, refused, examples, after = 0, 0, list[str](), ""
-    m = messages.c
+    m = live.c
     while True:
         page = (
             select(m.id, m.body)

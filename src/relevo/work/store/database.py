@@ -151,6 +151,14 @@ class Database:
             async with self.engine.connect() as connection:
                 yield connection
 
+    @contextlib.asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
+        """A connection to read with whose statements all see the same moment."""
+        async with self.connect() as connection:
+            if self.dialect != "sqlite":
+                await connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
     @contextlib.contextmanager
     def _noting(self, *, writing: bool) -> Generator[None]:
         try:

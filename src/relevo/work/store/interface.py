@@ -13,29 +13,17 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Table
 
+from relevo.contract.messages import State
 from relevo.work.store.audit_chain import Head
+from relevo.work.store.lease import Lease
 
 T = TypeVar("T")
 Dialect = Literal["sqlite", "postgresql", "mariadb"]
 Row = tuple[Any, ...]
+Place = tuple[int, str]
+"""Of a message in its queue's order: sort key and id."""
 
-
-class Claim(NamedTuple):
-    """What a claim writes into the rows it takes."""
-
-    token: str
-    until: int
-    by: str
-    now: int
-    trail: str
-    """The line of history, the same for all of them."""
-
-
-class Share(NamedTuple):
-    """How many rows one claim wants of those that a transaction takes for several."""
-
-    claim: Claim
-    rows: int
+NO_CLAIMS: Mapping[str, int] = {}
 
 
 class ClaimedRow(NamedTuple):
@@ -58,6 +46,8 @@ class ClaimedRow(NamedTuple):
     created_at: int
     pending_since: int
     """When it was last changed before: published, promoted, released or put back."""
+    claim_no: int
+    expires_at: int | None
 
 
 class LockedMessage(NamedTuple):
@@ -68,14 +58,17 @@ class LockedMessage(NamedTuple):
     scope_id: int
     queue_id: int
     origin_queue_id: int | None
-    state: str
+    state: State
+    """Which no row says: see `live` among the tables."""
     sort_key: int
     visible_at: int | None
     claim_until: int | None
+    claim_no: int
     claim_token: str | None
     claimed_by: str | None
     claimed_at: int | None
     attempts: int
+    """A claim under way included, which the row does not count."""
     reclaims: int
     replays: int
     priority_tier: int
@@ -83,14 +76,44 @@ class LockedMessage(NamedTuple):
     message_type: str
     correlation_id: str
     deadline_at: int | None
+    expires_at: int | None
     created_at: int
     finished_at: int | None
     failure_reason: str | None
+    lease: Lease | None = None
+    """Of a claimed one, where it was asked for."""
+
+    @staticmethod
+    def of_columns(row: Sequence[Any]) -> LockedMessage:
+        """From the columns of lock.sql: these with `standing` for the state, and whether it is in `ready`."""
+        standing, visible_at, finished_at, is_ready = row[5], row[7], row[23], row[25]
+        state = state_of(standing, finished_at, visible_at, is_ready)
+        attempts = row[13] + (state == "claimed")
+        return LockedMessage._make((*row[:5], state, *row[6:13], attempts, *row[14:25], None))
 
     @staticmethod
     def of(row: Any) -> LockedMessage:
-        """From a whole row."""
-        return LockedMessage(*(row[name] for name in LockedMessage._fields))
+        """From a whole row of `live`."""
+        return LockedMessage(*(row[name] for name in LockedMessage._fields if name != "lease"))
+
+
+LOCKED_COLUMNS = tuple("standing" if name == "state" else name for name in LockedMessage._fields if name != "lease")
+"""What `of_columns` wants, but the last."""
+
+
+def state_of(standing: str | None, finished_at: int | None, visible_at: int | None, is_ready: object) -> State:
+    """The state of a live message: as `live` says it.
+
+    >>> state_of(None, None, None, True), state_of(None, None, None, False), state_of("dead", 1, None, False)
+    ('pending', 'claimed', 'dead')
+    """
+    if standing is not None:
+        return standing  # pyright: ignore[reportReturnType]
+    if finished_at is not None:
+        return "completed"
+    if visible_at is not None:
+        return "delayed"
+    return "pending" if is_ready else "claimed"
 
 
 class LockedDelivery(NamedTuple):
@@ -104,7 +127,7 @@ class LockedDelivery(NamedTuple):
     correlation_id: str
     subscription_id: int
     subscription: str
-    state: str
+    state: State
     sort_key: int
     visible_at: int | None
     claim_until: int | None
@@ -127,30 +150,29 @@ class MessageUpdate(NamedTuple):
         row, columns = self.row, self.columns
         if not columns.keys() <= _SETTABLE:
             raise KeyError(f"update_messages.sql does not set {sorted(columns.keys() - _SETTABLE)}")
-        kept = (columns[name] if name in columns else getattr(row, name) for name in _SET)
+        kept = (columns[name] if name in columns else getattr(row, name) for name in _SET)  # `standing` is always given
         return (row.id, *kept, columns["updated_at"], self.trail, columns.get("error"))
 
 
 _SET = (
-    *("queue_id", "origin_queue_id", "state", "sort_key", "visible_at", "claim_until", "claim_token", "claimed_by"),
-    *("claimed_at", "attempts", "reclaims", "replays", "priority_tier", "priority_score", "failure_reason"),
-    "finished_at",
+    *("queue_id", "origin_queue_id", "standing", "sort_key", "visible_at", "claim_until", "claim_no", "claim_token"),
+    *("claimed_by", "claimed_at", "attempts", "reclaims", "replays", "priority_tier", "priority_score"),
+    *("failure_reason", "finished_at"),
 )
 _SETTABLE = {*_SET, "updated_at", "error"}
 
 
 class Completion(NamedTuple):
-    """One message to complete, by whoever holds `token`, in the scope (and the queue, if any) that they named."""
+    """One message to complete, claimed with this token for the `claim_no`-th time."""
 
     id: str
+    claim_no: int
     token: str
-    scope_id: int
-    queue_id: int | None
+    claimed_by: str
+    claimed_at: int
+    trail: str
+    """The lines of history."""
     result: str | None
-
-    def allows(self, token: str, scope_id: int, queue_id: int) -> bool:
-        """Whether a claimed row is the one that is meant, and theirs to complete."""
-        return self.token == token and self.scope_id == scope_id and self.queue_id in (None, queue_id)
 
 
 class CompletedRow(NamedTuple):
@@ -187,7 +209,13 @@ class KnownKey(NamedTuple):
     idempotency_key: str
     message_id: str
     body_digest: str
-    state: str | None
+    state: State | None
+
+    @staticmethod
+    def of_columns(row: Sequence[Any]) -> KnownKey:
+        """From those of known_keys.sql."""
+        *key, is_live, standing, finished_at, visible_at, is_ready = row
+        return KnownKey._make((*key, state_of(standing, finished_at, visible_at, is_ready) if is_live else None))
 
 
 @dataclass
@@ -236,33 +264,50 @@ class Session(Protocol):
         """The oldest pending or delayed rows, held; for overflow policies."""
         ...
 
-    # --- claim -----------------------------------------------------------------------------------------------------------
+    # --- ready -----------------------------------------------------------------------------------------------------------
 
     async def claim_next(
-        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
+        self, queue_id: int, limit: int, scope_id: int = 0, labels: Sequence[tuple[str, str]] = ()
     ) -> list[ClaimedRow]:
-        """Claims the first pending rows in the queue's order that have not outlived their ttl, passing over those another
-        transaction holds: as many as the
-        shares want together, the first ones for the first share. With `labels` only rows that carry all of them."""
+        """Takes the first messages in the queue's order out of `ready`, passing over those another transaction holds: they
+        are whoever's whose lease names them. With `labels` only messages that carry all of them."""
         ...
 
-    async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
-        """Claims those of these rows that are still pending in this queue and have not outlived their ttl, each with its
-        claim; in any order."""
+    async def claim_ids(self, queue_id: int, ids: Sequence[str]) -> list[ClaimedRow]:
+        """The same of those of these messages that are ready in this queue; in any order."""
         ...
 
-    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
-        """Pending rows of a queue in its order, after this place: (sort_key, id) of each."""
+    async def leave_ready(self, places: Sequence[tuple[int, int, str]]) -> None:
+        """Takes messages that are held, at (queue, sort key, id), out of `ready`."""
+        ...
+
+    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[Place]:
+        """What is ready in a queue in its order, behind this place."""
+        ...
+
+    # --- leases ----------------------------------------------------------------------------------------------------------
+
+    async def leases(self, tokens: Sequence[str]) -> list[Lease]:
+        """Those of these leases that there are."""
+        ...
+
+    async def drop_leases(self, tokens: Sequence[str]) -> None:
+        """Deletes leases that hold nothing any more."""
+        ...
+
+    async def shorten_lease(self, token: str, look_at: int) -> None:
+        """Has a lease looked at by then, if it would be later."""
         ...
 
     # --- settle ----------------------------------------------------------------------------------------------------------
 
-    async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
-        """Completes those that are claimed with their token; returns them. Ids must not repeat."""
+    async def complete(self, items: Sequence[Completion], now: int) -> list[CompletedRow]:
+        """Completes those that are still claimed as the items say; returns them. Ids must not repeat."""
         ...
 
-    async def lock(self, ids: Sequence[str]) -> list[LockedMessage]:
-        """These rows, held, in the order of their ids; ids that do not exist are left out."""
+    async def lock(self, ids: Sequence[str], claims: Mapping[str, int] = NO_CLAIMS) -> list[LockedMessage]:
+        """These rows, held, in the order of their ids; ids that do not exist are left out. A message in `ready` is held there
+        too. `claims` are those that the caller has leases of: such a message need not be looked for in `ready`."""
         ...
 
     async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
@@ -274,6 +319,10 @@ class Session(Protocol):
         ...
 
     # --- every transaction ---------------------------------------------------------------------------------------------------
+
+    async def add_due(self, rows: Sequence[tuple[str, int, str]]) -> None:
+        """Notes what is due: kind, time and message. What is noted already stays."""
+        ...
 
     async def add_counters(self, rows: Sequence[Row]) -> None:
         """Adds rows of `CounterDelta.rows` to the tallies."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Table, bindparam, insert, select, update
+from sqlalchemy import Table, bindparam, delete, insert, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.counters import TALLIES
 from relevo.work.store.interface import Dialect, MessageUpdate, Row
-from relevo.work.store.tables import audit, audit_chains, messages, tallies
+from relevo.work.store.lease import Lease
+from relevo.work.store.tables import audit, audit_chains, due, leases, messages, ready, tallies
 
 
 class SqlSession:
@@ -63,6 +64,28 @@ class SqlSession:
                 each_row = update(messages).where(messages.c.id == bindparam("b_id")).values(columns)
                 given = [row | {"b_id": message_id} for row, message_id in zip(rows, ids, strict=True)]
                 await self._connection.execute(each_row, given)
+
+    async def leave_ready(self, places: Sequence[tuple[int, int, str]]) -> None:
+        names = [column.name for column in ready.columns]
+        gone = delete(ready).where(*(column == bindparam(f"b_{column.name}") for column in ready.columns))
+        given = [{f"b_{name}": value for name, value in zip(names, place, strict=True)} for place in places]
+        await self._connection.execute(gone, given)
+
+    async def add_due(self, rows: Sequence[tuple[str, int, str]]) -> None:
+        statement: Any
+        if self.dialect == "mariadb":
+            statement = mysql.insert(due).on_duplicate_key_update(id=due.c.id)
+        else:
+            statement = (postgresql if self.dialect == "postgresql" else sqlite).insert(due).on_conflict_do_nothing()
+        given = [{"kind": kind, "at": at, "id": message_id} for kind, at, message_id in rows]
+        await self._connection.execute(statement, given)
+
+    async def leases(self, tokens: Sequence[str]) -> list[Lease]:
+        rows = await self._connection.execute(select(leases).where(leases.c.token.in_(tokens)))
+        return [Lease.of_row(row) for row in rows]
+
+    async def drop_leases(self, tokens: Sequence[str]) -> None:
+        await self._connection.execute(delete(leases).where(leases.c.token.in_(tokens)))
 
     async def chain_heads(self, limit: int) -> list[Row]:
         columns = (audit_chains.c[name] for name in ("chain", "last_no", "last_hash"))

@@ -55,17 +55,21 @@ def in_bulk(sql: str, rows: Sequence[Row]) -> tuple[str, Sequence[Row]]:
     return text, [tuple(value for at, value in enumerate(row) if at not in empty) for row in rows]
 
 
+RARE = 2_000
+"""Messages with a label up to which a claim looks at each of them, wherever they are. Of more it walks along the queue's order,
+where it meets them soon."""
+
+
 @cache
-def labelled(dialect: Dialect, count: int) -> str:
-    """`claim_next` with a condition for each of `count` labels (name, value), whose places come after all others."""
+def labelled(dialect: Dialect, count: int, *, rare: bool = False) -> str:
+    """The statement that finds a queue's first messages with a condition for each of `count` labels, whose places come after
+    the queue's, the limit's and the scope's; on MariaDB each condition has scope, name and value, and the limit comes last."""
     if dialect == "mariadb":
-        places = ["%s, %s"] * count
+        places = ["%s AND (l.name, l.value) = (%s, %s)"] * count
     elif dialect == "postgresql":
-        places = [f"${8 + 2 * at}, ${9 + 2 * at}" for at in range(count)]
+        places = [f"$3 AND (l.name, l.value) = (${4 + 2 * at}, ${5 + 2 * at})" for at in range(count)]
     else:
-        places = [f"?{4 + 2 * at}, ?{5 + 2 * at}" for at in range(count)]
-    condition = (
-        "AND EXISTS (SELECT 1 FROM relevo_store_labels AS l WHERE l.scope_id = m.scope_id AND (l.name, l.value) = ({})"
-        " AND l.message_id = m.id)"
-    )
-    return statement(dialect, "claim_next").replace("/*labels*/", " ".join(condition.format(each) for each in places))
+        places = [f"?3 AND (l.name, l.value) = (?{4 + 2 * at}, ?{5 + 2 * at})" for at in range(count)]
+    condition = "AND EXISTS (SELECT 1 FROM relevo_store_labels AS l WHERE l.scope_id = {} AND l.message_id = r.id)"
+    name = "claim_rare" if rare else "claim_labelled" if dialect == "mariadb" else "claim_next"
+    return statement(dialect, name).replace("/*labels*/", " ".join(condition.format(each) for each in places))

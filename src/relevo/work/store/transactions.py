@@ -13,17 +13,26 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Column, ColumnElement, Select, select, update
+from sqlalchemy import Column, ColumnElement, RowMapping, Select, and_, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import StoreUnavailable
 from relevo.work.clock import Clock
 from relevo.work.store.database import Database
-from relevo.work.store.interface import Dialect, Driver, LockedDelivery, LockedMessage, MessageUpdate, Session
+from relevo.work.store.interface import (
+    LOCKED_COLUMNS,
+    Dialect,
+    Driver,
+    LockedDelivery,
+    LockedMessage,
+    MessageUpdate,
+    Session,
+    state_of,
+)
 from relevo.work.store.outage import is_fault, said
 from relevo.work.store.sql_session import SqlSession
-from relevo.work.store.tables import deliveries, messages
+from relevo.work.store.tables import deliveries, messages, ready
 from relevo.work.store.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
@@ -61,8 +70,31 @@ class SqlUnitOfWork(UnitOfWork):
     ) -> list[LockedMessage]:
         """Messages that meet these conditions, in the order of `by`, as `held` holds them: waiting when there is no limit."""
         query = select(*_LOCKED).where(*conditions).order_by(*by).limit(limit)
-        rows = await self.connection.execute(self.held(query, wait=limit is None))
-        return [LockedMessage(*row) for row in rows]
+        rows = (await self.connection.execute(self.held(query, wait=limit is None))).mappings().all()
+        there = await self._ready_among(rows)
+        return [LockedMessage.of_columns((*row.values(), row["id"] in there)) for row in rows]
+
+    async def lock_rows(self, *conditions: ColumnElement[bool], limit: int | None = None) -> list[dict[str, Any]]:
+        """The same as whole rows of `live`, in the order of their ids; always waiting."""
+        query = select(messages).where(*conditions).order_by(messages.c.id).limit(limit)
+        rows = (await self.connection.execute(self.held(query, wait=True))).mappings().all()
+        there = await self._ready_among(rows)
+        found: list[dict[str, Any]] = []
+        for row in rows:
+            state = state_of(row["standing"], row["finished_at"], row["visible_at"], row["id"] in there)
+            found.append({**row, "state": state, "attempts": row["attempts"] + (state == "claimed")})
+        return found
+
+    async def _ready_among(self, rows: Sequence[RowMapping]) -> set[str]:
+        """Those of these messages, whose rows are held, that are ready, held there too: by a statement of its own, which sees
+        what others have changed while the first one waited."""
+        m, r, closed = messages.c, ready.c, ("standing", "finished_at", "visible_at")
+        ids = [row["id"] for row in rows if all(row[name] is None for name in closed)]
+        if not ids:
+            return set()
+        place = and_(r.queue_id == m.queue_id, r.sort_key == m.sort_key, r.id == m.id)
+        query = select(r.id).join_from(messages, ready, place).where(m.id.in_(ids))
+        return set((await self.connection.execute(self.held(query, wait=True))).scalars())
 
     async def update_deliveries(self, updates: Sequence[MessageUpdate]) -> None:
         """As a session's `update_messages`, of deliveries. Their lines go to the histories of their messages."""
@@ -83,7 +115,7 @@ class SqlUnitOfWork(UnitOfWork):
             await self.connection.execute(update(messages).where(m.id.in_(ids)).values(trail=m.trail + line))
 
 
-_LOCKED = [messages.c[name] for name in LockedMessage._fields]
+_LOCKED = [messages.c[name] for name in LOCKED_COLUMNS]
 
 
 async def tell_nobody(_: UnitOfWork) -> None:
@@ -117,7 +149,7 @@ class Transactions:
                 await asyncio.sleep(random.uniform(0.005, 0.02) * 2**tried)
             else:
                 unit.passed("committed")
-                await self._after_commit(unit)
+                await _tell(unit, self._after_commit)
                 return done
         raise AssertionError("the last try returns or raises")
 
@@ -163,7 +195,7 @@ class FastTransactions:
             self._slots.appendleft(slot)
         unit = done[0]
         unit.passed("committed")
-        return lambda: self._after_commit(unit)
+        return lambda: _tell(unit, self._after_commit)
 
     async def read(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Runs `work`, which changes nothing, in one transaction."""
@@ -179,6 +211,12 @@ class FastTransactions:
             raise
         self._database.outage.answered(writing=writing)
         return done
+
+
+async def _tell(unit: UnitOfWork, after_commit: AfterCommit) -> None:
+    for note in unit.on_commit:
+        note()
+    await after_commit(unit)
 
 
 def _is_conflict(error: DBAPIError) -> bool:

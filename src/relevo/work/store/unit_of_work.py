@@ -7,8 +7,8 @@ told after the commit. Nothing of this can be forgotten, because there is no oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -26,13 +26,15 @@ Kind = Literal["publish", "claim", "settle", "review"]
 
 
 class Ready(NamedTuple):
-    """A message that is pending once the transaction is committed: for the order index, and to wake who waits."""
+    """A message that is pending once the transaction is committed: for `ready`, the order index, and to wake who waits."""
 
     queue_id: int
     sort_key: int
     id: str
     labels: Mapping[str, str] | None = None
     """For those who wait for some labels only; None: not known here."""
+    broadcast: bool = False
+    """It waits for subscriptions: nobody claims it from here."""
 
 
 class UnitOfWork:
@@ -45,6 +47,10 @@ class UnitOfWork:
         self.ready: list[Ready] = []
         self.wakes: dict[int, int] = {}
         """Messages to tell waiting claims of, by queue, that are in no order index (deliveries of a broadcast queue)."""
+        self.due: list[tuple[str, int, str]] = []
+        """Kind, time and message of what an agent has to look at then."""
+        self.on_commit: list[Callable[[], None]] = []
+        """What this process has to note once the transaction is committed."""
         self._events: list[PackedEvents] = []
         self._audits: list[Row] = []
         self._kinds: list[Kind] = []
@@ -108,9 +114,21 @@ class UnitOfWork:
             after=f'{{"ids":["{listed}"]}}',
         )
 
+    def note_due(self, message_id: str, columns: Mapping[str, Any]) -> None:
+        """Has agents look at a message at the times that these columns of its name."""
+        for kind, name in tables.DUE.items():
+            at = columns.get(name)
+            if at is not None:
+                self.due.append((kind, at, message_id))
+
     async def write(self, slot: int, linking: Linking) -> None:
         """Writes what was collected; the last thing before the commit."""
         session = self.session
+        if self.ready:
+            places = dict.fromkeys(each[:3] for each in self.ready)
+            await session.insert(tables.ready, list(places))
+        if self.due:
+            await session.add_due(sorted(set(self.due)))
         if self._events:
             row = (self.now, outbox.encode(self._events))
             await session.insert(tables.outbox, [row], columns=_OUTBOX_COLUMNS)

@@ -8,7 +8,6 @@ because a stream queue remembers ids for a while.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -42,11 +41,9 @@ def job_id_of(message_id: str, sends: int) -> str:
 
 
 def claim_columns(target: StreamTarget, now: int) -> dict[str, Any]:
-    """What of a message's row says that it is with a stream queue."""
+    """What of a message's row says that it is with a stream queue; no lease does."""
     return {
-        "state": "claimed",
         "claim_until": FOREVER,
-        "claim_token": secrets.token_hex(13),
         "claimed_by": claimant(target.queue),
         "claimed_at": now,
         "visible_at": None,

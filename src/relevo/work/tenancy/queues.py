@@ -24,6 +24,7 @@ from relevo.work.store.tables import (
     archive,
     deliveries,
     idempotency,
+    leases,
     messages,
     queues,
     scopes,
@@ -307,6 +308,7 @@ async def delete_queue_rows(connection: AsyncConnection, ids: Sequence[int], *, 
     named = select(subscriptions.c.id).where(subscriptions.c.queue_id.in_(ids))
     await connection.execute(delete(deliveries).where(deliveries.c.subscription_id.in_(named)))
     await connection.execute(delete(subscriptions).where(subscriptions.c.queue_id.in_(ids)))
+    await connection.execute(delete(leases).where(leases.c.queue_id.in_(ids)))
     await connection.execute(delete(idempotency).where(idempotency.c.queue_id.in_(ids)))
     await delete_of_queues(connection, ids)
     await connection.execute(delete(queues).where(queues.c.id.in_(ids)))

@@ -1,6 +1,6 @@
--- Those of the given rows that are claimed, held: ids
-SELECT id, queue_id, attempts, claimed_at, message_type, correlation_id, claim_token, scope_id
+-- Those of the given rows that are not over, held: ids
+SELECT id, queue_id, attempts + 1, message_type, correlation_id, claim_no
 FROM relevo_store_messages FORCE INDEX (PRIMARY)
-WHERE id IN %s AND state = 'claimed'
+WHERE id IN %s AND standing IS NULL AND finished_at IS NULL
 ORDER BY id
 FOR UPDATE

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar, cast
 
 import asyncmy
+import msgspec
 from asyncmy.errors import MySQLError, OperationalError
 from sqlalchemy import Table
 
@@ -21,7 +22,7 @@ from relevo.work.store import session_timeouts
 from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.database import Database
 from relevo.work.store.interface import (
-    Claim,
+    NO_CLAIMS,
     ClaimedRow,
     CompletedRow,
     Completion,
@@ -30,14 +31,15 @@ from relevo.work.store.interface import (
     LockedMessage,
     MessageUpdate,
     Phase,
+    Place,
     QueuePolicy,
     Row,
     Session,
-    Share,
 )
+from relevo.work.store.lease import Lease
 from relevo.work.store.outage import is_fault, said
 from relevo.work.store.session_timeouts import Deadline, overdue
-from relevo.work.store.statements import column_names, filled, in_bulk, labelled, statement
+from relevo.work.store.statements import RARE, column_names, filled, in_bulk, labelled, statement
 from relevo.work.store.tables import audit, audit_chains
 
 T = TypeVar("T")
@@ -98,63 +100,97 @@ class MariaDbSession:
             return []
         mine = {row[2] for row in rows}
         known = await self._fetch(_sql("known_keys"), tuple(row[:2] for row in rows))
-        return [key for key in (KnownKey(*row) for row in known) if key.message_id not in mine]
+        return [key for key in map(KnownKey.of_columns, known) if key.message_id not in mine]
 
     async def forget_keys(self, message_ids: Sequence[str]) -> None:
         await self._fetch(_sql("forget_keys"), tuple(message_ids))
 
     async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
-        return [LockedMessage(*row) for row in await self._fetch(_sql("oldest_waiting"), queue_id, limit)]
+        ids = tuple(row[0] for row in await self._fetch(_sql("waiting_ids"), queue_id, limit, queue_id, limit))
+        rows = await self._fetch(_sql("oldest_waiting"), ids, limit) if ids else []
+        return [row for row in map(LockedMessage.of_columns, rows) if row.state != "claimed"]
 
     async def claim_next(
-        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
+        self, queue_id: int, limit: int, scope_id: int = 0, labels: Sequence[tuple[str, str]] = ()
     ) -> list[ClaimedRow]:
-        wanted = [text for label in labels for text in label]
-        limit = sum(share.rows for share in shares)
-        rows = await self._fetch(labelled("mariadb", len(labels)), queue_id, shares[0].claim.now, *wanted, limit)
-        return await self._claim(rows, [share.claim for share in shares for _ in range(share.rows)])
+        if not labels:
+            return await self._claimed(await self._fetch(_sql("claim_next"), queue_id, limit))
+        ordered, rare = await self._rarest_first(scope_id, labels)
+        wanted = [value for label in ordered for value in (scope_id, *label)]
+        sql = labelled("mariadb", len(ordered), rare=rare)
+        if not rare:
+            return await self._taken(queue_id, await self._fetch(sql, queue_id, *wanted, limit))
+        places = await self._fetch(sql, queue_id, scope_id, *ordered[0], *wanted, RARE)
+        return await self._taken(queue_id, await self._lock_ready(queue_id, places, limit))
 
-    async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
-        claim_of = {message_id: claim for claim, ids in wanted for message_id in ids}
-        rows = await self._fetch(_sql("claim_ids"), tuple(claim_of), queue_id, wanted[0][0].now)
-        return await self._claim(rows, [claim_of[row[1]] for row in rows])
+    async def _rarest_first(
+        self, scope_id: int, labels: Sequence[tuple[str, str]]
+    ) -> tuple[list[tuple[str, str]], bool]:
+        """The labels, the one that fewest messages carry first, and whether those are few."""
+        counts = {label: (await self._fetch(_sql("count_labelled"), scope_id, *label, RARE))[0][0] for label in labels}
+        return sorted(counts, key=counts.__getitem__), min(counts.values()) < RARE
 
-    async def _claim(self, rows: Sequence[Row], claims: list[Claim]) -> list[ClaimedRow]:
-        if not rows:
+    async def claim_ids(self, queue_id: int, ids: Sequence[str]) -> list[ClaimedRow]:
+        places = await self._fetch(_sql("places"), tuple(ids), queue_id)
+        return await self._taken(queue_id, await self._lock_ready(queue_id, places, len(places)))
+
+    async def _lock_ready(self, queue_id: int, places: Sequence[Row], limit: int) -> Sequence[Row]:
+        """The first of these places that are still there, and that nobody else is just taking."""
+        if not places:
             return []
-        if all(claim is claims[0] for claim in claims):
-            token, until, by, now, line = claims[0]
-            await self._fetch(_sql("mark_claimed"), token, until, by, now, now, line, tuple(row[1] for row in rows))
-        else:
-            pairs = zip(rows, claims, strict=False)
-            each = [
-                (claim.token, claim.until, claim.by, claim.now, claim.now, claim.trail, row[1]) for row, claim in pairs
-            ]
-            await self._cursor.executemany(_sql("mark_each_claimed"), each)
-        return [ClaimedRow(*row) for row in rows]
+        return await self._fetch(_sql("lock_ready"), msgspec.json.encode(places).decode(), queue_id, limit)
 
-    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
+    async def _taken(self, queue_id: int, places: Sequence[Row]) -> list[ClaimedRow]:
+        if places:
+            await self.leave_ready([(queue_id, *place) for place in places])
+        return await self._claimed(places)
+
+    async def _claimed(self, places: Sequence[Row]) -> list[ClaimedRow]:
+        if not places:
+            return []
+        rows = await self._fetch(_sql("claimed"), tuple(place[1] for place in places))
+        return sorted(ClaimedRow(*row) for row in rows)
+
+    async def leave_ready(self, places: Sequence[tuple[int, int, str]]) -> None:
+        await self._cursor.executemany(_sql("leave_ready"), places)
+
+    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[Place]:
         return await self._fetch(_sql("pending_page"), queue_id, sort_key, sort_key, message_id, limit)
 
-    async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
+    async def leases(self, tokens: Sequence[str]) -> list[Lease]:
+        return [Lease.of_row(row) for row in await self._fetch(_sql("leases"), tuple(tokens))]
+
+    async def drop_leases(self, tokens: Sequence[str]) -> None:
+        await self._fetch(_sql("drop_leases"), tuple(tokens))
+
+    async def shorten_lease(self, token: str, look_at: int) -> None:
+        await self._fetch(_sql("shorten_lease"), look_at, token, look_at)
+
+    async def complete(self, items: Sequence[Completion], now: int) -> list[CompletedRow]:
         wanted = {item.id: item for item in items}
         rows = await self._fetch(_sql("complete"), tuple(wanted))
-        mine = [row for row in rows if wanted[row[0]].allows(row[6], row[7], row[1])]
+        mine = [(row, item) for row in rows if (item := wanted[row[0]]).claim_no == row[5]]
         if not mine:
             return []
-        results = [(row[0], result) for row in mine if (result := wanted[row[0]].result) is not None]
-        whole = f"({_sql('whole_of_parts')})"
-        cases, values = f", result = {whole}", list[Any]()
-        if results:
-            rest = f"ELSE {whole} " if len(results) < len(mine) else ""
-            cases = f", result = CASE id {'WHEN %s THEN %s ' * len(results)}{rest}END"
-            values = [text for pair in results for text in pair]
-        sql = _sql("mark_completed").replace("/*results*/", cases)
-        await self._fetch(sql, now, now, trail, *values, tuple(row[0] for row in mine))
-        return [CompletedRow(*row[:6]) for row in mine]
+        settled = {(item.token, item.claimed_by, item.claimed_at, item.trail) for _, item in mine}
+        if len(settled) == 1 and all(item.result is None for _, item in mine):
+            (of_all,) = settled
+            ids = tuple(item.id for _, item in mine)
+            await self._fetch(_sql("mark_completed"), of_all[0], *of_all, now, now, ids)
+        else:
+            each = [
+                (item.result, item.token, item.token, item.claimed_by, item.claimed_at, item.trail, now, now, item.id)
+                for _, item in mine
+            ]
+            await self._cursor.executemany(*in_bulk(_sql("mark_each_completed"), each))
+        return [CompletedRow._make((*row[:3], item.claimed_at, *row[3:5])) for row, item in mine]
 
-    async def lock(self, ids: Sequence[str]) -> list[LockedMessage]:
-        return [LockedMessage(*row) for row in await self._fetch(_sql("lock"), tuple(ids))]
+    async def lock(
+        self,
+        ids: Sequence[str],
+        claims: Mapping[str, int] = NO_CLAIMS,  # noqa: ARG002 - one statement asks for both
+    ) -> list[LockedMessage]:
+        return [LockedMessage.of_columns(row) for row in await self._fetch(_sql("lock"), tuple(ids))]
 
     async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
         return [QueuePolicy(*row) for row in await self._fetch(_sql("policies"), tuple(queue_ids))]
@@ -162,6 +198,9 @@ class MariaDbSession:
     async def update_messages(self, updates: Sequence[MessageUpdate]) -> None:
         values = [(*rest, message_id) for message_id, *rest in (update.values() for update in updates)]
         await self._cursor.executemany(*in_bulk(_sql("update_messages"), values))
+
+    async def add_due(self, rows: Sequence[tuple[str, int, str]]) -> None:
+        await self._cursor.executemany(_sql("add_due"), rows)
 
     async def add_counters(self, rows: Sequence[Row]) -> None:
         await self._cursor.executemany(_sql("add_counters"), rows)

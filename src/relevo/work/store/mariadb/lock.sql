@@ -1,8 +1,9 @@
 -- ids
-SELECT id, tenant_id, scope_id, queue_id, origin_queue_id, state, sort_key, visible_at, claim_until, claim_token, claimed_by,
-    claimed_at, attempts, reclaims, replays, priority_tier, priority_score, message_type, correlation_id, deadline_at,
-    created_at, finished_at, failure_reason
-FROM relevo_store_messages FORCE INDEX (PRIMARY)
-WHERE id IN %s
-ORDER BY id
+SELECT m.id, m.tenant_id, m.scope_id, m.queue_id, m.origin_queue_id, m.standing, m.sort_key, m.visible_at, m.claim_until,
+    m.claim_no, m.claim_token, m.claimed_by, m.claimed_at, m.attempts, m.reclaims, m.replays, m.priority_tier, m.priority_score,
+    m.message_type, m.correlation_id, m.deadline_at, m.expires_at, m.created_at, m.finished_at, m.failure_reason, r.id IS NOT NULL
+FROM relevo_store_messages AS m FORCE INDEX (PRIMARY)
+LEFT JOIN relevo_store_ready AS r ON r.queue_id = m.queue_id AND r.sort_key = m.sort_key AND r.id = m.id
+WHERE m.id IN %s
+ORDER BY m.id
 FOR UPDATE

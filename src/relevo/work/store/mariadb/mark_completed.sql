@@ -1,5 +1,10 @@
--- Completes rows that this transaction holds: now, now, a line of history, ids
+-- Completes rows without a result that this transaction holds. Each gets the whole of the parts that its claim sent, if there
+-- are any.  token, token, claimed by, claimed at, lines of history, now, now, ids
 UPDATE relevo_store_messages FORCE INDEX (PRIMARY)
-SET state = 'completed', claim_until = NULL, finished_at = %s, updated_at = %s, trail = CONCAT(trail, %s)
-    /*results*/
+SET result = (
+        SELECT body FROM relevo_store_chunks AS part
+        WHERE part.message_id = relevo_store_messages.id AND part.number = 0 AND part.claim_token = %s
+    ),
+    claim_until = NULL, claim_token = %s, claimed_by = %s, claimed_at = %s, attempts = attempts + 1,
+    trail = CONCAT(trail, %s), finished_at = %s, updated_at = %s
 WHERE id IN %s

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -21,7 +21,7 @@ from relevo.work.store import session_timeouts
 from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.database import Database
 from relevo.work.store.interface import (
-    Claim,
+    NO_CLAIMS,
     ClaimedRow,
     CompletedRow,
     Completion,
@@ -30,14 +30,15 @@ from relevo.work.store.interface import (
     LockedMessage,
     MessageUpdate,
     Phase,
+    Place,
     QueuePolicy,
     Row,
     Session,
-    Share,
 )
+from relevo.work.store.lease import Lease
 from relevo.work.store.outage import is_fault, said
 from relevo.work.store.session_timeouts import Deadline, overdue
-from relevo.work.store.statements import column_names, labelled, statement
+from relevo.work.store.statements import RARE, column_names, labelled, statement
 from relevo.work.store.tables import audit, audit_chains
 
 T = TypeVar("T")
@@ -46,6 +47,12 @@ _TRIES = 5
 _COPIED_FROM = 100
 """Rows from which COPY beats an INSERT of arrays: a third less of our CPU, for encoding values without arrays around them. It
 takes two round trips of its own, so fewer rows go with what else there is to write."""
+
+_NARROW = 4
+"""Columns up to which a row is little work for an array, however many there are."""
+
+_PLANNED_ONCE = {"plan_cache_mode": "force_generic_plan"}
+"""The server plans a statement once a connection: the plan is the same each time, and costs more than a small claim."""
 
 # Rolled back by the server, and worth another try.
 _TRANSIENT = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -57,12 +64,6 @@ def _sql(name: str) -> str:
 
 def _arrays(rows: Sequence[Row]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _claim_arrays(claims: Sequence[Claim]) -> tuple[Any, ...]:
-    """Tokens, untils, bys, now and lines of history, as the statements want them: now is the same for all."""
-    tokens, untils, consumers, times, lines = _arrays(claims)
-    return tokens, untils, consumers, times[0], lines
 
 
 @cache
@@ -127,7 +128,7 @@ class PostgresSession:
 
     async def insert(self, table: Table, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
         names = column_names(table, columns)
-        if len(rows) >= _COPIED_FROM:
+        if len(rows) >= _COPIED_FROM and len(names) > _NARROW:
             await self.send()
             await self._connection.copy_records_to_table(table.name, records=rows, columns=names)
         else:
@@ -144,47 +145,75 @@ class PostgresSession:
         added = {row[0] for row in await self._fetch(_sql("remember_keys"), queues, keys, messages, digests)}
         if len(added) == len(rows):
             return []
-        known = [KnownKey(*row) for row in await self._fetch(_sql("known_keys"), queues, keys)]
+        known = [KnownKey.of_columns(row) for row in await self._fetch(_sql("known_keys"), queues, keys)]
         return [key for key in known if key.message_id not in added]
 
     async def forget_keys(self, message_ids: Sequence[str]) -> None:
         await self._fetch(_sql("forget_keys"), list(message_ids))
 
     async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
-        return [LockedMessage(*row) for row in await self._fetch(_sql("oldest_waiting"), queue_id, limit)]
+        rows = await self._with_ready(await self._fetch(_sql("oldest_waiting"), queue_id, limit))
+        return [row for row in rows if row.state != "claimed"]
 
     async def claim_next(
-        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
+        self, queue_id: int, limit: int, scope_id: int = 0, labels: Sequence[tuple[str, str]] = ()
     ) -> list[ClaimedRow]:
-        wanted = [text for label in labels for text in label]
-        if len(shares) == 1 or labels:
-            (claim, count), *_ = shares
-            rows = await self._fetch(labelled("postgresql", len(labels)), queue_id, count, *claim, *wanted)
-        else:
-            claims = [share.claim for share in shares for _ in range(share.rows)]
-            rows = await self._fetch(_sql("claim_shared"), queue_id, len(claims), *_claim_arrays(claims))
+        ordered, rare = await self._rarest_first(scope_id, labels) if labels else ([], False)
+        wanted = [scope_id, *(text for label in ordered for text in label)] if labels else []
+        rows = await self._fetch(labelled("postgresql", len(ordered), rare=rare), queue_id, limit, *wanted)
         return sorted(ClaimedRow(*row) for row in rows)
 
-    async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
-        ids = [message_id for _, ids in wanted for message_id in ids]
-        claims = [claim for claim, ids in wanted for _ in ids]
-        rows = await self._fetch(_sql("claim_ids"), queue_id, ids, *_claim_arrays(claims))
-        return [ClaimedRow(*row) for row in rows]
+    async def _rarest_first(
+        self, scope_id: int, labels: Sequence[tuple[str, str]]
+    ) -> tuple[list[tuple[str, str]], bool]:
+        """The labels, the one that fewest messages carry first, and whether those are few."""
+        counts = {label: (await self._fetch(_sql("count_labelled"), scope_id, *label, RARE))[0][0] for label in labels}
+        return sorted(counts, key=counts.__getitem__), min(counts.values()) < RARE
 
-    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
+    async def claim_ids(self, queue_id: int, ids: Sequence[str]) -> list[ClaimedRow]:
+        return [ClaimedRow(*row) for row in await self._fetch(_sql("claim_ids"), queue_id, list(ids))]
+
+    async def leave_ready(self, places: Sequence[tuple[int, int, str]]) -> None:
+        self._later.append((_sql("leave_ready"), _arrays(places)))
+
+    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[Place]:
         return await self._fetch(_sql("pending_page"), queue_id, sort_key, message_id, limit)
 
-    async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
-        return [CompletedRow(*row) for row in await self._fetch(_sql("complete"), *_arrays(items), now, trail)]
+    async def leases(self, tokens: Sequence[str]) -> list[Lease]:
+        return [Lease.of_row(row) for row in await self._fetch(_sql("leases"), list(tokens))]
 
-    async def lock(self, ids: Sequence[str]) -> list[LockedMessage]:
-        return [LockedMessage(*row) for row in await self._fetch(_sql("lock"), list(ids))]
+    async def drop_leases(self, tokens: Sequence[str]) -> None:
+        self._later.append((_sql("drop_leases"), (list(tokens),)))
+
+    async def shorten_lease(self, token: str, look_at: int) -> None:
+        self._later.append((_sql("shorten_lease"), (token, look_at)))
+
+    async def complete(self, items: Sequence[Completion], now: int) -> list[CompletedRow]:
+        return [CompletedRow(*row) for row in await self._fetch(_sql("complete"), *_arrays(items), now)]
+
+    async def lock(self, ids: Sequence[str], claims: Mapping[str, int] = NO_CLAIMS) -> list[LockedMessage]:
+        return await self._with_ready(await self._fetch(_sql("lock"), list(ids)), claims)
+
+    async def _with_ready(self, rows: Sequence[Any], claims: Mapping[str, int] = NO_CLAIMS) -> list[LockedMessage]:
+        found = [LockedMessage.of_columns(tuple(row)) for row in rows]
+        asked = [row for row in found if row.state == "claimed" and claims.get(row.id) != row.claim_no]
+        if not asked:
+            return found
+        places = _arrays([(row.queue_id, row.sort_key, row.id) for row in asked])
+        there = {row[0] for row in await self._fetch(_sql("lock_ready"), *places)}
+        return [
+            LockedMessage.of_columns((*row[:25], True)) if row[0] in there else known
+            for row, known in zip(rows, found, strict=True)
+        ]
 
     async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
         return [QueuePolicy(*row) for row in await self._fetch(_sql("policies"), list(queue_ids))]
 
     async def update_messages(self, updates: Sequence[MessageUpdate]) -> None:
         await self._fetch(_sql("update_messages"), *_arrays([update.values() for update in updates]))
+
+    async def add_due(self, rows: Sequence[tuple[str, int, str]]) -> None:
+        self._later.append((_sql("add_due"), _arrays(rows)))
 
     async def add_counters(self, rows: Sequence[Row]) -> None:
         self._later.append((_sql("add_counters"), _arrays(rows)))
@@ -276,7 +305,7 @@ class PostgresDriver:
             reset=_as_it_is,
             init=_watched,
             timeout=session_timeouts.CONNECT_S,
-            server_settings=session_timeouts.for_postgres(),
+            server_settings={**session_timeouts.for_postgres(), **_PLANNED_ONCE},
         )
 
     async def _leave(self, pool: Any) -> None:

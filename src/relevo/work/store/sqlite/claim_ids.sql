@@ -1,7 +1,7 @@
--- Those of the given rows that are still pending in this queue. The plus signs keep the planner on the primary key.
--- ?1 queue, ?2 JSON list of ids, ?3 now
-SELECT sort_key, id, attempts + 1, reclaims, message_type, priority_tier, priority_score, labels, content_type, body,
-    correlation_id, causation_id, parent_id, deadline_at, created_at, updated_at
-FROM relevo_store_messages
-WHERE id IN (SELECT value FROM json_each(?2)) AND +queue_id = ?1 AND +state = 'pending'
-    AND (expires_at IS NULL OR +expires_at > ?3)
+-- Those of the given messages that are ready in this queue.  ?1 queue, ?2 JSON list of ids
+SELECT m.sort_key, m.id, m.attempts + 1, m.reclaims, m.message_type, m.priority_tier, m.priority_score, m.labels,
+    m.content_type, m.body, m.correlation_id, m.causation_id, m.parent_id, m.deadline_at, m.created_at, m.updated_at, m.claim_no,
+    m.expires_at
+FROM json_each(?2) AS wanted
+CROSS JOIN relevo_store_messages AS m ON m.id = wanted.value
+CROSS JOIN relevo_store_ready AS r ON r.queue_id = ?1 AND r.sort_key = m.sort_key AND r.id = m.id

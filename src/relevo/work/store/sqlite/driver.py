@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain
@@ -21,7 +21,7 @@ from relevo.errors import StoreUnavailable
 from relevo.work.store.audit_chain import HEAD, LINKED, Head
 from relevo.work.store.database import BUSY_TIMEOUT_MS, PRAGMAS, Database, sqlite_path
 from relevo.work.store.interface import (
-    Claim,
+    NO_CLAIMS,
     ClaimedRow,
     CompletedRow,
     Completion,
@@ -29,14 +29,15 @@ from relevo.work.store.interface import (
     KnownKey,
     LockedMessage,
     MessageUpdate,
+    Place,
     QueuePolicy,
     Row,
     Session,
-    Share,
 )
+from relevo.work.store.lease import Lease
 from relevo.work.store.outage import is_fault
-from relevo.work.store.statements import column_names, filled, labelled, statement
-from relevo.work.store.tables import audit, audit_chains, idempotency
+from relevo.work.store.statements import RARE, column_names, filled, labelled, statement
+from relevo.work.store.tables import audit, audit_chains, due, idempotency
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ _HOT = (
     "PRAGMA wal_autocheckpoint = 4000",  # 16 MB: a page that changes often is copied once, not at every few commits
     "PRAGMA cache_size = -65536",
     "PRAGMA temp_store = MEMORY",
+    "PRAGMA secure_delete = OFF",  # on by default on Debian: what goes is written over. An erasure writes the file anew
 )
 
 
@@ -106,62 +108,90 @@ class SqliteSession:
             return []
         mine = {row[2] for row in rows}
         wanted = _json([row[:2] for row in rows])
-        known = [KnownKey(*row) for row in self._fetch(_sql("known_keys"), (wanted,))]
+        known = [KnownKey.of_columns(row) for row in self._fetch(_sql("known_keys"), (wanted,))]
         return [key for key in known if key.message_id not in mine]
 
     async def forget_keys(self, message_ids: Sequence[str]) -> None:
         self._connection.execute(_sql("forget_keys"), (_json(message_ids),))
 
     async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
-        return [LockedMessage(*row) for row in self._fetch(_sql("oldest_waiting"), (queue_id, limit))]
+        return [LockedMessage.of_columns(row) for row in self._fetch(_sql("oldest_waiting"), (queue_id, limit))]
 
     async def claim_next(
-        self, queue_id: int, shares: Sequence[Share], labels: Sequence[tuple[str, str]] = ()
+        self, queue_id: int, limit: int, scope_id: int = 0, labels: Sequence[tuple[str, str]] = ()
     ) -> list[ClaimedRow]:
-        wanted = [text for label in labels for text in label]
-        limit = sum(share.rows for share in shares)
-        rows = self._fetch(labelled("sqlite", len(labels)), (queue_id, limit, shares[0].claim.now, *wanted))
-        return self._claim(rows, [share.claim for share in shares for _ in range(share.rows)])
+        ordered, rare = await self._rarest_first(scope_id, labels) if labels else ([], False)
+        wanted = [scope_id, *chain.from_iterable(ordered)] if labels else []
+        sql = labelled("sqlite", len(ordered), rare=rare)
+        rows = [ClaimedRow(*row) for row in self._fetch(sql, (queue_id, limit, *wanted))]
+        if labels:
+            await self.leave_ready([(queue_id, row.sort_key, row.id) for row in rows])
+        elif rows:  # there is one writer: what was found is what comes first
+            self._connection.execute(_sql("take_first"), (queue_id, rows[-1].sort_key, rows[-1].id))
+        return rows
 
-    async def claim_ids(self, queue_id: int, wanted: Sequence[tuple[Claim, Sequence[str]]]) -> list[ClaimedRow]:
-        claim_of = {message_id: claim for claim, ids in wanted for message_id in ids}
-        rows = self._fetch(_sql("claim_ids"), (queue_id, _json(list(claim_of)), wanted[0][0].now))
-        return self._claim(rows, [claim_of[row[1]] for row in rows])
+    async def _rarest_first(
+        self, scope_id: int, labels: Sequence[tuple[str, str]]
+    ) -> tuple[list[tuple[str, str]], bool]:
+        """The labels, the one that fewest messages carry first, and whether those are few."""
+        counts = {label: (self._fetch(_sql("count_labelled"), (scope_id, *label, RARE)))[0][0] for label in labels}
+        return sorted(counts, key=counts.__getitem__), min(counts.values()) < RARE
 
-    def _claim(self, rows: list[Row], claims: list[Claim]) -> list[ClaimedRow]:
-        ids: dict[Claim, list[str]] = {}
-        for row, claim in zip(rows, claims, strict=False):
-            ids.setdefault(claim, []).append(row[1])
-        if len(ids) < len(rows):
-            changes = [(*claim, _json(theirs)) for claim, theirs in ids.items()]
-            self._connection.executemany(_sql("mark_claimed"), changes)
-        else:
-            self._connection.executemany(_sql("mark_each_claimed"), [(*claim, *one) for claim, one in ids.items()])
-        return [ClaimedRow(*row) for row in rows]
+    async def claim_ids(self, queue_id: int, ids: Sequence[str]) -> list[ClaimedRow]:
+        rows = [ClaimedRow(*row) for row in self._fetch(_sql("claim_ids"), (queue_id, _json(ids)))]
+        await self.leave_ready([(queue_id, row.sort_key, row.id) for row in rows])
+        return rows
 
-    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[tuple[int, str]]:
+    async def leave_ready(self, places: Sequence[tuple[int, int, str]]) -> None:
+        self._connection.executemany(_sql("leave_ready"), places)
+
+    async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[Place]:
         return self._fetch(_sql("pending_page"), (queue_id, sort_key, message_id, limit))
 
-    async def complete(self, items: Sequence[Completion], now: int, trail: str) -> list[CompletedRow]:
+    async def leases(self, tokens: Sequence[str]) -> list[Lease]:
+        return [Lease.of_row(row) for row in self._fetch(_sql("leases"), (_json(tokens),))]
+
+    async def drop_leases(self, tokens: Sequence[str]) -> None:
+        self._connection.execute(_sql("drop_leases"), (_json(tokens),))
+
+    async def shorten_lease(self, token: str, look_at: int) -> None:
+        self._connection.execute(_sql("shorten_lease"), (token, look_at))
+
+    async def complete(self, items: Sequence[Completion], now: int) -> list[CompletedRow]:
         wanted = {item.id: item for item in items}
         rows = self._fetch(_sql("complete"), (_json(list(wanted)),))
-        mine = [row for row in rows if wanted[row[0]].allows(row[6], row[7], row[1])]
-        bare = [row[0] for row in mine if wanted[row[0]].result is None]
-        if bare:
-            self._connection.execute(_sql("mark_all_completed"), (_json(bare), now, trail))
-        results = [(item.id, item.result, now, trail) for row in mine if (item := wanted[row[0]]).result is not None]
+        mine = [row for row in rows if wanted[row[0]].claim_no == row[5]]
+        alike: dict[Row, list[str]] = {}
+        results: list[Row] = []
+        for row in mine:
+            item = wanted[row[0]]
+            settled = (item.token, item.claimed_by, item.claimed_at, item.trail, now)
+            if item.result is None:
+                alike.setdefault(settled, []).append(item.id)
+            else:
+                results.append((*settled, item.id, item.result))
+        if alike:
+            changes = [(*settled, _json(ids)) for settled, ids in alike.items()]
+            self._connection.executemany(_sql("mark_completed"), changes)
         if results:
-            self._connection.executemany(_sql("mark_completed"), results)
-        return [CompletedRow(*row[:6]) for row in mine]
+            self._connection.executemany(_sql("mark_each_completed"), results)
+        return [CompletedRow._make((*row[:3], wanted[row[0]].claimed_at, *row[3:5])) for row in mine]
 
-    async def lock(self, ids: Sequence[str]) -> list[LockedMessage]:
-        return [LockedMessage(*row) for row in self._fetch(_sql("lock"), (_json(ids),))]
+    async def lock(
+        self,
+        ids: Sequence[str],
+        claims: Mapping[str, int] = NO_CLAIMS,  # noqa: ARG002 - one statement asks for both
+    ) -> list[LockedMessage]:
+        return [LockedMessage.of_columns(row) for row in self._fetch(_sql("lock"), (_json(ids),))]
 
     async def policies(self, queue_ids: Sequence[int]) -> list[QueuePolicy]:
         return [QueuePolicy(*row) for row in self._fetch(_sql("policies"), (_json(queue_ids),))]
 
     async def update_messages(self, updates: Sequence[MessageUpdate]) -> None:
         self._connection.executemany(_sql("update_messages"), [update.values() for update in updates])
+
+    async def add_due(self, rows: Sequence[tuple[str, int, str]]) -> None:
+        self._insert("INSERT OR IGNORE", due, column_names(due, None), rows)
 
     async def add_counters(self, rows: Sequence[Row]) -> None:
         self._connection.executemany(_sql("add_counters"), rows)

@@ -24,14 +24,19 @@ from relevo.work.store.tables.dead_letter import replays
 from relevo.work.store.tables.installation import agent_runs, settings
 from relevo.work.store.tables.journal import audit, audit_chains, outbox, tallies
 from relevo.work.store.tables.message import (
-    CLAIMED,
-    STANDING,
+    DUE,
+    STANDINGS,
     archive,
     chunks,
     correlated,
+    due,
     idempotency,
+    in_state,
     labels,
+    leases,
+    live,
     messages,
+    ready,
 )
 from relevo.work.store.tables.retention import erased, erasures
 from relevo.work.store.tables.review import review_patterns, reviews, stream_watches
@@ -41,10 +46,10 @@ from relevo.work.store.tables.tenancy import queues, scopes, tenants, trusts
 from relevo.work.store.tables.webhook import webhook_deliveries, webhooks
 
 __all__ = [
-    "CLAIMED",
+    "DUE",
     "NEVER_AGAIN",
     "PREFIX",
-    "STANDING",
+    "STANDINGS",
     "Document",
     "Number",
     "agent_runs",
@@ -56,20 +61,25 @@ __all__ = [
     "console_sessions",
     "correlated",
     "deliveries",
+    "due",
     "erased",
     "erasures",
     "exact",
     "grants",
     "idempotency",
+    "in_state",
     "kept_answers",
     "key_limits",
     "labels",
+    "leases",
+    "live",
     "messages",
     "metadata",
     "outbox",
     "partial",
     "queue_schemas",
     "queues",
+    "ready",
     "replays",
     "review_patterns",
     "reviews",

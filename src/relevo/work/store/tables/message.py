@@ -7,17 +7,20 @@ from typing import Any, get_args
 
 from sqlalchemy import (
     BigInteger,
-    CheckConstraint,
     Column,
     ColumnElement,
+    FromClause,
     Index,
     Integer,
     SmallInteger,
-    Table,
+    String,
+    Subquery,
     and_,
+    case,
     literal,
     literal_column,
     select,
+    text,
     union_all,
 )
 
@@ -37,7 +40,14 @@ from relevo.work.store.tables.columns import (
 )
 
 STATES = [state for state in get_args(State) if state != "archived"]
-"""What a row can say. `archived` is where it lies."""
+"""What a message can be. `archived` is where it lies."""
+
+STANDINGS = ("in_review", "failed", "expired", "dead", "cancelled")
+"""What a live row says of where it stands. Of the others it says nothing: see `live`."""
+
+
+DUE = {"visible": "visible_at", "ttl": "expires_at", "deadline": "deadline_at"}
+"""What is due, and the column of a message that says when."""
 
 
 def _message_columns() -> tuple[Any, ...]:
@@ -47,14 +57,13 @@ def _message_columns() -> tuple[Any, ...]:
         Column("scope_id", Number, nullable=False),
         Column("queue_id", Number, nullable=False),
         Column("origin_queue_id", Number, nullable=True),  # of a dead letter or a routed message: where it came from
-        Column("state", exact(10), nullable=False),
         Column("sort_key", BigInteger, nullable=False),  # lowest first, then by id; see work/ready_index/index.py
         Column("visible_at", BigInteger, nullable=True),  # of a delayed message, else NULL
-        Column("claim_until", BigInteger, nullable=True),  # of a claimed one, else NULL
-        Column("claim_token", exact(26), nullable=True),
+        Column("claim_until", BigInteger, nullable=True),  # of a claim that was extended: longer than its lease says
+        Column("claim_token", exact(26), nullable=True),  # of the last claim, once it is settled: who, and from when on
         Column("claimed_by", words(200), nullable=True),
         Column("claimed_at", BigInteger, nullable=True),
-        Column("attempts", Integer, nullable=False),
+        Column("attempts", Integer, nullable=False),  # that are over: a claim under way is counted with its end
         Column("reclaims", Integer, nullable=False),
         Column("replays", Integer, nullable=False),
         Column("message_type", words(200), nullable=False),
@@ -86,54 +95,115 @@ def _message_columns() -> tuple[Any, ...]:
     )
 
 
-def _checks() -> tuple[CheckConstraint, ...]:
-    return among("state", STATES), not_negative("attempts", "reclaims", "replays")
-
-
 messages = table(
     "messages",
     *_message_columns(),
-    *_checks(),
-    # All but those in the two states that every message passes through and nobody looks for by queue.
-    partial(
-        "ix_relevo_messages_order", "queue_id", "state", "sort_key", "id", where="state NOT IN ('claimed', 'completed')"
-    ),
-    where_set("ix_relevo_messages_visible", "visible_at"),
-    partial("ix_relevo_messages_claims", "claim_until", where="state = 'claimed'"),
+    Column("standing", exact(10), nullable=True),  # in whose hands it is, or how it ended; NULL: see `live`
+    Column("claim_no", Integer, nullable=False, server_default=text("0")),  # its claims that ended without its end
+    among("standing", STANDINGS),
+    not_negative("attempts", "reclaims", "replays", "claim_no"),
+    partial("ix_relevo_messages_standing", "queue_id", "standing", "id", where="standing IS NOT NULL"),
     where_set("ix_relevo_messages_finished", "finished_at"),
-    where_set("ix_relevo_messages_expires", "expires_at"),
-    where_set("ix_relevo_messages_deadline", "deadline_at"),
     Index("ix_relevo_messages_scope", "scope_id", "id"),
     # Most messages are correlated with themselves alone, and found by their id.
     partial("ix_relevo_messages_correlation", "scope_id", "correlation_id", where="correlation_id <> id"),
 )
 
-STANDING: ColumnElement[bool] = messages.c.state.not_in([literal_column("'claimed'"), literal_column("'completed'")])
-"""What the order index covers. SQLite uses it for a query that says so, PostgreSQL also for one that means so."""
+ready = table(
+    "ready",  # the order of every queue: a row only while its message can be claimed
+    Column("queue_id", Number, primary_key=True, autoincrement=False),
+    Column("sort_key", BigInteger, primary_key=True, autoincrement=False),
+    ulid("id", primary_key=True),
+    sqlite_with_rowid=False,
+)
 
-CLAIMED: ColumnElement[bool] = messages.c.state == literal_column("'claimed'")
-"""What the index of claims covers."""
+due = table(
+    "due",  # what messages wait for, or end by: agents look here and nowhere else; a row may have become needless
+    Column("kind", exact(8), primary_key=True),
+    Column("at", BigInteger, primary_key=True, autoincrement=False),
+    ulid("id", primary_key=True),
+    among("kind", [*DUE]),
+    sqlite_with_rowid=False,
+)
+
+leases = table(
+    "leases",  # a row a claim, however many messages it took: written once, gone when all of them are settled or it runs out
+    Column("token", exact(26), primary_key=True),
+    Column("scope_id", Number, nullable=False),
+    Column("queue_id", Number, nullable=False),
+    Column("claimed_by", words(200), nullable=False),
+    Column("actor", words(200), nullable=False),
+    Column("claimed_at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("held", Document, nullable=False),  # JSON list of messages, see store/lease.py
+    Column("look_at", BigInteger, nullable=False),  # when it may be over for one of them: an extension moves this
+    Index("ix_relevo_leases_look", "look_at"),
+)
 
 
-def correlated(rows: Table, scope_ids: Collection[int], correlation_id: str) -> ColumnElement[bool]:
+def _said(state: State) -> ColumnElement[str]:
+    return literal_column(f"'{state}'", String)
+
+
+def _live() -> Subquery:
+    m = messages.c
+    state = case(
+        (m.standing.is_not(None), m.standing),
+        (m.finished_at.is_not(None), _said("completed")),
+        (m.visible_at.is_not(None), _said("delayed")),
+        (ready.c.id.is_not(None), _said("pending")),
+        else_=_said("claimed"),
+    )
+    under_way = and_(m.standing.is_(None), m.finished_at.is_(None), m.visible_at.is_(None), ready.c.id.is_(None))
+    columns = [each for each in messages.columns if each is not m.attempts]
+    mine = and_(ready.c.queue_id == m.queue_id, ready.c.sort_key == m.sort_key, ready.c.id == m.id)
+    attempts = (m.attempts + case((under_way, 1), else_=0)).label("attempts")
+    query = select(*columns, attempts, state.label("state"), ready.c.id.label("ready_id"))
+    return query.select_from(messages.outerjoin(ready, mine)).subquery("live")
+
+
+live = _live()
+"""Messages that are not archived, each with its state, which no row says: what stands nowhere else is finished, waits for its
+time, waits to be claimed, or is claimed. A claim under way counts as an attempt; who has it stands in its lease."""
+
+
+def in_state(state: str) -> ColumnElement[bool]:
+    """Messages of `live` in this state, in words that an index can answer."""
+    c = live.c
+    if state in STANDINGS:
+        return c.standing == state
+    return and_(c.standing.is_(None), _OPEN_STATES[state])
+
+
+_OPEN_STATES: dict[str, ColumnElement[bool]] = {
+    "completed": live.c.finished_at.is_not(None),
+    "delayed": and_(live.c.finished_at.is_(None), live.c.visible_at.is_not(None)),
+    "pending": live.c.ready_id.is_not(None),
+    "claimed": and_(live.c.finished_at.is_(None), live.c.visible_at.is_(None), live.c.ready_id.is_(None)),
+}
+
+
+def correlated(rows: FromClause, scope_ids: Collection[int], correlation_id: str) -> ColumnElement[bool]:
     """Those rows of these scopes that belong together; of messages by their ids, which their index leads to."""
     here = and_(rows.c.scope_id.in_(scope_ids), rows.c.correlation_id == correlation_id)
-    if rows is not messages:
+    if rows is not live:
         return here
     others = messages.alias().c
     found = select(others.id).where(
         *(others.scope_id.in_(scope_ids), others.correlation_id == correlation_id, others.correlation_id != others.id)
     )
     if minted_ms(correlation_id) is None:  # no message has it as its id
-        return and_(here, messages.c.id.in_(found))
-    return and_(here, messages.c.id.in_(union_all(found, select(literal(correlation_id)))))
+        return and_(here, live.c.id.in_(found))
+    return and_(here, live.c.id.in_(union_all(found, select(literal(correlation_id)))))
 
 
 archive = table(
     "archive",  # a finished message moves here an hour later; it is read through the same API
     *_message_columns(),
+    Column("state", exact(10), nullable=False),
     Column("archived_at", BigInteger, nullable=False),
-    *_checks(),
+    among("state", STATES),
+    not_negative("attempts", "reclaims", "replays"),
     Index("ix_relevo_archive_scope", "scope_id", "id"),
     Index("ix_relevo_archive_queue", "queue_id", "id"),
     Index("ix_relevo_archive_correlation", "scope_id", "correlation_id"),

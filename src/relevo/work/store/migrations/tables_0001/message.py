@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, SmallInteger
+from sqlalchemy import BigInteger, Column, Index, Integer, SmallInteger, text
 
 from relevo.work.store.migrations.tables_0001.columns import (
     Document,
@@ -20,6 +20,7 @@ from relevo.work.store.migrations.tables_0001.columns import (
 )
 
 STATES = ["pending", "delayed", "claimed", "in_review", "completed", "failed", "expired", "dead", "cancelled"]
+STANDINGS = ("in_review", "failed", "expired", "dead", "cancelled")
 
 
 def _message_columns() -> tuple[Any, ...]:
@@ -29,7 +30,6 @@ def _message_columns() -> tuple[Any, ...]:
         Column("scope_id", Number, nullable=False),
         Column("queue_id", Number, nullable=False),
         Column("origin_queue_id", Number, nullable=True),
-        Column("state", exact(10), nullable=False),
         Column("sort_key", BigInteger, nullable=False),
         Column("visible_at", BigInteger, nullable=True),
         Column("claim_until", BigInteger, nullable=True),
@@ -66,31 +66,57 @@ def _message_columns() -> tuple[Any, ...]:
     )
 
 
-def _checks() -> tuple[CheckConstraint, ...]:
-    return among("state", STATES), not_negative("attempts", "reclaims", "replays")
-
-
 messages = table(
     "messages",
     *_message_columns(),
-    *_checks(),
-    partial(
-        "ix_relevo_messages_order", "queue_id", "state", "sort_key", "id", where="state NOT IN ('claimed', 'completed')"
-    ),
-    where_set("ix_relevo_messages_visible", "visible_at"),
-    partial("ix_relevo_messages_claims", "claim_until", where="state = 'claimed'"),
+    Column("standing", exact(10), nullable=True),
+    Column("claim_no", Integer, nullable=False, server_default=text("0")),
+    among("standing", STANDINGS),
+    not_negative("attempts", "reclaims", "replays", "claim_no"),
+    partial("ix_relevo_messages_standing", "queue_id", "standing", "id", where="standing IS NOT NULL"),
     where_set("ix_relevo_messages_finished", "finished_at"),
-    where_set("ix_relevo_messages_expires", "expires_at"),
-    where_set("ix_relevo_messages_deadline", "deadline_at"),
     Index("ix_relevo_messages_scope", "scope_id", "id"),
     partial("ix_relevo_messages_correlation", "scope_id", "correlation_id", where="correlation_id <> id"),
+)
+
+ready = table(
+    "ready",
+    Column("queue_id", Number, primary_key=True, autoincrement=False),
+    Column("sort_key", BigInteger, primary_key=True, autoincrement=False),
+    ulid("id", primary_key=True),
+    sqlite_with_rowid=False,
+)
+
+due = table(
+    "due",
+    Column("kind", exact(8), primary_key=True),
+    Column("at", BigInteger, primary_key=True, autoincrement=False),
+    ulid("id", primary_key=True),
+    among("kind", ["visible", "ttl", "deadline"]),
+    sqlite_with_rowid=False,
+)
+
+leases = table(
+    "leases",
+    Column("token", exact(26), primary_key=True),
+    Column("scope_id", Number, nullable=False),
+    Column("queue_id", Number, nullable=False),
+    Column("claimed_by", words(200), nullable=False),
+    Column("actor", words(200), nullable=False),
+    Column("claimed_at", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("held", Document, nullable=False),
+    Column("look_at", BigInteger, nullable=False),
+    Index("ix_relevo_leases_look", "look_at"),
 )
 
 archive = table(
     "archive",
     *_message_columns(),
+    Column("state", exact(10), nullable=False),
     Column("archived_at", BigInteger, nullable=False),
-    *_checks(),
+    among("state", STATES),
+    not_negative("attempts", "reclaims", "replays"),
     Index("ix_relevo_archive_scope", "scope_id", "id"),
     Index("ix_relevo_archive_queue", "queue_id", "id"),
     Index("ix_relevo_archive_correlation", "scope_id", "correlation_id"),

@@ -1,4 +1,5 @@
--- What happened to each message, archived or not: its history, a row a step.
+-- What happened to each message, archived or not: its history, a row a step. A claim under way is told by its lease, until it
+-- is written with what ends it, or extends it.
 CREATE VIEW relevo_events AS
 SELECT
     m.id AS message_id, e.key + 1 AS place, m.scope_id, m.queue_id, json_extract(e.value, '$[0]') AS at,
@@ -8,3 +9,12 @@ FROM (
     UNION ALL
     SELECT id, scope_id, queue_id, trail FROM relevo_store_archive
 ) AS m, json_each('[' || rtrim(m.trail, ',') || ']') AS e
+UNION ALL
+SELECT
+    m.id, json_array_length('[' || rtrim(m.trail, ',') || ']') + 1, m.scope_id, m.queue_id, c.claimed_at, 'claimed', c.actor, c.claimed_by
+FROM (
+    SELECT e.value AS held, l.claimed_by, l.actor, l.claimed_at
+    FROM relevo_store_leases AS l, json_each(l.held) AS e
+) AS c
+JOIN relevo_store_messages AS m ON m.id = substr(c.held, 1, 26) AND m.claim_no = CAST('0' || substr(c.held, 27) AS INTEGER)
+WHERE m.standing IS NULL AND m.finished_at IS NULL AND m.claim_until IS NULL

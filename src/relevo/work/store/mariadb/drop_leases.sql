@@ -1,0 +1,2 @@
+-- tokens
+DELETE FROM relevo_store_leases WHERE token IN %s

@@ -1,6 +1,0 @@
--- Claims rows that were just found pending in this transaction.
--- ?1 token, ?2 until, ?3 by, ?4 now, ?5 a line of history, ?6 JSON list of ids
-UPDATE relevo_store_messages
-SET state = 'claimed', claim_token = ?1, claim_until = ?2, claimed_by = ?3, claimed_at = ?4, updated_at = ?4,
-    attempts = attempts + 1, trail = trail || ?5
-WHERE id IN (SELECT value FROM json_each(?6))
