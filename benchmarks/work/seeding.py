@@ -25,6 +25,8 @@ from relevo.wire.ids import first_id
 
 _MESSAGES, _ARCHIVE = "relevo_store_messages", "relevo_store_archive"
 _KEYS, _LABELS, _QUEUES = "relevo_store_idempotency", "relevo_store_labels", "relevo_store_queues"
+_OF_LIVE_ONES = ("standing", "claim_no")
+"""Columns that the archive has not: there, `state` says how a message ended."""
 _TIMES = 100
 """How often the patterns are copied in one transaction, at most."""
 _NUMBER = {
@@ -50,7 +52,7 @@ def _copy(database_url: str, queue: str, count: int, into: str, ago_s: float, te
         for setting in _QUICK[kind]:
             run(setting)
         (queue_id,) = run(f"SELECT id FROM {_QUEUES} WHERE slug = '{queue}'")[0]
-        where = f"queue_id = {queue_id} AND state = 'completed'"
+        where = f"queue_id = {queue_id} AND standing IS NULL AND finished_at IS NOT NULL"
         first, last, patterns = run(f"SELECT MIN(id), MAX(id), COUNT(*) FROM {_MESSAGES} WHERE {where}")[0]
         if not patterns:
             raise RuntimeError(f"queue {queue!r} has no completed message to copy")
@@ -75,12 +77,12 @@ def _step(kind: str, run: _Run, chosen: str, into: str, *, places: tuple[int, in
         "id": new_id,
         "correlation_id": f"CASE WHEN pattern.correlation_id = pattern.id THEN {new_id} ELSE pattern.correlation_id END",
         "idempotency_key": f"pattern.idempotency_key || '-' || {_NUMBER[kind].format(place)}",
-        **dict.fromkeys(("claimed_at", "created_at", "updated_at", "finished_at"), str(at)),
+        **dict.fromkeys(("created_at", "updated_at", "finished_at"), str(at)),
     }
-    columns = run.columns(_MESSAGES)
+    columns = [name for name in run.columns(_MESSAGES) if into == _MESSAGES or name not in _OF_LIVE_ONES]
     values = [own.get(name, f"pattern.{name}") for name in columns]
     if into == _ARCHIVE:
-        columns, values = [*columns, "archived_at"], [*values, str(now)]
+        columns, values = [*columns, "state", "archived_at"], [*values, "'completed'", str(now)]
     source = (
         f"WITH RECURSIVE series(s) AS (SELECT 0 UNION ALL SELECT s + 1 FROM series WHERE s < {times - 1}), "
         f"pattern AS (SELECT m.*, ROW_NUMBER() OVER (ORDER BY m.id) AS place FROM {_MESSAGES} m WHERE {chosen}) "

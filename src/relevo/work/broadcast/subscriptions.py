@@ -191,8 +191,8 @@ class Subscriptions:
         places = select(m.queue_id, m.sort_key, m.id).where(done)
         await connection.execute(insert(ready).from_select([r.queue_id, r.sort_key, r.id], places))
         limits = select(m.id, m.expires_at, m.deadline_at).where(done)
-        for row in (await connection.execute(limits)).mappings():
-            transaction.note_due(row["id"], row)
+        for message_id, expires_at, deadline_at in await connection.execute(limits):
+            transaction.note_due(message_id, {"expires_at": expires_at, "deadline_at": deadline_at})
         line = history_line(transaction.now, REOPEN.history, caller.actor, f"subscription {number}")
         reopened = await connection.execute(
             update(messages)
