@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from sqlalchemy import delete, select
 
@@ -103,6 +104,19 @@ async def test_a_claim_under_way_is_told_once(desk: Desk) -> None:
     await desk.settle("release", claimed)
     told = [step.event for step in steps((await desk.row(message_id))["trail"])]
     assert told == ["published", "claimed", "extended", "released"]
+
+
+@pytest.mark.parametrize("result", [None, {"n": 1}], ids=["without a result", "with one"])
+async def test_an_extended_claim_is_told_once_when_it_is_completed(desk: Desk, result: dict[str, int] | None) -> None:
+    """Beside one that was not extended, which one statement completes with it."""
+    await desk.queue()
+    ids = await desk.publish(2)
+    claimed = await desk.claim(2)
+    await desk.settle("extend", claimed[0], seconds=60)
+    answers = {} if result is None else {"result": msgspec.Raw(msgspec.json.encode(result))}
+    await desk.settle("complete", claimed, **answers)
+    told = [[step.event for step in steps((await desk.row(each))["trail"])] for each in ids]
+    assert told == [["published", "claimed", "extended", "completed"], ["published", "claimed", "completed"]]
 
 
 async def test_a_message_that_no_lease_holds_goes_back(desk: Desk) -> None:

@@ -71,7 +71,7 @@ class Transport(asyncio.BufferedProtocol):
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._parser: Any = hiredis.Reader(replyError=cast("Any", ReplyError))
-        self._buffer = bytearray(_READ)
+        self._buffer = memoryview(bytearray(_READ))  # a view: asyncio's TLS writes into slices of it
         self._waiting: deque[_Batch] = deque()
         self._socket: asyncio.Transport | None = None
         self._lost: ConnectionLost | None = None
@@ -119,7 +119,7 @@ class Transport(asyncio.BufferedProtocol):
             keep_alive(raw)
         self._watch = self._loop.call_later(self._patience, self._check)
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio asks this way
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio asks this way
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
-from sqlalchemy import create_engine, delete, insert, select
+from sqlalchemy import create_engine, delete, insert, select, text
 
 from relevo.client import Client
 from relevo.errors import BadArgument
@@ -108,8 +108,9 @@ def test_a_message_is_found_in_the_archive_too(served: ServeProcess, client: Cli
     client.complete(scope, client.claim(scope, "orders")[0])
     engine = create_engine(served.database_url)
     with engine.begin() as connection:  # as the archiver does an hour later
-        row = connection.execute(select(messages).where(messages.c.id == published)).one()
-        connection.execute(insert(archive), [{**row._mapping, "archived_at": 1}])  # pyright: ignore[reportPrivateUsage]
+        row = connection.execute(select(messages).where(messages.c.id == published)).mappings().one()
+        kept = {name: row[name] for name in row if name in archive.columns}
+        connection.execute(insert(archive), [{**kept, "state": "completed", "archived_at": 1}])
         connection.execute(delete(messages).where(messages.c.id == published))
     engine.dispose()
     assert followed.batch() == {published: "completed"}
@@ -148,7 +149,7 @@ def test_a_query_that_crashed_goes_on_from_its_checkpoint_and_has_every_change_o
             there = [row[0] for row in connection.execute(select(audit.c.id).order_by(audit.c.id))]
             assert sorted(row["id"] for row in frame.select("id").collect()) == there
         else:
-            rows = connection.execute(select(messages.c.id, messages.c.state, messages.c.updated_at))
+            rows = connection.execute(text("SELECT id, state, updated_at FROM relevo_messages"))
             latest = frame.selectExpr("id", "state", "updated_at").orderBy("updated_at").collect()
             assert {row["id"]: (row["state"], row["updated_at"]) for row in latest} == {
                 key: (state, at) for key, state, at in rows

@@ -321,6 +321,13 @@ def _completion(call: _Settlement, item: SettleItem, leases: Mapping[str, Lease]
 
 
 def _completed(call: _Settlement, item: SettleItem, lease: Lease, now: int) -> Completion:
-    lines = claimed_line(lease) + history_line(now, COMPLETE.history, call.caller.actor)
-    result = bytes(item.result).decode() or None
-    return Completion(item.id, lease.claims[item.id], lease.token, lease.claimed_by, lease.claimed_at, lines, result)
+    return Completion(
+        item.id,
+        lease.claims[item.id],
+        lease.token,
+        lease.claimed_by,
+        lease.claimed_at,
+        claimed_line(lease),
+        history_line(now, COMPLETE.history, call.caller.actor),
+        bytes(item.result).decode() or None,
+    )

@@ -170,8 +170,10 @@ class Completion(NamedTuple):
     token: str
     claimed_by: str
     claimed_at: int
+    claim_line: str
+    """The claim's line of history, for a row that has it not yet: an extension writes it too."""
     trail: str
-    """The lines of history."""
+    """The line of the completion."""
     result: str | None
 
 

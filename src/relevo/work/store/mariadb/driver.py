@@ -172,14 +172,17 @@ class MariaDbSession:
         mine = [(row, item) for row in rows if (item := wanted[row[0]]).claim_no == row[5]]
         if not mine:
             return []
-        settled = {(item.token, item.claimed_by, item.claimed_at, item.trail) for _, item in mine}
+        settled = {(item.claim_line, item.trail, item.token, item.claimed_by, item.claimed_at) for _, item in mine}
         if len(settled) == 1 and all(item.result is None for _, item in mine):
             (of_all,) = settled
             ids = tuple(item.id for _, item in mine)
-            await self._fetch(_sql("mark_completed"), of_all[0], *of_all, now, now, ids)
+            await self._fetch(_sql("mark_completed"), mine[0][1].token, *of_all, now, now, ids)
         else:
             each = [
-                (item.result, item.token, item.token, item.claimed_by, item.claimed_at, item.trail, now, now, item.id)
+                (
+                    *(item.result, item.token, item.claim_line, item.trail),
+                    *(item.token, item.claimed_by, item.claimed_at, now, now, item.id),
+                )
                 for _, item in mine
             ]
             await self._cursor.executemany(*in_bulk(_sql("mark_each_completed"), each))

@@ -165,7 +165,7 @@ class SqliteSession:
         results: list[Row] = []
         for row in mine:
             item = wanted[row[0]]
-            settled = (item.token, item.claimed_by, item.claimed_at, item.trail, now)
+            settled = (item.token, item.claimed_by, item.claimed_at, item.claim_line, item.trail, now)
             if item.result is None:
                 alike.setdefault(settled, []).append(item.id)
             else:
