@@ -113,8 +113,8 @@ async def test_an_extended_claim_is_told_once_when_it_is_completed(desk: Desk, r
     ids = await desk.publish(2)
     claimed = await desk.claim(2)
     await desk.settle("extend", claimed[0], seconds=60)
-    answers = {} if result is None else {"result": msgspec.Raw(msgspec.json.encode(result))}
-    await desk.settle("complete", claimed, **answers)
+    given = msgspec.Raw(b"" if result is None else msgspec.json.encode(result))
+    await desk.settle("complete", claimed, result=given)
     told = [[step.event for step in steps((await desk.row(each))["trail"])] for each in ids]
     assert told == [["published", "claimed", "extended", "completed"], ["published", "claimed", "completed"]]
 
