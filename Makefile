@@ -36,7 +36,7 @@ up: $(READY) ## the whole platform in the foreground; Ctrl-C stops it
 	$(BIN)/relevo up
 
 ifeq ($(BACKEND),)
-test: lint servers $(INTEROP) $(COMPILED) ## format, lint, types, and all tests, each on some of its servers (10 minutes on two quiet cores)
+test: lint servers $(INTEROP) $(COMPILED) ## format, lint, types, and all tests, each on some of its servers (11 minutes on two quiet cores)
 	@echo "types are checked beside the tests; what pyright finds is said at the end"
 	@$(BIN)/pyright >.venv/pyright.log 2>&1 & pyright=$$!; \
 	$(PYTEST) $(SIDE_BY_SIDE) --sample; tests=$$?; \
