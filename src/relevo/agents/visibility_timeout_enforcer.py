@@ -31,7 +31,7 @@ _LEASES = 20
 
 class VisibilityTimeoutEnforcer:
     """See above; covers the deliveries of broadcast queues too. Ids that a dying claim left out of the order index
-    go back with the next claim (work/lua/order_take.lua)."""
+    go back with the next claim (work/ready_index/lua/order_take.lua)."""
 
     name = "visibility_timeout_enforcer"
     every_s = 1.0
