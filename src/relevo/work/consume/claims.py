@@ -32,6 +32,10 @@ MOST_IN_A_CALL = 1_000
 LONGEST_WAIT_S = 60.0
 MOST_LABELS = 10
 
+_MOST_OUTLIVED = 500
+"""Messages past their ttl that a claim ends on its way: after a long outage there may be very many, and the rest is left to
+`expiry_enforcer`, so that no transaction takes minutes."""
+
 
 class _Asking(NamedTuple):
     """One look into the queue."""
@@ -164,10 +168,12 @@ class Claims:
     async def _take_next(self, transaction: UnitOfWork, queue_id: int, looks: Sequence[_Look]) -> None:
         """The first by SQL, for those who did not get all they want: the index had no more, or should have had none of what it
         named, or was not asked. What it lacks is never lost, only asked for here."""
-        missing = sum(look.missing for look in looks)
-        while missing:
+        missing, outlived = sum(look.missing for look in looks), 0
+        while missing and outlived < _MOST_OUTLIVED:
             rows = await transaction.session.claim_next(queue_id, missing)
-            found = iter(await self._alive(transaction, looks[0].asking.queue, rows))
+            alive = await self._alive(transaction, looks[0].asking.queue, rows)
+            outlived += len(rows) - len(alive)
+            found = iter(alive)
             for look in looks:
                 look.rows.extend(islice(found, look.missing))
             if len(rows) < missing:
@@ -176,10 +182,13 @@ class Claims:
 
     async def _take_labelled(self, transaction: UnitOfWork, look: _Look) -> None:
         queue, labels = look.asking.queue, look.asking.labels
-        while look.missing:
+        outlived = 0
+        while look.missing and outlived < _MOST_OUTLIVED:
             wanted = look.missing
             rows = await transaction.session.claim_next(queue.id, wanted, queue.scope_id, labels)
-            look.rows.extend(await self._alive(transaction, queue, rows))
+            alive = await self._alive(transaction, queue, rows)
+            outlived += len(rows) - len(alive)
+            look.rows.extend(alive)
             if len(rows) < wanted:
                 return
 
