@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.environment import EXTRAS, requirements
 from tests.support.page import ROOT, pages
 
 DOCS = ROOT / "docs"
@@ -40,8 +41,17 @@ def test_a_link_to_a_heading_finds_it(page: Path) -> None:
 
 def test_the_oldest_pytest_we_ask_for_can_read_our_settings() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    least = [each for each in project["project"]["optional-dependencies"]["dev"] if each.startswith("pytest>")]
+    least = [each for each in project["dependency-groups"]["test"] if each.startswith("pytest>")]
     assert least == [f"pytest>={project['tool']['pytest']['minversion']}"]
+
+
+def test_what_developers_need_is_offered_to_no_user() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    offered = set(project["project"]["optional-dependencies"])
+    assert offered & {"dev", "lint", "test", "types"} == set()
+    assert set(EXTRAS.split(",")) <= offered
+    named = {each for name in project["dependency-groups"] if name != "dev" for each in requirements(name)}
+    assert set(requirements("dev")) == named
 
 
 def _headings(page: Path) -> set[str]:

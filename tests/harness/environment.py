@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 VENV = Path(".venv")
 PYTHON = VENV / "bin" / "python"
+EXTRAS = "all,iceberg,java,mariadb,postgresql,spark"
 _IN_LOG_EVERY = 30.0
 _IN_TERMINAL_EVERY = 0.2
 _STEP = re.compile(r"(?:Collecting|Downloading|Installing|Building) \S+")
@@ -85,6 +86,18 @@ def install(what: str, arguments: Sequence[str]) -> None:
         step.done(f"{len(new[1].split())} installed" if new else "there already")
 
 
+def requirements(group: str) -> Iterator[str]:
+    """What a dependency group asks for. The pip of a new environment is often too old to read groups by itself."""
+    import tomllib  # an older Python has none, and is told so by `create`
+
+    groups = tomllib.loads(Path("pyproject.toml").read_text())["dependency-groups"]
+    for each in groups[group]:
+        if isinstance(each, str):
+            yield each
+        else:
+            yield from requirements(each["include-group"])
+
+
 def create() -> None:
     """Makes .venv unless there is one with pip in it."""
     if sys.version_info < (3, 11):  # noqa: UP036 - this is what asks
@@ -115,7 +128,8 @@ def main() -> None:
     match parser.parse_args().do:
         case "packages":
             create()
-            install("Python packages (a few minutes the first time)", ["-c", "constraints.txt", "-e", ".[dev]"])
+            what = "Python packages (a few minutes the first time)"
+            install(what, ["-c", "constraints.txt", "-e", f".[{EXTRAS}]", *requirements("dev")])
         case "interop":
             install("PyPI's chasquimq", ["--no-deps", "-r", "requirements-interop.txt"])
         case _:
