@@ -68,8 +68,9 @@ format: $(READY) ## put the code in its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-reference: $(READY) ## write docs/reference.md and docs/views.md from the code
+reference: $(READY) ## write docs/reference.md, docs/options.md and docs/views.md from the code
 	$(BIN)/python -m tests.acceptance.reference
+	$(BIN)/python -m tests.acceptance.options_page
 	$(BIN)/python -m tests.acceptance.views_page
 
 test-unit: $(READY) ## the fast tests, in a minute

@@ -95,6 +95,8 @@ def _documented(owner: type) -> Iterator[tuple[ast.AnnAssign, str]]:
             match node, following:
                 case ast.AnnAssign(), ast.Expr(value=ast.Constant(value=str(doc))):
                     yield node, doc
+                case ast.AnnAssign(value=ast.Call(func=ast.Name("option"), args=[_, ast.Constant(value=str(doc))])), _:
+                    yield node, doc
                 case _:
                     pass
 

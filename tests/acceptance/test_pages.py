@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from relevo import Queue, Worker
 from relevo.pipeline.commands.tries import Tries
 from relevo.wire.keys import QueueKeys
 from tests.harness.needs import page_on_spark
@@ -97,18 +96,6 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert broken == []
-
-
-def test_the_option_tables_are_true() -> None:
-    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([^|]+) \|", (ROOT / "docs/options.md").read_text(), re.MULTILINE)
-    options = {**inspect.signature(Worker).parameters, **inspect.signature(Queue).parameters}
-    told = {name: default.strip() for names, default in rows for name in re.findall(r"`(\w+)`", names)}
-    assert set(told) <= set(options)
-    assert {"max_stream_len", "claim_min_idle_ms", "max_stalled_attempts"} <= set(told)
-    for name, default in told.items():
-        actual = options[name].default
-        if actual is not None:  # None stands for a default that the engine fills in; the tests of the engine know it
-            assert default.strip("`").replace(" ", "") == str(actual), f"docs/options.md says {name} is {default}"
 
 
 def test_every_key_of_a_queue_stands_in_the_page_about_the_wire() -> None:

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 import relevo
 from relevo.cli import app
-from tests.acceptance import views_page
+from tests.acceptance import options_page, views_page
 from tests.acceptance.reference import PAGE, PUBLIC, of_group, page
 from tests.support.page import ROOT, blocks_of
 
@@ -23,6 +23,10 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_the_page_of_views_is_up_to_date() -> None:
     assert views_page.PAGE.read_text() == views_page.page(), "write it anew with `make reference`"
+
+
+def test_the_page_of_options_is_up_to_date() -> None:
+    assert options_page.PAGE.read_text() == options_page.page(), "write it anew with `make reference`"
 
 
 @pytest.mark.parametrize("name", [name for module in PUBLIC for name in module.__all__])

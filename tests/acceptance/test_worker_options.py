@@ -1,38 +1,53 @@
 """Every option of `Worker` is a flag of `relevo worker`, and reaches the worker as what it is."""
 
-from typing import Any, Literal, get_origin
+from inspect import signature
+from typing import Any
 
 import pytest
 from typer.main import get_command
 
 from relevo import Job, Worker
 from relevo.cli import app
-from relevo.cli.workers.worker_options import FLAGS, NOT_FLAGS, worker_arguments, worker_parameters
+from relevo.cli.workers.worker_options import FLAGS, worker_arguments
 from relevo.cli.workers.worker_spec import WorkerSpec
+from relevo.engine.consuming.worker_options import WorkerOptions
+from relevo.options import options_of
+from relevo.wire.retry import RetryDefaults
 from tests.support.command_line import call
+
+NO_FLAGS = {
+    "queue_name": "--queue",
+    "handler": "MODULE:NAME",
+    "redis_url": "--redis-url, of all commands",
+    "tls": "rediss:// in --redis-url",
+    "credential_provider": "a function: for programs that make their own Worker",
+    "retry": "the --retry-… flags, one for each field of RetryDefaults",
+}
+"""Options of `Worker` that are no flag, and what stands for them."""
 
 
 def test_every_option_of_a_worker_has_a_flag_or_a_reason_why_not() -> None:
-    assert set(worker_parameters()) == set(FLAGS) | set(NOT_FLAGS)
-    assert not set(FLAGS) & set(NOT_FLAGS)
+    retry = {f"retry_{each.name}" for each in options_of(RetryDefaults)}
+    assert set(signature(Worker).parameters) | retry == set(FLAGS) | set(NO_FLAGS)
 
 
 def written(name: str) -> tuple[list[str], object]:
     """A flag with a value that is not its default, and that value."""
-    parameter = worker_parameters()[name]
+    option = FLAGS[name]
     flag = f"--{name.replace('_', '-')}"
-    kind: Any = parameter.annotation
-    if kind in (bool, bool | None):
-        value = not parameter.default
-        return [flag if value else f"--no-{name.replace('_', '-')}"], value
-    if get_origin(kind) is Literal:
-        return [flag, "dead"], "dead"
-    if kind in (int, int | None):
-        return [flag, "77"], 77
-    if kind in (float, float | None):
-        return [flag, "7.5"], 7.5
-    assert kind in (str, str | None)
-    return [flag, "other"], "other"
+    match option.kind.partition(" | ")[0]:
+        case "bool":
+            value = not option.default
+            return [flag if value else f"--no-{name.replace('_', '-')}"], value
+        case "OnBadResult":
+            return [flag, "dead"], "dead"
+        case "int":
+            return [flag, "77"], 77
+        case "float":
+            return [flag, "7.5"], 7.5
+        case kind:
+            assert kind == "str"
+            return [flag, "other"], "other"
 
 
 def made(*flags: str) -> Any:
@@ -63,8 +78,8 @@ def test_without_flags_a_worker_is_as_without_options() -> None:
 
     plain = Worker("q", handler)._settings  # pyright: ignore[reportPrivateUsage]
     told = made()
-    for name in (name for name in worker_parameters() if hasattr(plain, name) and name != "consumer_id"):
-        assert getattr(told, name) == getattr(plain, name), name
+    for option in options_of(WorkerOptions):
+        assert getattr(told, option.name) == getattr(plain, option.name), option.name
 
 
 @pytest.mark.parametrize("flags", [("--idle-ms", "500"), ("--claim-min-idle-ms", "500")])
@@ -74,5 +89,5 @@ def test_an_option_with_two_names_has_one_value(flags: tuple[str, ...]) -> None:
 
 def test_the_help_groups_the_flags() -> None:
     shown = call("worker", "--help").out
-    for panel in {flag.panel for flag in FLAGS.values()}:
+    for panel in {option.about.topic for option in FLAGS.values()}:
         assert f"─ {panel} ─" in shown

@@ -22,10 +22,11 @@ AT_HOME_IN_TABLES = ("relevo.work.", "relevo.agents.", "relevo.pipeline.commands
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "arguments": {"errors"},  # checks of what callers pass, for whoever takes something from them
+    "options": {"arguments", "errors"},  # how options are declared, for whoever has some
     "contract": {"errors"},  # the types of HTTP: the server and the client speak of the same
-    "wire": {"arguments", "errors"},
+    "wire": {"options", "arguments", "errors"},
     "broker": {"wire", "arguments", "errors"},
-    "engine": {"broker", "wire", "arguments", "errors"},
+    "engine": {"broker", "wire", "options", "arguments", "errors"},
     "work": {"contract", "engine", "broker", "wire", "arguments", "errors"},
     "agents": {"contract", "work", "engine", "broker", "wire", "errors"},
     "api": {"contract", "agents", "work", "engine", "broker", "wire", "errors"},

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from relevo.arguments import checked_name, checked_queue_name, flag, instance, seconds
+from relevo.arguments import checked_queue_name, instance, seconds
 from relevo.broker.address import Address, CredentialProvider
 from relevo.broker.link import Link
 from relevo.broker.resp import command
@@ -27,6 +27,7 @@ from relevo.engine.producing.flows import SCRIPTS as FLOW_SCRIPTS
 from relevo.engine.producing.flows import Flow, FlowRun, Flows
 from relevo.engine.producing.job_encoder import JobEncoder
 from relevo.engine.producing.pending_add import PendingAdd, PendingCall
+from relevo.engine.producing.queue_options import QueueOptions
 from relevo.engine.producing.scripted_adds import SCRIPTS as POST_SCRIPTS
 from relevo.engine.producing.scripted_adds import ScriptedAdds
 from relevo.engine.producing.spans import ProducerSpans, carrying
@@ -36,12 +37,23 @@ from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
 from relevo.engine.schedules.schedules import MissedFiresLike, RepeatLike, Schedules
 from relevo.engine.service.queue_registry import registering
 from relevo.errors import BadArgument, NotSupportedError, RelevoError, WrongType
+from relevo.options import given
 from relevo.wire.backoff import BackoffLike
 from relevo.wire.delays import DelayMsLike
 from relevo.wire.envelope_encoder import checked_job_id
 from relevo.wire.keys import QueueKeys
-from relevo.wire.limits import QueueLimits
 from relevo.wire.payload import MSGPACK, Codec
+
+_SCRIPTS = (
+    ADD_CAPPED,
+    CANCEL_DELAYED,
+    LIMIT_LANE,
+    REPLAY,
+    *POST_SCRIPTS,
+    *FLOW_SCRIPTS,
+    *REPEATABLE_SCRIPTS,
+    *ADMIN_SCRIPTS,
+)
 
 
 class _Open(NamedTuple):
@@ -88,18 +100,15 @@ class Queue(QueueAdmin):
         consumer_group: str = "default",
         tracing: bool | None = None,
     ) -> None:
+        self._settings = settings = given(QueueOptions, locals())
         self._keys = QueueKeys(checked_queue_name(name))
         self._redis_url, self._tls = redis_url, tls
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
-        self._limits = QueueLimits.given(
-            max_stream_len=max_stream_len, max_delay_secs=max_delay_secs, max_payload_bytes=max_payload_bytes
-        )
         # Workers that were told of no other cap keep this one.
         cap = () if max_stream_len is None else (command("SET", self._keys.cap, max_stream_len),)
         self._opening_words = (registering(self._keys), *cap)
-        self._wait_s = seconds("wait_s", wait_s, zero=True)
-        self._group = checked_name("consumer_group", consumer_group)
-        self._spans = ProducerSpans(name, None if tracing is None else flag("tracing", tracing))
+        self._group = settings.consumer_group
+        self._spans = ProducerSpans(name, settings.tracing)
         self._opened: dict[asyncio.AbstractEventLoop, _Open] = {}
         self._closed = False
 
@@ -312,11 +321,11 @@ class Queue(QueueAdmin):
         """Starts jobs that wait for each other; the returned run tells where they are and can be waited for or cancelled."""
         instance("flow", flow, Flow, remedy="Make a Flow() and add its jobs.")
         opened = self._open()
-        flows, cap = Flows(opened.link, self._keys), self._limits.max_stream_len
+        flows, cap = Flows(opened.link, self._keys), self._settings.max_stream_len
         if not self._spans.wanted():
-            return await flows.start_flow(flow, opened.encoder, cap=cap, wait_s=self._wait_s)
+            return await flows.start_flow(flow, opened.encoder, cap=cap, wait_s=self._settings.wait_s)
         with self._spans.sending(None, len(flow)) as context:
-            return await flows.start_flow(flow, opened.encoder, cap=cap, wait_s=self._wait_s, trace=context)
+            return await flows.start_flow(flow, opened.encoder, cap=cap, wait_s=self._settings.wait_s, trace=context)
 
     @property
     def lanes(self) -> Lanes:
@@ -413,33 +422,20 @@ class Queue(QueueAdmin):
         if opened is None:
             for ended in [each for each in self._opened if each.is_closed()]:
                 self._opened.pop(ended, None)
-            keys, scripts = (
-                self._keys,
-                (
-                    ADD_CAPPED,
-                    CANCEL_DELAYED,
-                    LIMIT_LANE,
-                    REPLAY,
-                    *POST_SCRIPTS,
-                    *FLOW_SCRIPTS,
-                    *REPEATABLE_SCRIPTS,
-                    *ADMIN_SCRIPTS,
-                ),
-            )
+            keys, settings, cap = self._keys, self._settings, self._settings.max_stream_len
             link = Link(
                 self._address,
                 keys.tag,
                 purpose="queue",
-                scripts=scripts,
+                scripts=_SCRIPTS,
                 opening_words=self._opening_words,
-                wait=self._wait_s,
+                wait=settings.wait_s,
             )
-            cap = self._limits.max_stream_len
-            scripted = ScriptedAdds(link, keys, cap=cap, wait_s=self._wait_s, group=self._group)
+            scripted = ScriptedAdds(link, keys, cap=cap, wait_s=settings.wait_s, group=self._group)
             writer = StreamWriter(link, keys, scripted, cap=cap)
             dead = DeadLetters(link, keys, stream_cap=cap)
             results = Results(link, keys, self.events, Jobs(link, keys, self._group), dead, self._codec)
-            repeatables = Schedules(link, keys, max_payload=self._limits.max_payload_bytes, codec=self._codec)
+            repeatables = Schedules(link, keys, max_payload=settings.max_payload_bytes, codec=self._codec)
             opened = self._opened[loop] = _Open(
                 link,
                 writer,
@@ -447,7 +443,7 @@ class Queue(QueueAdmin):
                 dead,
                 repeatables,
                 Lanes(link, keys),
-                JobEncoder(self._codec, self._limits, self),
+                JobEncoder(self._codec, settings.limits, self),
             )
             self._closed = False
         return opened

@@ -55,6 +55,7 @@ from relevo.engine.settling.outcome_policy import OutcomePolicy
 from relevo.engine.settling.settle_request import SCRIPTS as FLUSH_SCRIPTS
 from relevo.engine.settling.settle_request import SettleContext, SettleResult
 from relevo.engine.settling.settler import Settler
+from relevo.options import given
 from relevo.wire.keys import QueueKeys
 from relevo.wire.payload import MSGPACK, Codec
 from relevo.wire.retry import RetryDefaults
@@ -137,11 +138,11 @@ class Worker(Service):
         unknown_task_wait_s: float = 600.0,
         tracing: bool | None = None,
     ) -> None:
-        given = locals()  # each option is passed on by its name: none can be forgotten
+        settings = given(WorkerOptions, locals())
         super().__init__(queue_name, task_name=f"relevo-worker-{queue_name}")
         self._keys = QueueKeys(checked_queue_name(queue_name))
         self._address = Address.parse(redis_url, tls=tls, credentials=credential_provider)
-        self._settings = settings = WorkerOptions(**{name: given[name] for name in WorkerOptions.names()})
+        self._settings = settings
         self._handler = as_handler(handler, settings.concurrency)
         self._stop_now = False
         self.started: Signal[None] = Signal()
@@ -155,10 +156,10 @@ class Worker(Service):
         keys, group, consumer = self._keys, settings.group, settings.consumer
         held = HeldDeliveries(idle_s=settings.idle_s)
         self.held: HeldDeliveries = held
-        events = EventLog(keys, enabled=settings.events_enabled, max_len=settings.limits.events_max_stream_len)
+        events = EventLog(keys, enabled=settings.events_enabled, max_len=settings.events_max_stream_len)
         self._settle_link = self._link("settle", FLUSH_SCRIPTS, opening_words=(registering(keys),))
         self._control_link = control = self._link("control", CONTROL_SCRIPTS)
-        self._read_link = self._link("read", (RECLAIM, TAKE_UP), patience=settings.block_ms / 1000 + 15)
+        self._read_link = self._link("read", (RECLAIM, TAKE_UP), patience=settings.read_block_ms / 1000 + 15)
         self.settler: Settler = Settler(
             SettleContext(
                 self._settle_link,
@@ -168,7 +169,7 @@ class Worker(Service):
                 held,
                 events,
                 result_ttl_s=settings.result_ttl_s,
-                dlq_cap=settings.limits.dlq_max_stream_len,
+                dlq_cap=settings.dlq_max_stream_len,
                 store_results=settings.store_results,
                 frees_places=settings.max_running is not None,
             )
@@ -179,7 +180,7 @@ class Worker(Service):
             events,
             queue=keys.queue,
             max_attempts=settings.max_attempts,
-            retry=settings.retry_defaults,
+            retry=settings.retry,
             retry_of=retry_of(self._handler),
             function_of=function_finder(self._handler),
             on_bad_result=settings.on_bad_result,
@@ -212,8 +213,8 @@ class Worker(Service):
             self.settler,
             events,
             count=settings.read_count,
-            block_ms=settings.block_ms,
-            max_payload=settings.limits.max_payload_bytes,
+            block_ms=settings.read_block_ms,
+            max_payload=settings.max_payload_bytes,
             max_stalled=settings.max_stalled_attempts,
             takes_apart=settings.limited,
         )
@@ -265,9 +266,9 @@ class Worker(Service):
                 settings.consumer,
                 every=settings.promote_every_ms / 1000,
                 stream_cap=settings.max_stream_len,
-                dlq_cap=settings.limits.dlq_max_stream_len,
+                dlq_cap=settings.dlq_max_stream_len,
                 events=settings.events_enabled,
-                events_cap=settings.limits.events_max_stream_len,
+                events_cap=settings.events_max_stream_len,
                 idle=idle,
             )
             duties.append(self.promoter)
@@ -277,7 +278,7 @@ class Worker(Service):
                 control,
                 keys,
                 f"s-{uuid.uuid4()}",
-                every=settings.scheduler_tick_s,
+                every=settings.scheduler_tick_ms / 1000,
                 stream_cap=settings.max_stream_len,
             )
             duties.append(self.scheduler)
@@ -295,7 +296,7 @@ class Worker(Service):
                 events,
                 idle_s=settings.idle_s,
                 max_stalled=settings.max_stalled_attempts,
-                dlq_cap=settings.limits.dlq_max_stream_len,
+                dlq_cap=settings.dlq_max_stream_len,
             )
             duties.append(self.stalled_detector)
         if settings.job_timeout_s is not None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 import msgspec
 
-from relevo.arguments import factor, positive
+from relevo.arguments import factor
+from relevo.options import check, option
+
+RETRIES = "Retries of jobs without a backoff of their own"
 
 
 class Backoff(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -43,22 +47,21 @@ class RetryOverride(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
     backoff: Backoff | None = None
 
 
-class RetryDefaults(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class RetryDefaults:
     """What a queue does with a failed job that brings no override of its own.
 
     >>> RetryDefaults(jitter_ms=0).wait_ms(4)
     800
     """
 
-    initial_ms: int = 100
-    max_ms: int = 30_000
-    multiplier: float = 2.0
-    jitter_ms: int = 100
+    initial_ms: int = option(100, "Milliseconds before the first retry.", topic=RETRIES, zero=True)
+    max_ms: int = option(30_000, "The longest wait in milliseconds.", topic=RETRIES, zero=True)
+    multiplier: float = option(2.0, "How much longer each further retry waits.", topic=RETRIES, check=factor)
+    jitter_ms: int = option(100, "Up to so many random milliseconds are added.", topic=RETRIES, zero=True)
 
     def __post_init__(self) -> None:
-        for argument in ("initial_ms", "max_ms", "jitter_ms"):
-            positive(argument, getattr(self, argument), zero=True)
-        factor("multiplier", self.multiplier)
+        check(self)
 
     def wait_ms(self, retry: int) -> int:
         return _wait_ms(self.initial_ms, self.multiplier, retry, cap=self.max_ms, jitter=self.jitter_ms)

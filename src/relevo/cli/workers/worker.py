@@ -15,9 +15,10 @@ from relevo.cli.shell.completion import complete_queue
 from relevo.cli.shell.redis_server import server_of
 from relevo.cli.workers.reload import changed_files
 from relevo.cli.workers.supervisor import Supervisor, start_process
-from relevo.cli.workers.worker_options import OBSERVING, PROCESSES, with_worker_options
+from relevo.cli.workers.worker_options import OBSERVING, with_worker_options
 from relevo.cli.workers.worker_process import run_worker_process
 from relevo.cli.workers.worker_spec import WorkerSpec
+from relevo.engine.consuming.worker_options import PROCESSES
 
 
 @with_worker_options

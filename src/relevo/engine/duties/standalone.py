@@ -143,7 +143,7 @@ class PromoterProcess(Standalone):
             every=_given("tick_interval_ms", tick_interval_ms, 100) / 1000,
             batch=_given("batch", batch, BATCH),
             stream_cap=None if max_stream_len is None else positive("max_stream_len", max_stream_len),
-            dlq_cap=QueueLimits.given(dlq_max_stream_len=dlq_max_stream_len).dlq_max_stream_len,
+            dlq_cap=_given("dlq_max_stream_len", dlq_max_stream_len, QueueLimits.dlq_max_stream_len),
             events=flag("events_enabled", events_enabled),
             lock_ttl_s=_given("lock_ttl_secs", lock_ttl_secs, 5),
         )

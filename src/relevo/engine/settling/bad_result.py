@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
-from relevo.errors import BadResult, NotEncodable
+from relevo.errors import BadArgument, BadResult, NotEncodable
 from relevo.wire.payload import encode_payload
 
 OnBadResult = Literal["drop", "dead"]
 """What becomes of a job whose result cannot be stored: it is done without one, or dead."""
 
 _DEEPEST = 50
+
+
+def checked_on_bad_result(argument: str, value: object) -> None:
+    if value not in get_args(OnBadResult):
+        remedy = 'Pass "drop" (the job is done) or "dead".'
+        raise BadArgument(argument=argument, value=value, reason="unknown", remedy=remedy)
 
 
 def bad_result(name: str, value: object, error: Exception) -> BadResult:
