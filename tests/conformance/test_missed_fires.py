@@ -70,7 +70,7 @@ async def test_a_downtime_is_told_in_one_line_and_is_a_warning_only_where_slots_
     told = {record.levelname: record.getMessage().rpartition("schedules ")[2] for record in caplog.records}
     assert len(caplog.records) == 2
     assert sorted(told) == ["INFO", "WARNING"]
-    assert told["WARNING"].startswith("that missed slots: 2 (")
+    assert told["WARNING"].startswith("that missed fires: 2 (")
     assert told["INFO"].startswith("caught up: 2 (")
 
 

@@ -43,7 +43,7 @@ async def test_a_name_is_taken_once(desk: Desk) -> None:
         ([Escalate(review={"pattern": "none"})], {}, "none"),
         ([Escalate(review={"quorum": 0})], {}, "quorum"),
         ([Escalate(review={}), Route(stream_queue="s")], {}, "a job at once"),
-        ([Route(stream_queue="work-agents-x")], {}, "not open"),
+        ([Route(stream_queue="work.acme.x")], {}, "not open"),
     ],
 )
 async def test_a_rule_that_cannot_work_is_refused(

@@ -181,7 +181,7 @@ class Queue(QueueAdmin):
     async def _refuse(repeat: RepeatLike | None, delay: object, missed_fires: object) -> Job:
         if repeat is not None:
             remedy = "Use upsert_repeatable_job(start_after_ms=...)."
-            raise BadArgument(argument="delay", value=delay, reason="a schedule has slots", remedy=remedy)
+            raise BadArgument(argument="delay", value=delay, reason="a schedule has times of its own", remedy=remedy)
         remedy = "Pass `repeat` as well, or leave it out."
         raise BadArgument(argument="missed_fires", value=missed_fires, reason="nothing repeats", remedy=remedy)
 
@@ -280,7 +280,7 @@ class Queue(QueueAdmin):
     ) -> Job:
         """Makes a schedule, or replaces the one with the same key; the returned job has that key as its id.
 
-        Every slot of it becomes a job of its own, with `attempts` and `backoff` as in `add`. At most `limit` slots fire,
+        Every fire of it becomes a job of its own, with `attempts` and `backoff` as in `add`. At most `limit` fires are made,
         none at or before `start_after_ms`, none after `end_before_ms`.
         """
         if job_id is not None:
@@ -309,7 +309,7 @@ class Queue(QueueAdmin):
         return await self._open().repeatables.remove_repeatable(key)
 
     async def run_repeatable_now(self, key: str) -> Job:
-        """Adds a job from the schedule's recipe at once; its slots and its limit stay as they are."""
+        """Adds a job from the schedule's recipe at once; its fires and its limit stay as they are."""
         spec = await self._open().repeatables.recipe(key)
         now_ms = time.time_ns() // 1_000_000
         opened, name = self._open(), spec.job_name

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from relevo.broker.resp import Argument, Reply
 from relevo.broker.scripts import script
 from relevo.engine.queue import Queue
-from relevo.engine.schedules.timetable import MOST_FIRES, Timetable, slot_id
+from relevo.engine.schedules.timetable import MOST_FIRES, Timetable, fire_id
 from relevo.errors import BadArgument
 from relevo.testing.inside import Inside, inside
 from relevo.wire.delayed import DelayedMember
@@ -28,7 +28,7 @@ class Clock:
 
     Whether something is due is decided by the server's clock, which nobody can turn. So the queue is moved instead: what waits
     for a time (delayed jobs, retries, parked lanes) comes that much closer to it, what expires (results, ids that were added
-    once, throttles) is that much closer to its end, and every slot of a schedule on the way is fired, by the timetable and the
+    once, throttles) is that much closer to its end, and every fire of a schedule on the way is made, by the timetable and the
     time zone of the schedule, as a scheduler that lived through that time would have. `now` tells what time it is for
     the queue. Rate limits and the leases of running jobs keep to real time, and so do absolute times that you pass
     after turning: write delays.
@@ -90,20 +90,20 @@ class Clock:
 
     def _plan(self, key: bytes, score: int, spec: RepeatSpec, fired: int, now_ms: int, ms: int) -> list[Argument]:
         timetable = Timetable.of(spec)
-        # Scores are in real time, slots in the time of the queue: the two differ by how far the clock was turned before.
-        slot: int | None = score + self._ahead_ms
+        # Scores are in real time, fires in the time of the queue: the two differ by how far the clock was turned before.
+        fire: int | None = score + self._ahead_ms
         target = now_ms + self._ahead_ms + ms
-        slots: list[int] = []
-        while slot is not None and slot <= target:
-            turn = timetable.turn(fire_at_ms=slot, now_ms=slot, fired=fired + len(slots))
-            slots += turn.fires
-            slot = turn.next_ms
-            if len(slots) > MOST_FIRES:
+        fires: list[int] = []
+        while fire is not None and fire <= target:
+            due = timetable.due_fires(fire_at_ms=fire, now_ms=fire, fired=fired + len(fires))
+            fires += due.fires
+            fire = due.next_ms
+            if len(fires) > MOST_FIRES:
                 reason = f"the schedule {spec.key!r} would fire more than {MOST_FIRES} times"
                 raise BadArgument(argument="by", value=f"{ms} ms", reason=reason, remedy="Turn it in smaller steps.")
         ahead = self._ahead_ms + ms
-        plan: list[Argument] = [key, score, "" if slot is None else slot - ahead, len(slots)]
-        for each in slots:
-            envelope = Envelope(slot_id(spec.key, each), spec.payload, now_ms, 0, spec.retry)
+        plan: list[Argument] = [key, score, "" if fire is None else fire - ahead, len(fires)]
+        for each in fires:
+            envelope = Envelope(fire_id(spec.key, each), spec.payload, now_ms, 0, spec.retry)
             plan += (each - ahead, DelayedMember(spec.job_name, envelope.encode()).encode())
         return plan

@@ -44,7 +44,7 @@ class EveryPattern(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_
 
 
 class FireAll(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """Replay missed slots, `max_catchup` of them at most, `{"FireAll": [max_catchup]}`."""
+    """Make missed fires, `max_catchup` of them at most, `{"FireAll": [max_catchup]}`."""
 
     max_catchup: int
 

@@ -94,7 +94,7 @@ def pause(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False)
 
 @app.command()
 def resume(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
-    """Resume a paused schedule; it fires next at its first slot from now."""
+    """Resume a paused schedule; its next fire is the first from now on."""
     changed = server_of(ctx).ask(queue, lambda opened: _switch(opened, key, on=True))
     words = "resumed" if changed else "was not paused"
     _show(as_json, queue, key, {"paused": False, "changed": changed}, words)
@@ -102,7 +102,7 @@ def resume(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False
 
 @app.command("run")
 def run_now(ctx: typer.Context, queue: QueueName, key: Key, as_json: Json = False) -> None:
-    """Add a job of the schedule now; its slots and its limit stay as they are."""
+    """Add a job of the schedule now; its fires and its limit stay as they are."""
     job = server_of(ctx).ask(queue, lambda opened: opened.run_repeatable_now(key))
     _show(as_json, queue, key, {"job_id": job.id}, f"added job {job.id}")
 

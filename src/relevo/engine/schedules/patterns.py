@@ -83,7 +83,7 @@ class RepeatPattern:
 
 @dataclass(frozen=True, slots=True)
 class MissedFiresPolicy:
-    """What to do about the slots that passed while no scheduler ran. Without one they are skipped.
+    """What to do about the fires that passed while no scheduler ran. Without one they are skipped.
 
     >>> MissedFiresPolicy.fire_all(24).to_dict()
     {'kind': 'fire-all', 'max_catchup': 24}
@@ -94,7 +94,7 @@ class MissedFiresPolicy:
 
     @staticmethod
     def skip() -> MissedFiresPolicy:
-        """Leave them out and go on with the next slot."""
+        """Leave them out and go on with the next fire."""
         return MissedFiresPolicy("skip")
 
     @staticmethod
@@ -153,7 +153,7 @@ class MissedFiresPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RepeatableMeta:
-    """One schedule as it is listed: all but its data. `missed_fires` is None where missed slots are skipped.
+    """One schedule as it is listed: all but its data. `missed_fires` is None where missed fires are skipped.
 
     >>> spec = RepeatSpec("ping::every:5000", "ping", EveryPattern(5000), b"\\xc0")
     >>> RepeatableMeta.of(spec, next_fire_ms=1_800_000_000_000).pattern.interval_ms

@@ -1,4 +1,4 @@
-"""Fires schedules: makes a job of every slot that is due. One leader for each queue; see docs/guarantees.md, "Schedules"."""
+"""Fires schedules: makes a job of every fire that is due. One leader for each queue; see docs/guarantees.md, "Schedules"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relevo.broker.link import Link
 from relevo.broker.resp import Argument, Reply, ReplyError
 from relevo.broker.scripts import script
 from relevo.engine.schedules.schedules import PAUSE_REPEATABLE
-from relevo.engine.schedules.timetable import GRACE_MS, Timetable, Turn, slot_id
+from relevo.engine.schedules.timetable import GRACE_MS, DueFires, Timetable, fire_id
 from relevo.engine.service.leader_loop import LeaderLoop
 from relevo.engine.service.loop import AGAIN
 from relevo.engine.service.signals import Signal
@@ -43,11 +43,11 @@ class SchedulerTick(NamedTuple):
     fired: int
 
 
-_DueTurn = tuple[bytes, float, RepeatSpec, Turn]
+_DueSchedule = tuple[bytes, float, RepeatSpec, DueFires]
 
 
 class SchedulerService(LeaderLoop):
-    """Looks for due schedules every `every` seconds, and at the very moment the next known one is due. Slots are counted by
+    """Looks for due schedules every `every` seconds, and at the very moment the next known one is due. Fires are counted by
     the server's clock. Without a `stream_cap` it keeps that of the queue's producers. ChasquiMQ's schedulers use the same
     lock, so a mixed fleet has one leader."""
 
@@ -67,7 +67,7 @@ class SchedulerService(LeaderLoop):
         self._keys = keys
         self._batch = batch
         self._cap = (stream_cap or QueueLimits.max_stream_len, int(stream_cap is None))
-        # Must outlast the hand-over from a dead leader, or a lost leader would cost slots under the Skip policy.
+        # Must outlast the hand-over from a dead leader, or a lost leader would cost fires under the Skip policy.
         self._grace_ms = max(GRACE_MS, int((lock_ttl_s + 2 * every) * 1000))
 
     async def tick(self) -> float | None:
@@ -76,23 +76,25 @@ class SchedulerService(LeaderLoop):
         if reply is None:
             return None
         now_ms, wait_ms, due = reply
-        turns = await self._turns([(key, float(score), spec, int(count)) for key, score, spec, count in due], now_ms)
-        fired = await self._fire(turns)
+        schedules = await self._due_fires(
+            [(key, float(score), spec, int(count)) for key, score, spec, count in due], now_ms
+        )
+        fired = await self._fire(schedules)
         self.fired.emit(SchedulerTick(len(due), fired))
         if len(due) == self._batch:
             return AGAIN
-        waits = [turn.next_ms - now_ms for _, _, _, turn in turns if turn.next_ms is not None]
+        waits = [fires.next_ms - now_ms for _, _, _, fires in schedules if fires.next_ms is not None]
         waits += [wait_ms] if wait_ms >= 0 else []
         return min(self.every, max(min(waits), 1) / 1000) if waits else None
 
-    async def _turns(self, due: list[tuple[bytes, float, bytes, int]], now_ms: int) -> list[_DueTurn]:
-        turns: list[_DueTurn] = []
+    async def _due_fires(self, due: list[tuple[bytes, float, bytes, int]], now_ms: int) -> list[_DueSchedule]:
+        schedules: list[_DueSchedule] = []
         skipped: list[str] = []
         caught_up: list[str] = []
         for key, score, stored, fired in due:
             try:
                 spec = RepeatSpec.decode(stored)
-                turn = Timetable.of(spec).turn(
+                fires = Timetable.of(spec).due_fires(
                     fire_at_ms=int(score), now_ms=now_ms, fired=fired, grace_ms=self._grace_ms
                 )
             except (RelevoError, OverflowError) as error:  # overflow: a score that is no time, such as -inf
@@ -101,23 +103,23 @@ class SchedulerService(LeaderLoop):
                 places = [self._keys.repeat, self._keys.repeat_paused]
                 await self._link.run(PAUSE_REPEATABLE, places, key, "", score)
                 continue
-            if turn.missed:
+            if fires.missed:
                 (skipped if spec.missed_fires == "Skip" else caught_up).append(spec.key)
-            turns.append((key, score, spec, _portion(turn, len(spec.payload))))
+            schedules.append((key, score, spec, _portion(fires, len(spec.payload))))
         if skipped:
             told = (self._keys.queue, len(skipped), _named(skipped))
-            log.warning("queue %s: no scheduler ran for a while, schedules that missed slots: %d (%s)", *told)
+            log.warning("queue %s: no scheduler ran for a while, schedules that missed fires: %d (%s)", *told)
         if caught_up:
             told = (self._keys.queue, len(caught_up), _named(caught_up))
             log.info("queue %s: no scheduler ran for a while, schedules caught up: %d (%s)", *told)
-        return turns
+        return schedules
 
-    async def _fire(self, turns: list[_DueTurn]) -> int:
+    async def _fire(self, schedules: list[_DueSchedule]) -> int:
         fired, calls, size = 0, list[bytes](), 0
-        for at, each in enumerate(turns, 1):
+        for at, each in enumerate(schedules, 1):
             calls.append(self._fire_repeatable(*each))
             size += len(calls[-1])
-            if at == len(turns) or size > _WRITE_BYTES:
+            if at == len(schedules) or size > _WRITE_BYTES:
                 fired += self._counted(await self._link.send(b"".join(calls), len(calls)))
                 calls, size = [], 0
         return fired
@@ -128,13 +130,13 @@ class SchedulerService(LeaderLoop):
                 log.error("a schedule of queue %s could not be fired: %s", self._keys.queue, reply)
         return sum(reply for reply in replies if isinstance(reply, int) and reply > 0)
 
-    def _fire_repeatable(self, key: bytes, score: float, spec: RepeatSpec, turn: Turn) -> bytes:
+    def _fire_repeatable(self, key: bytes, score: float, spec: RepeatSpec, due: DueFires) -> bytes:
         keys, created = self._keys, time.time_ns() // 1_000_000
-        following = "" if turn.next_ms is None else turn.next_ms
+        following = "" if due.next_ms is None else due.next_ms
         arguments: list[Argument] = [self._holder, key, score, following, spec.limit or 0, *self._cap]
-        for slot in turn.fires:
-            envelope = Envelope(slot_id(spec.key, slot), spec.payload, created, 0, spec.retry)
-            arguments += (slot, DelayedMember(spec.job_name, envelope.encode()).encode())
+        for fire in due.fires:
+            envelope = Envelope(fire_id(spec.key, fire), spec.payload, created, 0, spec.retry)
+            arguments += (fire, DelayedMember(spec.job_name, envelope.encode()).encode())
         places = [keys.scheduler_lock, keys.repeat, keys.tag + b":repeat:spec:" + key, keys.stream, keys.delayed]
         return self._link.script_call(FIRE_REPEATABLE, places, arguments)
 
@@ -145,7 +147,7 @@ def _named(keys: list[str]) -> str:
     return ", ".join(keys[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _portion(turn: Turn, payload_bytes: int) -> Turn:
-    """As many of the turn's fires as one script call should carry; the schedule stays due at the first of the others."""
+def _portion(due: DueFires, payload_bytes: int) -> DueFires:
+    """As many of the fires as one script call should carry; the schedule stays due at the first of the others."""
     most = max(1, _WRITE_BYTES * 8 // (payload_bytes + 100))
-    return turn if len(turn.fires) <= most else Turn(turn.fires[:most], turn.fires[most], turn.missed)
+    return due if len(due.fires) <= most else DueFires(due.fires[:most], due.fires[most], due.missed)

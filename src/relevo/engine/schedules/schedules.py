@@ -31,7 +31,7 @@ MissedFiresLike = MissedFiresPolicy | Mapping[str, Any]
 
 
 class Schedules:
-    """All schedules of one queue. A schedule is a recipe: each slot makes a job of its own."""
+    """All schedules of one queue. A schedule is a recipe: each fire makes a job of its own."""
 
     def __init__(self, link: Link, keys: QueueKeys, *, max_payload: int = 1_048_576, codec: Codec = MSGPACK) -> None:
         self._link = link
@@ -154,7 +154,7 @@ class Schedules:
         return await self._link.run(PAUSE_REPEATABLE, keys, instance("key", key, str), "", "") == 1
 
     async def resume(self, key: str) -> bool:
-        """Takes a paused schedule up again, with its next slot from now; what passed meanwhile was not missed."""
+        """Takes a paused schedule up again, with its next fire from now; what passed meanwhile was not missed."""
         stored, now_ms = await self._look_up(instance("key", key, str))
         spec = _readable(stored)
         if spec is None:
@@ -164,14 +164,14 @@ class Schedules:
         return await self._link.run(PAUSE_REPEATABLE, keys, key, following, "") == 1
 
     async def recipe(self, key: str) -> RepeatSpec:
-        """The schedule's spec, to make a job of it now, apart from its slots."""
+        """The schedule's spec, to make a job of it now, apart from its fires."""
         spec = await self.spec(instance("key", key, str))
         if spec is None:
             raise NoSuchSchedule(key=key, queue=self._keys.queue)
         return spec
 
     async def _look_up(self, key: str) -> tuple[bytes | None, int]:
-        """The stored bytes, and the time by the server's clock, which counts the slots: ours may be off."""
+        """The stored bytes, and the time by the server's clock, which counts the fires: ours may be off."""
         stored, (seconds, micros) = await asyncio.gather(
             self._link.call("HGET", self._keys.repeat_spec(key), "spec"), self._link.call("TIME")
         )

@@ -13,8 +13,8 @@ from relevo.engine.queue import Queue
 from relevo.errors import StreamQueueClosed
 from relevo.wire.keys import QueueKeys
 
-_OURS = ("work-agents-", "work-webhooks-", "work.")
-"""Stream queues of the installation itself."""
+_OURS = "work."
+"""How the streams of events begin, which are the installation's own."""
 _PAGE = 1_000
 _TEXTS = frozenset({"reason", "error", "error_type"})
 """Fields of an event in which somebody's words stand."""

@@ -1,4 +1,4 @@
-"""Slots: which fire now, what was missed, and when the next one is due."""
+"""Which fires are made now, what was missed, and when the next one is due."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relevo.engine.schedules.cron import Cron
-from relevo.engine.schedules.timetable import GRACE_MS, MOST_FIRES, Calendar, Interval, Timetable, Turn, slot_id
+from relevo.engine.schedules.timetable import GRACE_MS, MOST_FIRES, Calendar, DueFires, Interval, Timetable, fire_id
 from relevo.errors import BadArgument, BadCron, BadInterval, NeverFires, UnknownZone
 from relevo.wire.repeat import CronPattern, EveryPattern, FireAll, MissedFires, Pattern, RepeatSpec
 
@@ -57,13 +57,13 @@ def run(schedule: Timetable, start: int, *, tick: int, until: int, fired: int = 
     for now in range(start, until, tick):
         if score is None:
             break
-        turn = schedule.turn(fire_at_ms=score, now_ms=now, fired=fired + len(found))
+        turn = schedule.due_fires(fire_at_ms=score, now_ms=now, fired=fired + len(found))
         found.extend(turn.fires)
         score = turn.next_ms
     return found
 
 
-# --- the first slot -----------------------------------------------------------------------------------------------
+# --- the first fire -----------------------------------------------------------------------------------------------
 
 
 def test_an_interval_first_fires_one_interval_after_the_upsert() -> None:
@@ -82,15 +82,15 @@ def test_a_cron_first_fires_at_the_whole_minute_whatever_the_millisecond_of_the_
     assert timetable(CronPattern("* * * * *")).first_fire(NOON + 653) == NOON + MINUTE
 
 
-def test_a_start_on_a_slot_leaves_that_slot_out() -> None:
+def test_a_start_on_a_fire_leaves_that_fire_out() -> None:
     assert timetable(CronPattern("0 * * * *"), start_after_ms=NOON + HOUR).first_fire(NOON) == NOON + 2 * HOUR
 
 
-def test_an_end_on_the_first_slot_keeps_it() -> None:
+def test_an_end_on_the_first_fire_keeps_it() -> None:
     assert every(MINUTE, end_before_ms=NOON + MINUTE).first_fire(NOON) == NOON + MINUTE
 
 
-def test_an_end_before_the_first_slot_is_refused() -> None:
+def test_an_end_before_the_first_fire_is_refused() -> None:
     with pytest.raises(NeverFires, match=f"end_before_ms={NOON + MINUTE - 1}"):
         every(MINUTE, end_before_ms=NOON + MINUTE - 1).first_fire(NOON)
 
@@ -125,25 +125,25 @@ def test_a_negative_bound_is_refused_by_name(argument: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_slot_that_is_due_fires_and_the_next_one_keeps_the_beat(policy: MissedFires) -> None:
-    turn = every(MINUTE, policy).turn(fire_at_ms=NOON, now_ms=NOON + 700, fired=0)
-    assert turn == Turn((NOON,), NOON + MINUTE)
+def test_a_fire_that_is_due_is_made_and_the_next_one_keeps_the_interval(policy: MissedFires) -> None:
+    turn = every(MINUTE, policy).due_fires(fire_at_ms=NOON, now_ms=NOON + 700, fired=0)
+    assert turn == DueFires((NOON,), NOON + MINUTE)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_slot_is_due_at_its_very_millisecond(policy: MissedFires) -> None:
-    assert every(MINUTE, policy).turn(fire_at_ms=NOON, now_ms=NOON, fired=0) == Turn((NOON,), NOON + MINUTE)
+def test_a_fire_is_due_at_its_very_millisecond(policy: MissedFires) -> None:
+    assert every(MINUTE, policy).due_fires(fire_at_ms=NOON, now_ms=NOON, fired=0) == DueFires((NOON,), NOON + MINUTE)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_slot_to_come_is_left_alone(policy: MissedFires) -> None:
-    assert every(MINUTE, policy).turn(fire_at_ms=NOON + 1, now_ms=NOON, fired=0) == Turn((), NOON + 1)
+def test_a_fire_to_come_is_left_alone(policy: MissedFires) -> None:
+    assert every(MINUTE, policy).due_fires(fire_at_ms=NOON + 1, now_ms=NOON, fired=0) == DueFires((), NOON + 1)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("interval", [1, 50, 200, 999, 1000, 1001, 1500])
 @pytest.mark.parametrize("tick", [1000, 1013])
-def test_an_interval_below_or_near_the_tick_fires_every_slot(interval: int, tick: int, policy: MissedFires) -> None:
+def test_an_interval_below_or_near_the_tick_makes_every_fire(interval: int, tick: int, policy: MissedFires) -> None:
     found = run(every(interval, policy), NOON, tick=tick, until=NOON + 20_000)
     assert found == list(range(NOON + interval, found[-1] + 1, interval))
     assert found[-1] > NOON + 20_000 - tick - interval - 1000
@@ -157,83 +157,83 @@ def test_a_cron_of_seconds_fires_every_second_at_a_slow_tick(policy: MissedFires
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_hand_over_from_a_dead_leader_costs_no_slot(policy: MissedFires) -> None:
-    turn = every(1000, policy).turn(fire_at_ms=NOON, now_ms=NOON + 6_500, fired=0)
-    assert turn == Turn(tuple(range(NOON, NOON + 6_001, 1000)), NOON + 7_000)
+def test_the_hand_over_from_a_dead_leader_costs_no_fire(policy: MissedFires) -> None:
+    turn = every(1000, policy).due_fires(fire_at_ms=NOON, now_ms=NOON + 6_500, fired=0)
+    assert turn == DueFires(tuple(range(NOON, NOON + 6_001, 1000)), NOON + 7_000)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_slot_that_nothing_has_followed_yet_is_late_not_missed(policy: MissedFires) -> None:
+def test_a_fire_that_nothing_has_followed_yet_is_late_not_missed(policy: MissedFires) -> None:
     schedule = timetable(CronPattern("@daily"), missed_fires=policy)
     midnight = NOON - 12 * HOUR
-    assert schedule.turn(fire_at_ms=midnight, now_ms=NOON, fired=0) == Turn((midnight,), midnight + DAY)
+    assert schedule.due_fires(fire_at_ms=midnight, now_ms=NOON, fired=0) == DueFires((midnight,), midnight + DAY)
 
 
 def test_a_score_with_milliseconds_that_another_engine_wrote_fires_and_is_mended() -> None:
-    turn = timetable(CronPattern("* * * * *")).turn(fire_at_ms=NOON + 653, now_ms=NOON + 900, fired=0)
-    assert turn == Turn((NOON + 653,), NOON + MINUTE)
+    turn = timetable(CronPattern("* * * * *")).due_fires(fire_at_ms=NOON + 653, now_ms=NOON + 900, fired=0)
+    assert turn == DueFires((NOON + 653,), NOON + MINUTE)
 
 
 # --- missed -------------------------------------------------------------------------------------------------------
 
 
 def test_skip_leaves_out_what_was_missed() -> None:
-    turn = every(MINUTE).turn(fire_at_ms=NOON, now_ms=NOON + 5 * MINUTE + 30_000, fired=0)
-    assert turn == Turn((), NOON + 6 * MINUTE, missed=True)
+    turn = every(MINUTE).due_fires(fire_at_ms=NOON, now_ms=NOON + 5 * MINUTE + 30_000, fired=0)
+    assert turn == DueFires((), NOON + 6 * MINUTE, missed=True)
 
 
-def test_skip_fires_the_latest_slot_when_that_one_is_on_time() -> None:
-    turn = timetable(CronPattern("@daily")).turn(fire_at_ms=0, now_ms=10 * DAY + 800, fired=0)
-    assert turn == Turn((10 * DAY,), 11 * DAY, missed=True)
+def test_skip_makes_the_latest_fire_when_that_one_is_on_time() -> None:
+    turn = timetable(CronPattern("@daily")).due_fires(fire_at_ms=0, now_ms=10 * DAY + 800, fired=0)
+    assert turn == DueFires((10 * DAY,), 11 * DAY, missed=True)
 
 
 @pytest.mark.parametrize(("late", "fires"), [(GRACE_MS, 1), (GRACE_MS + 1, 0)])
-def test_skip_counts_a_slot_as_on_time_within_the_grace(late: int, fires: int) -> None:
-    turn = every(MINUTE).turn(fire_at_ms=NOON, now_ms=NOON + 5 * MINUTE + late, fired=0)
+def test_skip_counts_a_fire_as_on_time_within_the_grace(late: int, fires: int) -> None:
+    turn = every(MINUTE).due_fires(fire_at_ms=NOON, now_ms=NOON + 5 * MINUTE + late, fired=0)
     assert len(turn.fires) == fires
 
 
 def test_a_longer_grace_forgives_more() -> None:
-    turn = every(MINUTE).turn(fire_at_ms=NOON, now_ms=NOON + 2 * MINUTE + 1, fired=0, grace_ms=3 * MINUTE)
-    assert turn == Turn((NOON, NOON + MINUTE, NOON + 2 * MINUTE), NOON + 3 * MINUTE)
+    turn = every(MINUTE).due_fires(fire_at_ms=NOON, now_ms=NOON + 2 * MINUTE + 1, fired=0, grace_ms=3 * MINUTE)
+    assert turn == DueFires((NOON, NOON + MINUTE, NOON + 2 * MINUTE), NOON + 3 * MINUTE)
 
 
 @pytest.mark.parametrize("late", [1, 30_000])
 def test_fire_once_stands_for_all_that_was_missed(late: int) -> None:
-    turn = every(MINUTE, "FireOnce").turn(fire_at_ms=NOON, now_ms=NOON + 50 * MINUTE + late, fired=0)
-    assert turn == Turn((NOON,), NOON + 51 * MINUTE, missed=True)
+    turn = every(MINUTE, "FireOnce").due_fires(fire_at_ms=NOON, now_ms=NOON + 50 * MINUTE + late, fired=0)
+    assert turn == DueFires((NOON,), NOON + 51 * MINUTE, missed=True)
 
 
-def test_fire_all_fires_each_missed_slot_in_order() -> None:
-    turn = every(MINUTE, FireAll(10)).turn(fire_at_ms=NOON, now_ms=NOON + 3 * MINUTE + 30_000, fired=0)
-    assert turn == Turn(tuple(NOON + n * MINUTE for n in range(4)), NOON + 4 * MINUTE, missed=True)
+def test_fire_all_makes_each_missed_fire_in_order() -> None:
+    turn = every(MINUTE, FireAll(10)).due_fires(fire_at_ms=NOON, now_ms=NOON + 3 * MINUTE + 30_000, fired=0)
+    assert turn == DueFires(tuple(NOON + n * MINUTE for n in range(4)), NOON + 4 * MINUTE, missed=True)
 
 
 def test_fire_all_fires_the_latest_when_more_were_missed_than_it_may() -> None:
-    turn = every(MINUTE, FireAll(3)).turn(fire_at_ms=NOON, now_ms=NOON + 50 * MINUTE + 30_000, fired=0)
+    turn = every(MINUTE, FireAll(3)).due_fires(fire_at_ms=NOON, now_ms=NOON + 50 * MINUTE + 30_000, fired=0)
     assert turn.fires == (NOON + 48 * MINUTE, NOON + 49 * MINUTE, NOON + 50 * MINUTE)
     assert turn.next_ms == NOON + 51 * MINUTE
 
 
 def test_fire_all_of_none_as_another_engine_may_write_it_fires_none() -> None:
-    turn = timetable(CronPattern("* * * * *"), missed_fires=FireAll(0)).turn(
+    turn = timetable(CronPattern("* * * * *"), missed_fires=FireAll(0)).due_fires(
         fire_at_ms=NOON, now_ms=NOON + HOUR, fired=0
     )
-    assert turn == Turn((), NOON + HOUR + MINUTE, missed=True)
+    assert turn == DueFires((), NOON + HOUR + MINUTE, missed=True)
 
 
 @pytest.mark.parametrize("pattern", [EveryPattern(1000), CronPattern("* * * * * *")])
 def test_a_tick_never_fires_more_than_its_hard_cap(pattern: Pattern) -> None:
-    turn = timetable(pattern, missed_fires=FireAll(2**32 - 1)).turn(fire_at_ms=NOON, now_ms=NOON + DAY, fired=0)
+    turn = timetable(pattern, missed_fires=FireAll(2**32 - 1)).due_fires(fire_at_ms=NOON, now_ms=NOON + DAY, fired=0)
     assert len(turn.fires) == MOST_FIRES
     assert turn.fires[-1] == NOON + DAY
     assert turn.next_ms == NOON + DAY + 1000
 
 
 @pytest.mark.parametrize("policy", ["Skip", "FireOnce", FireAll(5)])
-def test_years_of_missed_slots_are_passed_over_at_once(policy: MissedFires) -> None:
+def test_years_of_missed_fires_are_passed_over_at_once(policy: MissedFires) -> None:
     schedule = timetable(CronPattern("* * * * * *", "America/New_York"), missed_fires=policy)
-    turn = schedule.turn(fire_at_ms=NOON - 3000 * DAY, now_ms=NOON + 500, fired=0)
+    turn = schedule.due_fires(fire_at_ms=NOON - 3000 * DAY, now_ms=NOON + 500, fired=0)
     assert turn.next_ms == NOON + 1000
     if isinstance(policy, FireAll):
         assert turn.fires == tuple(range(NOON - 4000, NOON + 1, 1000))
@@ -242,14 +242,14 @@ def test_years_of_missed_slots_are_passed_over_at_once(policy: MissedFires) -> N
 def test_fire_all_replays_both_passes_of_an_autumn_overlap() -> None:
     schedule = timetable(CronPattern("0 * * * *", "America/New_York"), missed_fires=FireAll(100))
     midnight = round(datetime.fromisoformat("2025-11-02T00:00:00-04:00").timestamp() * 1000)
-    turn = schedule.turn(fire_at_ms=midnight, now_ms=midnight + 4 * HOUR + 30 * MINUTE, fired=0)
+    turn = schedule.due_fires(fire_at_ms=midnight, now_ms=midnight + 4 * HOUR + 30 * MINUTE, fired=0)
     assert turn.fires == tuple(midnight + n * HOUR for n in range(5))
 
 
 @pytest.mark.parametrize("late", [0, 1, 17_000, 59_999, MINUTE, 90 * MINUTE])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_an_interval_keeps_its_anchor_however_late_it_is_looked_at(late: int, policy: MissedFires) -> None:
-    turn = every(MINUTE, policy).turn(fire_at_ms=NOON + 123, now_ms=NOON + 123 + late, fired=0)
+    turn = every(MINUTE, policy).due_fires(fire_at_ms=NOON + 123, now_ms=NOON + 123 + late, fired=0)
     assert turn.next_ms is not None
     assert (turn.next_ms - NOON - 123) % MINUTE == 0
     assert turn.next_ms > NOON + 123 + late
@@ -259,25 +259,27 @@ def test_an_interval_keeps_its_anchor_however_late_it_is_looked_at(late: int, po
 
 
 def test_the_last_fire_of_a_limit_ends_the_schedule() -> None:
-    assert every(MINUTE, limit=3).turn(fire_at_ms=NOON, now_ms=NOON, fired=2) == Turn((NOON,), None)
+    assert every(MINUTE, limit=3).due_fires(fire_at_ms=NOON, now_ms=NOON, fired=2) == DueFires((NOON,), None)
 
 
 def test_a_limit_that_is_used_up_ends_the_schedule_without_a_fire() -> None:
-    assert every(MINUTE, limit=3).turn(fire_at_ms=NOON, now_ms=NOON, fired=3) == Turn((), None)
+    assert every(MINUTE, limit=3).due_fires(fire_at_ms=NOON, now_ms=NOON, fired=3) == DueFires((), None)
 
 
 def test_a_limit_of_zero_is_no_limit() -> None:
-    assert every(MINUTE, limit=0).turn(fire_at_ms=NOON, now_ms=NOON, fired=10**6) == Turn((NOON,), NOON + MINUTE)
+    assert every(MINUTE, limit=0).due_fires(fire_at_ms=NOON, now_ms=NOON, fired=10**6) == DueFires(
+        (NOON,), NOON + MINUTE
+    )
 
 
 def test_a_limit_cuts_a_catch_up() -> None:
-    turn = every(MINUTE, FireAll(100), limit=5).turn(fire_at_ms=NOON, now_ms=NOON + HOUR, fired=3)
-    assert turn == Turn((NOON, NOON + MINUTE), None, missed=True)
+    turn = every(MINUTE, FireAll(100), limit=5).due_fires(fire_at_ms=NOON, now_ms=NOON + HOUR, fired=3)
+    assert turn == DueFires((NOON, NOON + MINUTE), None, missed=True)
 
 
-def test_a_limit_is_not_used_by_slots_that_were_skipped() -> None:
-    turn = every(HOUR, limit=1).turn(fire_at_ms=NOON, now_ms=NOON + 10 * HOUR + MINUTE, fired=0)
-    assert turn == Turn((), NOON + 11 * HOUR, missed=True)
+def test_a_limit_is_not_used_by_fires_that_were_skipped() -> None:
+    turn = every(HOUR, limit=1).due_fires(fire_at_ms=NOON, now_ms=NOON + 10 * HOUR + MINUTE, fired=0)
+    assert turn == DueFires((), NOON + 11 * HOUR, missed=True)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7])
@@ -286,50 +288,52 @@ def test_a_limit_is_exact(limit: int, tick: int) -> None:
     assert len(run(every(400, limit=limit), NOON, tick=tick, until=NOON + 60_000)) == limit
 
 
-def test_the_last_slot_before_the_end_ends_the_schedule() -> None:
+def test_the_last_fire_before_the_end_ends_the_schedule() -> None:
     schedule = every(MINUTE, end_before_ms=NOON + MINUTE - 1)
-    assert schedule.turn(fire_at_ms=NOON, now_ms=NOON, fired=0) == Turn((NOON,), None)
+    assert schedule.due_fires(fire_at_ms=NOON, now_ms=NOON, fired=0) == DueFires((NOON,), None)
 
 
-def test_a_slot_at_the_end_still_fires() -> None:
+def test_a_fire_at_the_end_is_still_made() -> None:
     schedule = every(MINUTE, end_before_ms=NOON + MINUTE)
-    assert schedule.turn(fire_at_ms=NOON, now_ms=NOON, fired=0) == Turn((NOON,), NOON + MINUTE)
-    assert schedule.turn(fire_at_ms=NOON + MINUTE, now_ms=NOON + MINUTE, fired=1) == Turn((NOON + MINUTE,), None)
+    assert schedule.due_fires(fire_at_ms=NOON, now_ms=NOON, fired=0) == DueFires((NOON,), NOON + MINUTE)
+    assert schedule.due_fires(fire_at_ms=NOON + MINUTE, now_ms=NOON + MINUTE, fired=1) == DueFires(
+        (NOON + MINUTE,), None
+    )
 
 
-def test_no_slot_after_the_end_is_caught_up() -> None:
+def test_no_fire_after_the_end_is_caught_up() -> None:
     schedule = every(MINUTE, FireAll(100), end_before_ms=NOON + 2 * MINUTE)
-    turn = schedule.turn(fire_at_ms=NOON, now_ms=NOON + HOUR, fired=0)
-    assert turn == Turn((NOON, NOON + MINUTE, NOON + 2 * MINUTE), None, missed=True)
+    turn = schedule.due_fires(fire_at_ms=NOON, now_ms=NOON + HOUR, fired=0)
+    assert turn == DueFires((NOON, NOON + MINUTE, NOON + 2 * MINUTE), None, missed=True)
 
 
 def test_a_score_after_the_end_ends_the_schedule_without_a_fire() -> None:
     schedule = every(MINUTE, end_before_ms=NOON - 1)
-    assert schedule.turn(fire_at_ms=NOON, now_ms=NOON, fired=0) == Turn((), None)
+    assert schedule.due_fires(fire_at_ms=NOON, now_ms=NOON, fired=0) == DueFires((), None)
 
 
 def test_the_last_year_ends_the_schedule() -> None:
     schedule = timetable(CronPattern("0 0 12 3 3 * 2026"))
-    assert schedule.turn(fire_at_ms=NOON, now_ms=NOON + DAY, fired=0) == Turn((NOON,), None)
+    assert schedule.due_fires(fire_at_ms=NOON, now_ms=NOON + DAY, fired=0) == DueFires((NOON,), None)
 
 
 def test_a_score_before_the_start_waits_for_the_start() -> None:
     schedule = every(MINUTE, start_after_ms=NOON + DAY)
-    assert schedule.turn(fire_at_ms=NOON, now_ms=NOON, fired=0) == Turn((), NOON + DAY + MINUTE)
+    assert schedule.due_fires(fire_at_ms=NOON, now_ms=NOON, fired=0) == DueFires((), NOON + DAY + MINUTE)
 
 
-# --- the rows of slots --------------------------------------------------------------------------------------------
+# --- the rows of fires --------------------------------------------------------------------------------------------
 
 
 @given(
-    slot=st.integers(0, 10**6),
+    fire=st.integers(0, 10**6),
     late=st.integers(0, 10**5),
     interval=st.integers(1, 5_000),
     count=st.integers(0, 50),
 )
-def test_the_latest_slots_of_an_interval_are_the_last_of_all(slot: int, late: int, interval: int, count: int) -> None:
-    all_due = list(range(slot, slot + late + 1, interval))
-    assert Interval(interval).latest(slot, slot + late, count) == all_due[max(len(all_due) - count, 0) :]
+def test_the_latest_fires_of_an_interval_are_the_last_of_all(fire: int, late: int, interval: int, count: int) -> None:
+    all_due = list(range(fire, fire + late + 1, interval))
+    assert Interval(interval).latest(fire, fire + late, count) == all_due[max(len(all_due) - count, 0) :]
 
 
 @given(
@@ -337,7 +341,7 @@ def test_the_latest_slots_of_an_interval_are_the_last_of_all(slot: int, late: in
     late=st.integers(0, 3 * HOUR),
     count=st.integers(0, 30),
 )
-def test_the_latest_slots_of_a_calendar_are_the_last_of_all(expression: str, late: int, count: int) -> None:
+def test_the_latest_fires_of_a_calendar_are_the_last_of_all(expression: str, late: int, count: int) -> None:
     cron = Cron(expression)
     first = cron.next_after(NOON + 14 * HOUR)
     assert first is not None
@@ -351,21 +355,21 @@ def test_the_latest_slots_of_a_calendar_are_the_last_of_all(expression: str, lat
 # --- ids ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_id_of_a_slot_is_the_same_whoever_makes_it() -> None:
-    assert slot_id("ping::every:60000", NOON) == slot_id("ping::every:60000", NOON)
+def test_the_id_of_a_fire_is_the_same_whoever_makes_it() -> None:
+    assert fire_id("ping::every:60000", NOON) == fire_id("ping::every:60000", NOON)
 
 
-def test_the_id_of_a_slot_looks_like_any_job_id() -> None:
-    made = slot_id("weekly-report::cron:0 9 * * 1:Europe/Madrid", NOON)
+def test_the_id_of_a_fire_looks_like_any_job_id() -> None:
+    made = fire_id("weekly-report::cron:0 9 * * 1:Europe/Madrid", NOON)
     assert len(made) == 26
     assert set(made) <= set("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 
 
 @given(st.lists(st.tuples(st.text(max_size=5), st.integers(0, 2**48 - 1)), unique=True, max_size=50))
-def test_two_slots_never_share_an_id(slots: list[tuple[str, int]]) -> None:
-    assert len({slot_id(key, at) for key, at in slots}) == len(slots)
+def test_two_fires_never_share_an_id(fires: list[tuple[str, int]]) -> None:
+    assert len({fire_id(key, at) for key, at in fires}) == len(fires)
 
 
 @given(st.integers(0, 2**48 - 2))
-def test_ids_sort_by_their_slots(at: int) -> None:
-    assert slot_id("k", at) < slot_id("k", at + 1)
+def test_ids_sort_by_their_fires(at: int) -> None:
+    assert fire_id("k", at) < fire_id("k", at + 1)

@@ -1,10 +1,10 @@
 --!cap
--- fire_repeatable.lua: fires slots of one schedule and moves it to its next one, if nobody else has meanwhile.
+-- fire_repeatable.lua: makes the jobs of due fires of one schedule and moves it to the next, if nobody else has meanwhile.
 -- KEYS lock, repeat, spec, stream, delayed
 -- ARGV holder, key, score it was read with, next score ('': it ends), limit (0: none), stream cap,
---      1 when the producers' cap counts instead, then for each slot: fire_at_ms, member (as in the delayed set)
+--      1 when the producers' cap counts instead, then for each fire: fire_at_ms, member (as in the delayed set)
 -- -> number fired, or -1 when the lock or the schedule has changed hands (nothing was done)
--- The score is the gate: a slot fires once, however many schedulers there are. A full stream sends its fires through the
+-- The score is the gate: a fire is made once, however many schedulers there are. A full stream sends its fires through the
 -- delayed set, where they wait for room.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return -1 end
 local score = redis.call('ZSCORE', KEYS[2], ARGV[2])
