@@ -22,10 +22,37 @@ import relevo
 import relevo.outbox
 import relevo.testing
 from relevo.cli import app
+from relevo.engine.duties.promoter import PromoterTick
+from relevo.engine.job.add_options import AddKeywords, AddOptions
+from relevo.engine.schedules.scheduler import SchedulerTick
+from relevo.engine.service.already_done import AlreadyDone
+from relevo.engine.service.signals import Signal
+from relevo.engine.settling.settle_request import SettleResult
+from relevo.engine.sync_queue import QueueKeywords, ScheduleKeywords
+from relevo.metrics.backlog_watch import BacklogWatch
+from relevo.outbox.commit_notifier import CommitNotifier
 
 PUBLIC: tuple[Any, ...] = (relevo, relevo.outbox, relevo.testing)
 """The modules whose names are for users."""
 
+NAMED = (
+    AddKeywords,
+    AddOptions,
+    AlreadyDone,
+    BacklogWatch,
+    CommitNotifier,
+    PromoterTick,
+    QueueKeywords,
+    ScheduleKeywords,
+    SchedulerTick,
+    SettleResult,
+    Signal,
+)
+"""What signatures of public names speak of. A signature that speaks of any other class of ours is not for users: left out."""
+
+SAME_NAME = {"Connection"}
+"""Classes of ours with the names of other libraries' that signatures speak of."""
+SRC = Path(__file__).parents[2] / "src"
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 _HEAD = """# Reference
@@ -36,6 +63,9 @@ queues and workers with their defaults.
 """
 
 
+_UNKNOWN = "(…)"
+
+
 def page() -> str:
     """The whole page as it should be."""
     parts = [_HEAD, "## Python\n"]
@@ -43,6 +73,9 @@ def page() -> str:
         parts.append(f"`from {module.__name__} import …`\n")
         for name in sorted(module.__all__, key=str.lower):
             parts += _described(name, getattr(module, name))
+    parts.append("## Types in these signatures\n\nNobody imports them: they are what the calls above take and give.\n")
+    for value in NAMED:
+        parts += _described(value.__name__, value)
     parts.append("## Command line\n")
     command = get_command(app)
     assert isinstance(command, TyperGroup)
@@ -61,7 +94,9 @@ def _described(name: str, value: object) -> Iterator[str]:
         if issubclass(value, Exception):
             yield f"An error; {' / '.join(f'`{base.__name__}`' for base in value.__bases__)}.\n"
         else:
-            yield _fenced(_wrapped(f"{name}{_signature(value)}"))
+            signature = _signature(value)
+            if signature != _UNKNOWN and not _inside(signature):
+                yield _fenced(_wrapped(f"{name}{signature}"))
     elif inspect.isfunction(value):
         yield _fenced(_wrapped(f"{name}{_signature(value)}"))
     if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
@@ -69,15 +104,25 @@ def _described(name: str, value: object) -> Iterator[str]:
     else:
         yield f"`{_plain(str(value))}`\n"
     if inspect.isclass(value) and not issubclass(value, Exception):
-        rows = [f"| `{_code(shown)}` | {_cell(doc)} |" for shown, doc in (*_attributes(value), *_members(value))]
+        rows = [f"| `{_code(shown)}` | {_cell(doc)} |" for shown, doc in _rows(value) if not _inside(shown)]
         if rows:
             yield "\n".join(["| | |", "|---|---|", *rows]) + "\n"
+
+
+def _rows(owner: type) -> Iterator[tuple[str, str]]:
+    yield from _attributes(owner)
+    yield from _members(owner)
+
+
+def _inside(signature: str) -> bool:
+    """Whether a signature speaks of a class that this page does not describe."""
+    return not _OURS_UNDESCRIBED.isdisjoint(re.findall(r"\b[A-Z]\w+\b", signature))
 
 
 def _attributes(owner: type) -> Iterator[tuple[str, str]]:
     """What has a type and a docstring of its own: fields of a class, and what its constructor sets."""
     for base in owner.__mro__:
-        if base is not owner and base not in _public_values():
+        if base is not owner and base not in (*_public_values(), *NAMED):
             continue
         for node, doc in _documented(base):
             if isinstance(node.target, ast.Name | ast.Attribute):
@@ -106,6 +151,22 @@ def _public_values() -> list[object]:
     return [getattr(module, name) for module in PUBLIC for name in module.__all__]
 
 
+def classes_of_ours() -> set[str]:
+    """The names of all classes of relevo."""
+    files = (SRC / "relevo").rglob("*.py")
+    return {
+        node.name for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)
+    }
+
+
+_OURS_UNDESCRIBED = (
+    classes_of_ours()
+    - {name for module in PUBLIC for name in module.__all__}
+    - {each.__name__ for each in NAMED}
+    - SAME_NAME
+)
+
+
 def _members(owner: type) -> Iterator[tuple[str, str]]:
     for name, member in inspect.getmembers_static(owner):
         if name.startswith("_") or name in dir(tuple) or not _ours(owner, name):
@@ -132,8 +193,13 @@ def _signature(value: object, *, bound: bool = False) -> str:
     try:
         signature = inspect.signature(typing.cast("typing.Any", value))
     except ValueError:
-        return "(…)"
-    parameters = [each for each in signature.parameters.values() if not (bound and each.name == "self")]
+        return _UNKNOWN
+    hidden = {"self"} if bound else set[str]()
+    parameters = [
+        each
+        for name, each in signature.parameters.items()
+        if name == "_" or (name not in hidden and not name.startswith("_"))
+    ]
     return _plain(str(signature.replace(parameters=parameters)))
 
 

@@ -13,7 +13,7 @@ from typer.main import get_command
 import relevo
 from relevo.cli import app
 from tests.acceptance import options_page, views_page
-from tests.acceptance.reference import PAGE, PUBLIC, of_group, page
+from tests.acceptance.reference import PAGE, PUBLIC, SAME_NAME, classes_of_ours, of_group, page
 from tests.support.page import ROOT, blocks_of
 
 
@@ -52,6 +52,16 @@ def test_what_the_first_pages_use_stands_in_the_reference(page: str) -> None:
     }
     assert used
     assert [use for use in sorted(used) if not re.search(rf"\b{use[1]}\b", sections[use[0]])] == []
+
+
+def test_every_class_of_ours_that_a_signature_names_is_described() -> None:
+    """`close() -> Told` once stood there, and `worker.settled` in a tutorial; nobody could read what either was."""
+    python = PAGE.read_text().partition("\n## Command line\n")[0]
+    calls = [part for part in re.findall(r"```text\n(.*?)```", python, re.DOTALL) if re.match(r"\w+\(", part)]
+    rows = re.findall(r"^\| `(.*?)` \|", python, re.MULTILINE)
+    named = {name for signature in (*calls, *rows) for name in re.findall(r"\b[A-Z]\w+\b", signature)}
+    assert {"Job", "Signal", "AlreadyDone"} <= named
+    assert sorted((named & classes_of_ours()) - set(_sections()) - SAME_NAME) == []
 
 
 def test_every_command_is_there_with_all_its_options() -> None:

@@ -124,7 +124,7 @@ class Outbox:
             return self._insert_async(place, job, statement)
         if isinstance(place, Session | scoped_session | Connection):  # pyright: ignore[reportUnnecessaryIsInstance]
             _run(place.execute, statement)
-            self._table.bell.ring_after_commit(place() if isinstance(place, scoped_session) else place)
+            self._table.commits.notify_after_commit(place() if isinstance(place, scoped_session) else place)
             return job
         expected = "Session, Connection, AsyncSession or AsyncConnection"
         raise WrongType(
@@ -135,10 +135,10 @@ class Outbox:
         await cast("Awaitable[Any]", _run(place.execute, statement))
         if isinstance(place, AsyncConnection):
             assert place.sync_connection is not None, "it has just executed something"
-            self._table.bell.ring_after_commit(place.sync_connection)
+            self._table.commits.notify_after_commit(place.sync_connection)
         else:
             session: AsyncSession = place() if isinstance(place, async_scoped_session) else place
-            self._table.bell.ring_after_commit(session.sync_session)
+            self._table.commits.notify_after_commit(session.sync_session)
         return job
 
 

@@ -141,11 +141,11 @@ class OutboxRelay(Loop):
         if self._task is None:
             loop = asyncio.get_running_loop()
 
-            def rung() -> None:
+            def committed() -> None:
                 if not loop.is_closed():
-                    loop.call_soon_threadsafe(self._rung)
+                    loop.call_soon_threadsafe(self._look_soon)
 
-            self._unlisten = self._table.bell.listen(rung)
+            self._unlisten = self._table.commits.listen(committed)
         super().start()
 
     async def close(self) -> None:
@@ -164,7 +164,7 @@ class OutboxRelay(Loop):
             self._thread.shutdown(wait=False)
             self._thread = None
 
-    def _rung(self) -> None:
+    def _look_soon(self) -> None:
         self._eager = _AT_ONCE_S
         self.wake()
 

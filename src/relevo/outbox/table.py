@@ -24,7 +24,7 @@ from sqlalchemy.dialects.mysql import LONGBLOB
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from relevo.arguments import checked_name, instance
-from relevo.outbox.bell import Bell
+from relevo.outbox.commit_notifier import CommitNotifier
 
 ID_LENGTH = 255
 QUEUE_LENGTH = 255
@@ -48,8 +48,8 @@ class OutboxTable:
         checked_name("name", name)
         if schema is not None:
             checked_name("schema", schema)
-        self.bell: Bell = Bell()
-        """Rung when a transaction of this process has put jobs into the table."""
+        self.commits: CommitNotifier = CommitNotifier()
+        """Notified when a transaction of this process has put jobs into the table."""
         self.table: Table = Table(
             name,
             MetaData() if metadata is None else metadata,

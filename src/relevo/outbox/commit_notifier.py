@@ -11,8 +11,8 @@ from sqlalchemy import Connection, event
 from sqlalchemy.orm import Session
 
 
-class Bell:
-    """Rings after the commit of every session that was watched. Relays listen; anything may ring, from any thread."""
+class CommitNotifier:
+    """Calls its listeners after the commit of every session that was watched. Anything may notify them, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,19 +21,19 @@ class Bell:
         self._pending: WeakSet[Session | Connection] = WeakSet()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls `listener` at every ring until the returned function is called."""
+        """Calls `listener` at every commit until the returned function is called."""
         with self._lock:
             self._listeners.append(listener)
         return lambda: self._forget(listener)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         with self._lock:
             listeners = tuple(self._listeners)
         for listener in listeners:
             listener()
 
-    def ring_after_commit(self, place: Session | Connection) -> None:
-        """Rings once the transaction under way is committed. A rollback rings nothing, or too early: that costs a look."""
+    def notify_after_commit(self, place: Session | Connection) -> None:
+        """Notifies once the transaction under way is committed. A rollback notifies nobody, or too early: that costs a look."""
         with self._lock:
             self._pending.add(place)
             if place in self._watched:
@@ -47,12 +47,12 @@ class Bell:
     def _session_committed(self, session: Any) -> None:
         # A savepoint's release comes here too: the jobs are then still invisible, and the real commit is yet to come.
         if not session.in_nested_transaction() and self._taken(session):
-            self.ring()
+            self.notify()
 
     def _connection_committing(self, connection: Any) -> None:
         # SQLAlchemy has no event after a connection's commit, only this one right before: relays look more than once.
         if self._taken(connection):
-            self.ring()
+            self.notify()
 
     def _taken(self, place: Session | Connection) -> bool:
         with self._lock:
