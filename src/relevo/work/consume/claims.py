@@ -13,7 +13,7 @@ from relevo.contract.claims import Claimed
 from relevo.errors import InvalidInput, QueueArchived, QueuePaused, ScopePaused, WrongConsumerMode
 from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
-from relevo.work.consume.lease_book import LeaseBook
+from relevo.work.consume.lease_book import GivenLease, LeaseBook
 from relevo.work.consume.long_poll import CancelToken, LongPoll
 from relevo.work.faults import fault
 from relevo.work.message.expiry import EXPIRY, expire
@@ -141,16 +141,16 @@ class Claims:
             for look in together:
                 if look.asking.labels:
                     await self._take_labelled(transaction, look)
-        given: list[Lease] = []
+        given: list[GivenLease] = []
         answers: list[list[Claimed]] = []
         for look in looks:
             look.rows.sort()  # what SQL added may have been published since the index was asked
             if look.rows:
-                given.append(_lease(look, transaction.now))
+                given.append(_given(look, transaction.now))
                 _note(transaction, look.asking, look.rows)
-            answers.append([_claimed(look, given[-1], row) for row in look.rows])
+            answers.append([_claimed(look, given[-1].lease, row) for row in look.rows])
         if given:
-            await transaction.session.insert(tables.leases, [lease.row for lease in given])
+            await transaction.session.insert(tables.leases, [each.lease.row for each in given])
             transaction.on_commit.append(lambda: self._lease_book.note(given))
         return answers
 
@@ -216,11 +216,14 @@ class _Look(NamedTuple):
         return self.asking.batch_size - len(self.rows)
 
 
-def _lease(look: _Look, now: int) -> Lease:
+def _given(look: _Look, now: int) -> GivenLease:
     queue, asking = look.asking.queue, look.asking
     until = now + queue.visibility_timeout_s * 1000
     claims = {row.id: row.claim_no for row in look.rows}
-    return Lease(new_token(now), queue.scope_id, queue.id, asking.consumer, asking.caller.actor, now, until, claims)
+    token, actor = new_token(now), asking.caller.actor
+    lease = Lease(token, queue.scope_id, queue.id, asking.consumer, actor, now, until, claims)
+    told = {row.id: (row.attempts, row.message_type, row.correlation_id) for row in look.rows}
+    return GivenLease(lease, queue.slug, told)
 
 
 def _check(batch_size: int, wait_s: float, consumer: str | None, labels: Mapping[str, str] | None) -> None:

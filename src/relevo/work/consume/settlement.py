@@ -1,7 +1,8 @@
 """Settlements claims: complete, fail, release, extend; one or many. The token of the claim is the right to do so.
 
-Completing is the hot case and one statement. The others hold the rows first and decide over each. A settled row keeps its token
-(after fail and release behind a letter), so that the same verdict sent again, because its answer was lost, is answered as done.
+Completing is the hot case and one statement (completing.py). The others hold the rows first and decide over each. A settled row
+keeps its token (after fail and release behind a letter), so that the same verdict sent again, because its answer was lost, is
+answered as done.
 """
 
 from __future__ import annotations
@@ -14,15 +15,14 @@ from relevo.contract.messages import Refusal
 from relevo.errors import ClaimLost, InvalidInput, NotFound, WrongConsumerMode
 from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
-from relevo.work.consume.lease_book import LeaseBook
-from relevo.work.message.history import history_line
+from relevo.work.consume.completing import Completing, told_of
+from relevo.work.consume.lease_book import GivenLease, LeaseBook
 from relevo.work.message.lifecycle import Change, apply
-from relevo.work.message.standing import claimed_line
-from relevo.work.message.transition import COMPLETE, EXTEND, Transition
+from relevo.work.message.transition import EXTEND, Transition
 from relevo.work.message.verdict import LETTERS, SettleItem, Verdict, settling_of, wrong_in
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.group_commit import GroupCommit, Operation
-from relevo.work.store.interface import CompletedRow, Completion, LockedMessage, QueuePolicy
+from relevo.work.store.interface import LockedMessage, QueuePolicy
 from relevo.work.store.lease import Lease
 from relevo.work.store.unit_of_work import UnitOfWork
 from relevo.work.tenancy.queues import Queues
@@ -103,35 +103,44 @@ class Settlements:
     # --- complete --------------------------------------------------------------------------------------------------------
 
     async def _complete(self, transaction: UnitOfWork, calls: Sequence[_Settlement]) -> list[list[Settled]]:
+        """What this process gave out and has not settled is completed as it knows it. The rest is looked at before, and so is
+        all when that proved wrong."""
         transaction.begun("settle")
-        leases = await self._lease_book.of(
-            transaction.session, [each.claim_token for call in calls for each in call.items]
-        )
-        done: dict[tuple[str, str], CompletedRow] = {}
-        wanted: dict[str, Completion] = {}
-        for call in calls:
+        completing = Completing(transaction.now)
+        rests = [[*call.items] if transaction.is_unsure else self._take_known(call, completing) for call in calls]
+        outcomes: dict[int, Settled] = {}
+        tokens = [item.claim_token for rest in rests for item in rest]
+        leases = await self._lease_book.of(transaction.session, tokens) if tokens else {}
+        for call, rest in zip(calls, rests, strict=True):
+            if rest:
+                outcomes |= await self._complete_rest(transaction, call, rest, leases, completing)
+        await completing.write(transaction)
+        if completing.settled:
+            await self._let_go(transaction, completing.settled, leases)
+        return [[outcomes.get(id(item)) or Settled(item.id, "completed") for item in call.items] for call in calls]
+
+    def _take_known(self, call: _Settlement, completing: Completing) -> list[SettleItem]:
+        """Takes what can be completed without a look; returns the others."""
+        first = call.items[0].claim_token
+        by_token: dict[str, list[SettleItem]] = {}
+        if {item.claim_token for item in call.items} == {first}:
+            by_token[first] = [*call.items]
+        else:
             for item in call.items:
-                completion = _completion(call, item, leases, transaction.now)
-                rival = wanted.get(item.id)
-                if completion is not None and (rival is None or rival.claim_no < completion.claim_no):
-                    wanted[item.id] = completion
-        if wanted:
-            for row in await transaction.session.complete(list(wanted.values()), transaction.now):
-                done[row.id, wanted[row.id].token] = row
-        if done:
-            self._note_completed(transaction, calls, done)
-            await self._settled(transaction, leases, [(token, message_id) for message_id, token in done])
-        outcomes: list[list[Settled]] = []
-        for call in calls:
-            rest = [item for item in call.items if (item.id, item.claim_token) not in done]
-            others = await self._complete_rest(transaction, call, rest, leases) if rest else {}
-            outcomes.append(
-                [
-                    Settled(item.id, "completed") if (item.id, item.claim_token) in done else others[id(item)]
-                    for item in call.items
-                ]
-            )
-        return outcomes
+                by_token.setdefault(item.claim_token, []).append(item)
+        rest: list[SettleItem] = []
+        done: list[str] = []
+        for token, items in by_token.items():
+            given = self._lease_book.given(token)
+            ids = [item.id for item in items]
+            if given is None or not _is_usual(call, items, ids, given, completing):
+                rest += items
+                continue
+            for claim_no, results, own in _alike(items, given):
+                completing.add(given.lease, claim_no, own, results, told_of(own, given.told), call.caller)
+            done += ids
+        completing.audit(call.caller, call.queue or call.scope, done, known_queue=call.queue is not None)
+        return rest
 
     async def _settled(
         self, transaction: UnitOfWork, leases: Mapping[str, Lease], pairs: Iterable[tuple[str, str]]
@@ -140,56 +149,41 @@ class Settlements:
         settled: dict[str, list[str]] = {}
         for token, message_id in pairs:
             settled.setdefault(token, []).append(message_id)
+        await self._let_go(transaction, settled, leases)
+
+    async def _let_go(
+        self, transaction: UnitOfWork, settled: Mapping[str, list[str]], leases: Mapping[str, Lease]
+    ) -> None:
         empty = self._lease_book.empty_after(settled, leases)
         if empty:
             await transaction.session.drop_leases(sorted(empty))
         transaction.on_commit.append(lambda: self._lease_book.settled(settled, empty))
 
     @staticmethod
-    def _note_completed(
-        transaction: UnitOfWork, calls: Sequence[_Settlement], done: Mapping[tuple[str, str], CompletedRow]
-    ) -> None:
-        now, counters = transaction.now, transaction.counters
-        by_queue: dict[int, list[CompletedRow]] = {}
-        for row in done.values():
-            by_queue.setdefault(row.queue_id, []).append(row)
-        for queue_id, rows in by_queue.items():
-            held_ms = [max(0, now - row.claimed_at) for row in rows]
-            COMPLETE.add_to(counters, queue_id, "claimed", len(rows))
-            counters.add(queue_id, "handler_ms", sum(held_ms))
-            transaction.tell(
-                COMPLETE.event,
-                queue_id,
-                [row.id for row in rows],
-                [row.message_type for row in rows],
-                [row.correlation_id for row in rows],
-                {"attempt": [row.attempts for row in rows], "duration_us": [1000 * each for each in held_ms]},
-            )
-        for call in calls:
-            rows = [row for item in call.items if (row := done.get((item.id, item.claim_token))) is not None]
-            if rows:
-                known, home = call.queue is not None, call.queue or call.scope
-                transaction.audit_messages(
-                    call.caller, COMPLETE.action, home, [row.id for row in rows], known_queue=known
-                )
-
     async def _complete_rest(
-        self, transaction: UnitOfWork, call: _Settlement, items: Sequence[SettleItem], leases: Mapping[str, Lease]
+        transaction: UnitOfWork,
+        call: _Settlement,
+        items: Sequence[SettleItem],
+        leases: Mapping[str, Lease],
+        completing: Completing,
     ) -> dict[int, Settled]:
-        """Items that the one statement did not complete: done before, lost, or in need of a closer look."""
+        """Items to look at before: done before, lost, of another process, or claimed more than once."""
         held, outcomes = await _look(transaction, call, items, leases)
+        done: list[str] = []
         for each in held:
-            row, item = each.row, each.item
-            if row.claim_token == item.claim_token and row.state == "completed":
-                outcomes[id(item)] = Settled(item.id, "completed")
-            elif row.lease is not None:
-                completion = _completed(call, item, row.lease, transaction.now)
-                (done,) = await transaction.session.complete([completion], transaction.now)
-                self._note_completed(transaction, [call], {(item.id, item.claim_token): done})
-                await self._settled(transaction, leases, [(item.claim_token, item.id)])
+            row, item, lease = each.row, each.item, each.row.lease
+            if lease is not None and not completing.has(row.id):
+                result = bytes(item.result).decode()
+                told = (row.attempts, row.message_type, row.correlation_id)
+                completing.add(lease, row.claim_no, [row.id], [result] if result else None, [told], call.caller)
+                done.append(row.id)
+            elif lease is None and item.claim_token in leases:
+                completing.settled.setdefault(item.claim_token, []).append(row.id)  # the lease holds it no longer
+            if lease is not None or (row.claim_token == item.claim_token and row.state == "completed"):
                 outcomes[id(item)] = Settled(item.id, "completed")
             else:
                 outcomes[id(item)] = Settled(item.id, refusal=_lost(row))
+        completing.audit(call.caller, call.queue or call.scope, done, known_queue=call.queue is not None)
         return outcomes
 
     # --- fail ------------------------------------------------------------------------------------------------------------
@@ -307,27 +301,37 @@ def _lost(row: LockedMessage) -> Refusal:
     return Refusal(lost.code, str(lost))
 
 
-def _completion(call: _Settlement, item: SettleItem, leases: Mapping[str, Lease], now: int) -> Completion | None:
-    """How an item is completed, if its lease and its call say all there is to know; whether the lease still holds the message
-    is for the message's row to say."""
-    lease = leases.get(item.claim_token)
-    if lease is None or item.id not in lease.claims or item.subscription is not None:
-        return None
-    if lease.scope_id != call.scope.scope_id or (call.queue is None and call.caller.queues is not None):
-        return None
-    if call.queue is not None and call.queue.id != lease.queue_id:
-        return None
-    return _completed(call, item, lease, now)
+def _is_usual(
+    call: _Settlement, items: Sequence[SettleItem], ids: Sequence[str], given: GivenLease, completing: Completing
+) -> bool:
+    """Whether these items of one lease may be completed as this process knows them: its lease runs, nothing of it was settled
+    before, and whoever asks may settle it. Whether the lease still holds a message its row says, to the statement that
+    completes it."""
+    lease, distinct = given.lease, set(ids)
+    if lease.scope_id != call.scope.scope_id or {item.subscription for item in items} != {None}:
+        return False
+    if call.queue is not None:
+        if call.queue.id != lease.queue_id:
+            return False
+    elif call.caller.queues is not None and given.queue not in call.caller.queues:
+        return False
+    return completing.runs(lease) and given.left.issuperset(distinct) and completing.has_none_of(ids, distinct=distinct)
 
 
-def _completed(call: _Settlement, item: SettleItem, lease: Lease, now: int) -> Completion:
-    return Completion(
-        item.id,
-        lease.claims[item.id],
-        lease.token,
-        lease.claimed_by,
-        lease.claimed_at,
-        claimed_line(lease),
-        history_line(now, COMPLETE.history, call.caller.actor),
-        bytes(item.result).decode() or None,
-    )
+def _alike(items: Sequence[SettleItem], given: GivenLease) -> Iterable[tuple[int, list[str] | None, list[str]]]:
+    """Claim number, results and ids of what can be written together."""
+    if given.claim_no is not None and not [item for item in items if item.result]:
+        return [(given.claim_no, None, [item.id for item in items])]
+    claims = given.lease.claims
+    plain: dict[int, list[str]] = {}
+    told: dict[int, tuple[list[str], list[str]]] = {}
+    for item in items:
+        claim_no = claims[item.id]
+        if item.result:
+            results, ids = told.setdefault(claim_no, ([], []))
+            results.append(bytes(item.result).decode())
+            ids.append(item.id)
+        else:
+            plain.setdefault(claim_no, []).append(item.id)
+    without = [(claim_no, None, ids) for claim_no, ids in plain.items()]
+    return [*without, *((claim_no, results, ids) for claim_no, (results, ids) in told.items())]

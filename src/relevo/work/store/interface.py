@@ -163,29 +163,24 @@ _SETTABLE = {*_SET, "updated_at", "error"}
 
 
 class Completion(NamedTuple):
-    """One message to complete, claimed with this token for the `claim_no`-th time."""
+    """Messages of one claim to complete alike."""
 
-    id: str
-    claim_no: int
     token: str
+    claim_no: int
+    """Of each of them: how many of its claims were over before."""
     claimed_by: str
     claimed_at: int
     claim_line: str
     """The claim's line of history, for a row that has it not yet: an extension writes it too."""
     trail: str
     """The line of the completion."""
-    result: str | None
+    ids: list[str]
+    results: list[str] | None
+    """One for each of them, or none at all."""
 
 
-class CompletedRow(NamedTuple):
-    """What a completion tells the event."""
-
-    id: str
-    queue_id: int
-    attempts: int
-    claimed_at: int
-    message_type: str
-    correlation_id: str
+class Disagreement(Exception):
+    """A message was not as this process knew it, so nothing is written: the transaction is run once more, and looks first."""
 
 
 class QueuePolicy(NamedTuple):
@@ -303,8 +298,9 @@ class Session(Protocol):
 
     # --- settle ----------------------------------------------------------------------------------------------------------
 
-    async def complete(self, items: Sequence[Completion], now: int) -> list[CompletedRow]:
-        """Completes those that are still claimed as the items say; returns them. Ids must not repeat."""
+    async def complete(self, alike: Sequence[Completion], now: int) -> None:
+        """Completes messages, none of them twice. If one is not claimed as this says, this or a later step raises
+        `Disagreement`."""
         ...
 
     async def lock(self, ids: Sequence[str], claims: Mapping[str, int] = NO_CLAIMS) -> list[LockedMessage]:

@@ -23,6 +23,7 @@ from relevo.work.store.database import Database
 from relevo.work.store.interface import (
     LOCKED_COLUMNS,
     Dialect,
+    Disagreement,
     Driver,
     LockedDelivery,
     LockedMessage,
@@ -177,9 +178,10 @@ class FastTransactions:
     async def commit(self, work: Callable[[UnitOfWork], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         """One transaction; returns what is to be done after it, which may overlap with the next."""
         done: list[UnitOfWork] = []
+        is_unsure = False
 
         async def run(session: Session) -> None:
-            unit = UnitOfWork(session, self._now_ms())
+            unit = UnitOfWork(session, self._now_ms(), is_unsure=is_unsure)
             await work(unit)
             await unit.write(slot, linking)
             unit.passed("written")
@@ -189,7 +191,11 @@ class FastTransactions:
         self._slots.append(slot)
         try:
             with self._database.chains.linking() as linking:
-                await self._transact(run, writing=True)
+                try:
+                    await self._transact(run, writing=True)
+                except Disagreement:
+                    is_unsure = True
+                    await self._transact(run, writing=True)
         finally:
             self._slots.remove(slot)
             self._slots.appendleft(slot)

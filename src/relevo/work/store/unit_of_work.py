@@ -40,9 +40,11 @@ class Ready(NamedTuple):
 class UnitOfWork:
     """Handed to every piece of work by `Transactions` and `FastTransactions`."""
 
-    def __init__(self, session: Session, now_ms: int) -> None:
+    def __init__(self, session: Session, now_ms: int, *, is_unsure: bool = False) -> None:
         self.session = session
         self.now = now_ms
+        self.is_unsure = is_unsure
+        """Whether it was run before and met a `Disagreement`: nothing is known of messages but what their rows say."""
         self.counters = CounterDelta()
         self.ready: list[Ready] = []
         self.wakes: dict[int, int] = {}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 import asyncmy
@@ -24,9 +25,9 @@ from relevo.work.store.database import Database
 from relevo.work.store.interface import (
     NO_CLAIMS,
     ClaimedRow,
-    CompletedRow,
     Completion,
     Dialect,
+    Disagreement,
     KnownKey,
     LockedMessage,
     MessageUpdate,
@@ -50,6 +51,11 @@ _LOST = frozenset({2006, 2013})  # the server has gone away, or went in the midd
 _CONNECTIONS = 16
 _SETTINGS = "SESSION tx_isolation = 'READ-COMMITTED', SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
 _STATEMENTS_KEPT = 100
+_FEW = 8
+"""Rows up to which an INSERT is put off and sent as text with others: a round trip costs more than the text."""
+_MOST_APART = 64
+"""Messages with values of their own in one UPDATE, which looks for each row's values among all of them."""
+_NOT_ALL_DONE = 1242  # a subquery with more than one row, see all_done.sql
 
 
 _connect = cast("Callable[..., Awaitable[Any]]", asyncmy.connect)  # pyright: ignore[reportUnknownMemberType]
@@ -60,33 +66,80 @@ def _sql(name: str) -> str:
 
 
 @cache
-def _insert(table: Table, columns: tuple[str, ...], ignoring: bool = False) -> str:
-    places = ", ".join(["%s"] * len(columns))
+def _insert(table: Table, columns: tuple[str, ...], rows: int = 1) -> str:
+    places = ", ".join(["(" + ", ".join(["%s"] * len(columns)) + ")"] * rows)
     names = ", ".join(f"`{name}`" for name in columns)
-    return f"INSERT {'IGNORE ' if ignoring else ''}INTO {table.name} ({names}) VALUES ({places})"  # noqa: S608 - names of ours
+    return f"INSERT INTO {table.name} ({names}) VALUES {places}"  # noqa: S608 - names of ours
+
+
+def _together(groups: Sequence[Completion]) -> Iterable[list[Completion]]:
+    """Groups that one statement completes: a large one, or as many small ones as are cheap to tell apart row by row."""
+    small: dict[int, list[Completion]] = {}
+    for group in groups:
+        if len(group.ids) > _MOST_APART // 2:
+            yield [group]
+            continue
+        own = small.setdefault(group.claim_no, [])
+        if sum(len(each.ids) for each in own) + len(group.ids) > _MOST_APART:
+            yield own
+            own = small[group.claim_no] = []
+        own.append(group)
+    yield from small.values()
 
 
 class MariaDbSession:
-    """An open transaction on one connection."""
+    """An open transaction on one connection. What only writes a little waits until something is asked, or until the commit, and
+    is sent with that."""
 
     dialect: Dialect = "mariadb"
 
     def __init__(self, connection: Any) -> None:
+        self._connection = connection
         self._cursor = connection.cursor()
+        self._later: list[str] = []
+
+    async def commit(self) -> None:
+        if self._later:
+            await self._send("COMMIT")
+        else:
+            await self._connection.commit()
+
+    async def _send(self, *last: str) -> None:
+        """Sends what was put off and one more, as text: lists of any length, without a plan to keep for each. One that fails
+        ends them; what went before it is there until the transaction is rolled back."""
+        text, self._later = ";".join((*self._later, *last)), []
+        cursor = self._cursor
+        try:
+            await cursor.execute(text)
+            while await cursor.nextset():
+                pass
+        except OperationalError as error:
+            if error.args[0] == _NOT_ALL_DONE:
+                raise Disagreement from error
+            raise
+
+    def _put_off(self, name: str, *values: Any) -> None:
+        self._later.append(self._cursor.mogrify(_sql(name), values))
 
     async def _fetch(self, sql: str, *values: Any) -> list[Any]:
-        cursor = self._cursor
-        await cursor.execute(
-            cursor.mogrify(sql, values)
-        )  # as text: lists of any length, without a plan to keep for each
-        return await cursor.fetchall()
+        await self._send(self._cursor.mogrify(sql, values))
+        return await self._cursor.fetchall()
+
+    async def _many(self, sql: str, rows: Sequence[Row]) -> None:
+        """A statement for each row; many in bulk, by the binary protocol."""
+        if self._later:
+            await self._send()
+        await self._cursor.executemany(sql, rows)
 
     async def fetch(self, statement: str, *values: Any) -> list[Row]:
         return await self._fetch(_sql(statement), *values)
 
     async def insert(self, table: Table, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
         names, values = filled(column_names(table, columns), rows)  # see in_bulk
-        await self._cursor.executemany(_insert(table, names), values)
+        if len(rows) <= _FEW:
+            self._later.append(self._cursor.mogrify(_insert(table, names, len(values)), [*chain.from_iterable(values)]))
+        else:
+            await self._many(_insert(table, names), values)
 
     async def lock_queues(self, queue_ids: Sequence[int]) -> None:
         await self._fetch(_sql("lock_queues"), tuple(queue_ids))
@@ -95,7 +148,7 @@ class MariaDbSession:
         return (await self._fetch(_sql("waiting"), queue_id))[0][0]
 
     async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
-        await self._cursor.executemany(_sql("remember_keys"), rows)
+        await self._many(_sql("remember_keys"), rows)
         if self._cursor.rowcount == len(rows):
             return []
         mine = {row[2] for row in rows}
@@ -152,7 +205,7 @@ class MariaDbSession:
         return sorted(ClaimedRow(*row) for row in rows)
 
     async def leave_ready(self, places: Sequence[tuple[int, int, str]]) -> None:
-        await self._cursor.executemany(_sql("leave_ready"), places)
+        await self._many(_sql("leave_ready"), places)
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[Place]:
         return await self._fetch(_sql("pending_page"), queue_id, sort_key, sort_key, message_id, limit)
@@ -161,32 +214,36 @@ class MariaDbSession:
         return [Lease.of_row(row) for row in await self._fetch(_sql("leases"), tuple(tokens))]
 
     async def drop_leases(self, tokens: Sequence[str]) -> None:
-        await self._fetch(_sql("drop_leases"), tuple(tokens))
+        self._put_off("drop_leases", tuple(tokens))
 
     async def shorten_lease(self, token: str, look_at: int) -> None:
-        await self._fetch(_sql("shorten_lease"), look_at, token, look_at)
+        self._put_off("shorten_lease", look_at, token, look_at)
 
-    async def complete(self, items: Sequence[Completion], now: int) -> list[CompletedRow]:
-        wanted = {item.id: item for item in items}
-        rows = await self._fetch(_sql("complete"), tuple(wanted))
-        mine = [(row, item) for row in rows if (item := wanted[row[0]]).claim_no == row[5]]
-        if not mine:
-            return []
-        settled = {(item.claim_line, item.trail, item.token, item.claimed_by, item.claimed_at) for _, item in mine}
-        if len(settled) == 1 and all(item.result is None for _, item in mine):
-            (of_all,) = settled
-            ids = tuple(item.id for _, item in mine)
-            await self._fetch(_sql("mark_completed"), mine[0][1].token, *of_all, now, now, ids)
-        else:
-            each = [
-                (
-                    *(item.result, item.token, item.claim_line, item.trail),
-                    *(item.token, item.claimed_by, item.claimed_at, now, now, item.id),
-                )
-                for _, item in mine
-            ]
-            await self._cursor.executemany(*in_bulk(_sql("mark_each_completed"), each))
-        return [CompletedRow._make((*row[:3], item.claimed_at, *row[3:5])) for row, item in mine]
+    async def complete(self, alike: Sequence[Completion], now: int) -> None:
+        told = [
+            (result, g.claim_line, g.trail, g.token, g.claimed_by, g.claimed_at, now, now, message_id, g.claim_no)
+            for g in alike
+            if g.results is not None
+            for message_id, result in zip(g.ids, g.results, strict=True)
+        ]
+        if told:
+            await self._many(_sql("mark_each_completed"), told)
+            if self._cursor.rowcount != len(told):
+                raise Disagreement
+        for groups in _together([group for group in alike if group.results is None]):
+            ids = tuple(message_id for group in groups for message_id in group.ids)
+            shared = [(g.claimed_by, g.claimed_at, g.token, g.claim_line, g.trail, g.token) for g in groups]
+            chosen = (self._chosen(groups, ids, values) for values in zip(*shared, strict=True))
+            fixed = map(self._connection.escape, (now, now, ids, groups[0].claim_no))
+            self._later.append(_sql("mark_completed").format(*chosen, *fixed))
+            self._put_off("all_done", len(ids))
+
+    def _chosen(self, groups: Sequence[Completion], ids: Row, values: Row) -> str:
+        """The value of each row's group."""
+        if len(set(values)) == 1:
+            return self._connection.escape(values[0])
+        of_each = tuple(value for group, value in zip(groups, values, strict=True) for _ in group.ids)
+        return f"ELT(FIELD(id, {self._connection.escape(ids)[1:-1]}), {self._connection.escape(of_each)[1:-1]})"
 
     async def lock(
         self,
@@ -200,13 +257,14 @@ class MariaDbSession:
 
     async def update_messages(self, updates: Sequence[MessageUpdate]) -> None:
         values = [(*rest, message_id) for message_id, *rest in (update.values() for update in updates)]
-        await self._cursor.executemany(*in_bulk(_sql("update_messages"), values))
+        await self._many(*in_bulk(_sql("update_messages"), values))
 
     async def add_due(self, rows: Sequence[tuple[str, int, str]]) -> None:
-        await self._cursor.executemany(_sql("add_due"), rows)
+        await self._many(_sql("add_due"), rows)
 
     async def add_counters(self, rows: Sequence[Row]) -> None:
-        await self._cursor.executemany(_sql("add_counters"), rows)
+        for row in rows:
+            self._put_off("add_counters", *row)
 
     async def chain_heads(self, limit: int) -> list[Row]:
         return await self._fetch(_sql("chain_heads"), limit)
@@ -216,7 +274,7 @@ class MariaDbSession:
         if is_new:
             await self.insert(audit_chains, [head.row], columns=HEAD)
         else:
-            await self._fetch(_sql("move_head"), *head.moved)
+            self._put_off("move_head", *head.moved)
 
 
 class MariaDbDriver:
@@ -283,11 +341,12 @@ class MariaDbDriver:
     async def _once(self, work: Callable[[Session], Awaitable[T]], phase: Phase) -> T:
         async with self._places:
             connection = await self._connection()
+            session = MariaDbSession(connection)
             with Deadline(connection.close) as deadline:
                 try:
-                    done = await work(MariaDbSession(connection))
+                    done = await work(session)
                     phase.may_be_committed = True
-                    await connection.commit()
+                    await session.commit()
                 except BaseException as error:
                     if deadline.passed or _is_silent(error):
                         self._leave(connection)

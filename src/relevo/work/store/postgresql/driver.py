@@ -11,7 +11,7 @@ import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import asyncpg
 from sqlalchemy import BigInteger, Integer, SmallInteger, Table
@@ -23,9 +23,9 @@ from relevo.work.store.database import Database
 from relevo.work.store.interface import (
     NO_CLAIMS,
     ClaimedRow,
-    CompletedRow,
     Completion,
     Dialect,
+    Disagreement,
     KnownKey,
     LockedMessage,
     MessageUpdate,
@@ -103,24 +103,61 @@ def _kind(table: Table, name: str) -> str:
     return "integer" if isinstance(kind, Integer) else "text"
 
 
+class _Done(NamedTuple):
+    """Of what was put off the statement that has to change so many rows."""
+
+    place: int
+    rows: int
+
+
 class PostgresSession:
-    """An open transaction on one connection."""
+    """A transaction on one connection. It is begun when something is asked; what only writes is a transaction by itself."""
 
     dialect: Dialect = "postgresql"
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._transaction: Any = None
         self._later: list[tuple[str, Sequence[Any]]] = []
+        self._done: _Done | None = None
 
-    async def send(self) -> None:
+    async def commit(self, phase: Phase) -> None:
+        if self._transaction is None:
+            phase.may_be_committed = True
+            await self._send()
+        else:
+            await self._send()
+            phase.may_be_committed = True
+            await self._transaction.commit()
+
+    async def roll_back(self) -> None:
+        if self._transaction is not None and not self._connection.is_closed():
+            await self._transaction.rollback()
+
+    async def _begin(self) -> None:
+        if self._transaction is None:
+            self._transaction = self._connection.transaction()
+            await self._transaction.start()
+        await self._send()
+
+    async def _send(self) -> None:
         """Sends what was put off. Those statements do not see each other's rows, and none of them has to."""
-        if self._later:
-            later, self._later = self._later, []
-            values = [value for _, theirs in later for value in theirs]
-            await self._connection.execute(_as_one(tuple(sql for sql, _ in later)), *values)
+        if not self._later:
+            return
+        later, self._later = self._later, []
+        done, self._done = self._done, None
+        statements = [sql for sql, _ in later]
+        values = [value for _, theirs in later for value in theirs]
+        if done is not None:
+            statements.append(_sql("all_done").replace("done", f"s{done.place}"))
+            values.append(done.rows)
+        try:
+            await self._connection.execute(_as_one(tuple(statements)), *values)
+        except asyncpg.DivisionByZeroError as error:
+            raise Disagreement from error
 
     async def _fetch(self, sql: str, *values: Any) -> list[Any]:
-        await self.send()
+        await self._begin()
         return await self._connection.fetch(sql, *values)
 
     async def fetch(self, statement: str, *values: Any) -> list[Row]:
@@ -129,7 +166,7 @@ class PostgresSession:
     async def insert(self, table: Table, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
         names = column_names(table, columns)
         if len(rows) >= _COPIED_FROM and len(names) > _NARROW:
-            await self.send()
+            await self._begin()
             await self._connection.copy_records_to_table(table.name, records=rows, columns=names)
         else:
             self._later.append((_insert(table, names), _arrays(rows)))
@@ -188,8 +225,15 @@ class PostgresSession:
     async def shorten_lease(self, token: str, look_at: int) -> None:
         self._later.append((_sql("shorten_lease"), (token, look_at)))
 
-    async def complete(self, items: Sequence[Completion], now: int) -> list[CompletedRow]:
-        return [CompletedRow(*row) for row in await self._fetch(_sql("complete"), *_arrays(items), now)]
+    async def complete(self, alike: Sequence[Completion], now: int) -> None:
+        ids, results, leases = list[str](), list[str | None](), list[int]()
+        for place, group in enumerate(alike, 1):
+            ids += group.ids
+            results += group.results or [None] * len(group.ids)
+            leases += [place] * len(group.ids)
+        shared = _arrays([(g.claim_no, g.token, g.claimed_by, g.claimed_at, g.claim_line, g.trail) for g in alike])
+        self._done = _Done(len(self._later), len(ids))
+        self._later.append((_sql("complete"), (ids, results, leases, *shared, now)))
 
     async def lock(self, ids: Sequence[str], claims: Mapping[str, int] = NO_CLAIMS) -> list[LockedMessage]:
         return await self._with_ready(await self._fetch(_sql("lock"), list(ids)), claims)
@@ -281,18 +325,17 @@ class PostgresDriver:
         pool = self._pool
         async with pool.acquire(timeout=session_timeouts.ANSWER_S) as connection:
             with Deadline(connection.terminate) as deadline:
+                session = PostgresSession(connection)
                 try:
-                    async with connection.transaction():
-                        session = PostgresSession(connection)
-                        done = await work(session)
-                        await session.send()
-                        phase.may_be_committed = True
-                        return done
-                except Exception as error:
-                    if not deadline.passed:
-                        raise
-                    await self._leave(pool)
-                    raise overdue() from error
+                    done = await work(session)
+                    await session.commit(phase)
+                except BaseException as error:
+                    if deadline.passed and isinstance(error, Exception):
+                        await self._leave(pool)
+                        raise overdue() from error
+                    await session.roll_back()
+                    raise
+                return done
 
     async def _new_pool(self) -> Any:
         return await cast("Any", asyncpg).create_pool(

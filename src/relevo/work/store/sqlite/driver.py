@@ -23,9 +23,9 @@ from relevo.work.store.database import BUSY_TIMEOUT_MS, PRAGMAS, Database, sqlit
 from relevo.work.store.interface import (
     NO_CLAIMS,
     ClaimedRow,
-    CompletedRow,
     Completion,
     Dialect,
+    Disagreement,
     KnownKey,
     LockedMessage,
     MessageUpdate,
@@ -45,6 +45,8 @@ _STATEMENTS_KEPT = 256
 _AT_ONCE = 50
 """Rows of one INSERT. The interpreter is let go of for each statement: the fewer there are, the less often this thread waits to
 have it back from the one that serves requests."""
+_WORTH_A_LIST = 4
+"""Messages from which a list of their ids costs less than a statement for each."""
 _HOT = (
     "PRAGMA wal_autocheckpoint = 4000",  # 16 MB: a page that changes often is copied once, not at every few commits
     "PRAGMA cache_size = -65536",
@@ -157,25 +159,31 @@ class SqliteSession:
     async def shorten_lease(self, token: str, look_at: int) -> None:
         self._connection.execute(_sql("shorten_lease"), (token, look_at))
 
-    async def complete(self, items: Sequence[Completion], now: int) -> list[CompletedRow]:
-        wanted = {item.id: item for item in items}
-        rows = self._fetch(_sql("complete"), (_json(list(wanted)),))
-        mine = [row for row in rows if wanted[row[0]].claim_no == row[5]]
-        alike: dict[Row, list[str]] = {}
-        results: list[Row] = []
-        for row in mine:
-            item = wanted[row[0]]
-            settled = (item.token, item.claimed_by, item.claimed_at, item.claim_line, item.trail, now)
-            if item.result is None:
-                alike.setdefault(settled, []).append(item.id)
+    async def complete(self, alike: Sequence[Completion], now: int) -> None:
+        done, wanted = 0, 0
+        each: list[Row] = []
+        for group in alike:
+            wanted += len(group.ids)
+            shared = (
+                group.token,
+                group.claimed_by,
+                group.claimed_at,
+                group.claim_line,
+                group.trail,
+                now,
+                group.claim_no,
+            )
+            if group.results is not None:
+                each += [(*shared, *pair) for pair in zip(group.ids, group.results, strict=True)]
+            elif len(group.ids) < _WORTH_A_LIST:
+                each += [(*shared, message_id, None) for message_id in group.ids]
             else:
-                results.append((*settled, item.id, item.result))
-        if alike:
-            changes = [(*settled, _json(ids)) for settled, ids in alike.items()]
-            self._connection.executemany(_sql("mark_completed"), changes)
-        if results:
-            self._connection.executemany(_sql("mark_each_completed"), results)
-        return [CompletedRow._make((*row[:3], wanted[row[0]].claimed_at, *row[3:5])) for row in mine]
+                sql = _sql("mark_completed")
+                done += self._connection.execute(sql, (*shared, _json(group.ids))).rowcount
+        if each:
+            done += self._connection.executemany(_sql("mark_each_completed"), each).rowcount
+        if done != wanted:
+            raise Disagreement
 
     async def lock(
         self,
