@@ -28,12 +28,14 @@ class Chasqui(AsyncioRival):
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked)
-        self.library = importlib.import_module(sys.argv[1])
+        library = importlib.import_module(sys.argv[1])
+        # Both names are taken before the clock runs: relevo loads what a worker needs when it is first asked for one.
+        self.queue_class, self.worker_class = library.Queue, library.Worker
         self.once = {"backoff": {"kind": "fixed", "delay_ms": 1, "jitter_ms": 0}} if self.storm else {}
 
     @asynccontextmanager
     async def client(self) -> AsyncGenerator[None]:
-        async with self.library.Queue(QUEUE, redis_url=self.url) as self.queue:
+        async with self.queue_class(QUEUE, redis_url=self.url) as self.queue:
             yield
 
     def add(self, data: dict[str, Any], delay_s: float | None = None) -> Any:
@@ -58,7 +60,7 @@ class Chasqui(AsyncioRival):
         async def handler(job: Any) -> Any:
             return await self.handle(job.data, first_try=job.attempt == 0)
 
-        worker = self.library.Worker(
+        worker = self.worker_class(
             QUEUE,
             handler,
             redis_url=self.url,
