@@ -24,7 +24,7 @@ import pymysql
 from relevo.wire.ids import first_id
 
 _MESSAGES, _ARCHIVE = "relevo_store_messages", "relevo_store_archive"
-_KEYS, _LABELS, _QUEUES = "relevo_store_idempotency", "relevo_store_labels", "relevo_store_queues"
+_KEYS, _LABELS, _QUEUES = "relevo_store_keys", "relevo_store_labels", "relevo_store_queues"
 _OF_LIVE_ONES = ("standing", "claim_no")
 """Columns that the archive has not: there, `state` says how a message ended."""
 _TIMES = 100
@@ -93,7 +93,7 @@ def _step(kind: str, run: _Run, chosen: str, into: str, *, places: tuple[int, in
         f"INSERT INTO {into} ({', '.join(columns)}) {source}"
         f"SELECT {', '.join(values)} FROM series CROSS JOIN pattern ORDER BY series.s, pattern.place"
     )
-    keys = "queue_id, idempotency_key, {id}, body_digest"
+    keys = "queue_id, idempotency_key, {id}"
     run(
         f"INSERT INTO {_KEYS} ({keys.format(id='message_id')}) SELECT {keys.format(id='id')} FROM {into} "
         f"WHERE id {made} AND idempotency_key IS NOT NULL"

@@ -105,6 +105,19 @@ async def test_the_key_of_a_moved_message_belongs_to_the_queue_it_was_published_
     assert isinstance(await desk.put(1, "urgent", idempotency_key="k"), Published)
 
 
+async def test_a_key_stands_for_the_body_that_was_published_whatever_a_rule_made_of_it(desk: Desk) -> None:
+    await desk.rule(Transform(body="{'made': body}"))
+    message_id = await desk.id_of(1, idempotency_key="k")
+    assert await desk.bodies("jobs") == [{"made": 1}]
+    again = await desk.put(1, idempotency_key="k")
+    assert isinstance(again, Published)
+    assert (again.id, again.duplicate) == (message_id, True)
+    for other in (2, {"made": 1}):
+        refused = await desk.put(other, idempotency_key="k")
+        assert isinstance(refused, Refusal)
+        assert refused.code == "IDEMPOTENCY_CONFLICT"
+
+
 async def test_a_full_target_refuses_and_makes_no_copies(desk: Desk) -> None:
     await desk.queue("small", max_depth=1)
     await desk.queue("log")

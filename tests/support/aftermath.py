@@ -9,6 +9,7 @@ from sqlalchemy import Select, select
 
 from relevo.work.consume.long_poll import Wake
 from relevo.work.store.counters import COUNTED_STATES, TALLIES
+from relevo.work.store.interface import PlainRows
 from relevo.work.store.outbox import WorkEvent, decode
 from relevo.work.store.tables import audit, deliveries, outbox, subscriptions
 from relevo.work.store.unit_of_work import Ready
@@ -31,9 +32,11 @@ class Aftermath:
         self._audits = 0
         add = desk.work_queues.ready_index.add
 
-        async def told(ready: Sequence[Ready]) -> None:
+        async def told(ready: Sequence[Ready], published: Sequence[PlainRows]) -> None:
             self.ready += ready
-            await add(ready)
+            for rows in published:
+                self.ready += [Ready(rows.queue_id, *place) for place in zip(rows.sort_keys, rows.ids, strict=True)]
+            await add(ready, published)
 
         monkeypatch.setattr(desk.work_queues.ready_index, "add", told)
         wake = desk.work_queues.long_poll.wake

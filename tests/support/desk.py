@@ -15,7 +15,7 @@ from relevo.contract.messages import Message, NewMessage, Published, Refusal
 from relevo.contract.rules import Trigger
 from relevo.work.audit.entries import AuditFilter
 from relevo.work.caller import Caller
-from relevo.work.message.history import steps
+from relevo.work.message.history import steps, trail_of
 from relevo.work.message.standing import with_claims
 from relevo.work.message.verdict import SettleItem, Verdict
 from relevo.work.queue_record import QueueRecord, QueueSettings
@@ -129,7 +129,7 @@ class Desk:
         )
 
     async def history(self, message_id: str) -> list[str]:
-        return [step.event for step in steps((await self.row(message_id))["trail"])]
+        return [step.event for step in steps(trail_of(await self.row(message_id)))]
 
     # --- rules, and what became of messages ------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.contract.messages import NewMessage
 from relevo.work.faults import POINTS
-from relevo.work.message.history import steps
+from relevo.work.message.history import steps, trail_of
 from relevo.work.store import tables
 from relevo.work.store.counters import Depth
 from relevo.work.store.tables import tallies
@@ -98,7 +98,7 @@ async def assert_all_done_once(desk: Desk, casualty: Casualty, count: int) -> No
     assert sorted(row["idempotency_key"] for row in rows) == sorted(f"k{n}" for n in range(count))
     assert Counter(row["state"] for row in rows) == {"completed": count}
     for row in rows:
-        events = [step.event for step in steps(row["trail"])]
+        events = [step.event for step in steps(trail_of(row))]
         assert events.count("published") == events.count("completed") == 1, events
     assert set(casualty.told("published")) <= {row["id"] for row in rows}
     assert len(casualty.told("completed")) == len(set(casualty.told("completed")))

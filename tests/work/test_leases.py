@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 
 from relevo.agents.index_auditor import IndexAuditor
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
-from relevo.work.message.history import steps
+from relevo.work.message.history import steps, trail_of
 from relevo.work.store.counters import Depth
 from relevo.work.store.tables import leases
 from tests.patience import until
@@ -111,7 +111,7 @@ async def test_a_claim_under_way_is_told_once(desk: Desk) -> None:
     assert (shown.state, shown.attempts, shown.claimed_by) == ("claimed", 1, "ada")
     await desk.settle("extend", claimed, seconds=60)
     await desk.settle("release", claimed)
-    told = [step.event for step in steps((await desk.row(message_id))["trail"])]
+    told = [step.event for step in steps(trail_of(await desk.row(message_id)))]
     assert told == ["published", "claimed", "extended", "released"]
 
 
@@ -124,7 +124,7 @@ async def test_an_extended_claim_is_told_once_when_it_is_completed(desk: Desk, r
     await desk.settle("extend", claimed[0], seconds=60)
     given = msgspec.Raw(b"" if result is None else msgspec.json.encode(result))
     await desk.settle("complete", claimed, result=given)
-    told = [[step.event for step in steps((await desk.row(each))["trail"])] for each in ids]
+    told = [[step.event for step in steps(trail_of(await desk.row(each)))] for each in ids]
     assert told == [["published", "claimed", "extended", "completed"], ["published", "claimed", "completed"]]
 
 

@@ -16,7 +16,7 @@ from relevo.contract.claims import Claimed
 from relevo.contract.messages import State
 from relevo.work.broadcast.timeouts import promote_deliveries
 from relevo.work.caller import Caller
-from relevo.work.message.history import steps
+from relevo.work.message.history import steps, trail_of
 from relevo.work.message.model import TERMINAL
 from relevo.work.message.transition import OF_DELIVERIES, PUBLISH, REPLAY, TRANSITIONS, Transition
 from relevo.work.queue_record import QueueRecord
@@ -339,7 +339,7 @@ async def test_all_that_goes_with_a_transition_agrees(
     assert await seen.usage() == {name: _amount(name, row, events) for name in usage}
     told = [event for each in steps_taken for event in each.events]
     assert [(event.event, event.queue_id) for event in events] == [(event, queue.id) for event in told]
-    lines = steps(row["trail"])[0 if old is None else len(steps(old["trail"])) :]
+    lines = steps(trail_of(row))[0 if old is None else len(steps(trail_of(old))) :]
     assert [line.event for line in lines] == [each.history for each in steps_taken if each.history]
     place = [(row["queue_id"], row["sort_key"])] if state == "pending" and mode == "competing" else []
     assert [(ready.queue_id, ready.sort_key) for ready in seen.ready if ready.id == message_id] == place
@@ -399,7 +399,7 @@ async def test_all_that_goes_with_a_transition_of_a_delivery_agrees(
     assert await seen.usage() == {name: _amount(name, after, events) for name in transition.usage}
     assert [(event.event, event.queue_id) for event in events] == [(event, queue.id) for event in transition.events]
     assert {(event.extras or {}).get("subscription") for event in events} <= {MAIL}
-    lines = steps(after["trail"])[len(steps(message["trail"])) :]
+    lines = steps(trail_of(after))[len(steps(trail_of(message))) :]
     assert [line.event for line in lines] == ([transition.history] if transition.history else [])
     assert all((line.detail or "").startswith(f"subscription {MAIL}") for line in lines)
     assert [ready for ready in seen.ready if ready.id == message_id] == []

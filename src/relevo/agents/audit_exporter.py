@@ -24,7 +24,7 @@ from relevo.contract.messages import NewMessage
 from relevo.work.audit.entries import entry_of
 from relevo.work.caller import Caller
 from relevo.work.message.system_messages import post
-from relevo.work.store.tables import audit, idempotency, messages, queues, scopes, settings
+from relevo.work.store.tables import audit, keys, messages, queues, scopes, settings
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.tenancy.queues import AUDIT
 from relevo.work.work_queues import WorkQueues
@@ -141,9 +141,9 @@ class AuditExporter:
         home = await self._work_queues.queues.by_id(asked.home_id)
         return await post(transaction, self._work_queues.mint, self._caller, home, new)
 
-    async def _known(self, transaction: SqlUnitOfWork, asked: _Asked, keys: list[str]) -> set[str]:
-        i = idempotency.c
-        query = select(i.idempotency_key).where(i.queue_id == asked.home_id, i.idempotency_key.in_(keys))
+    async def _known(self, transaction: SqlUnitOfWork, asked: _Asked, wanted: list[str]) -> set[str]:
+        k = keys.c
+        query = select(k.idempotency_key).where(k.queue_id == asked.home_id, k.idempotency_key.in_(wanted))
         return set((await transaction.connection.execute(query)).scalars())
 
     async def _about_the_export(self, transaction: SqlUnitOfWork, asked: _Asked, rows: list[Any]) -> set[int]:

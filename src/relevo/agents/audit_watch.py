@@ -15,7 +15,7 @@ from relevo.work.audit.integrity import AuditWalk
 from relevo.work.audit.verifier import Finding
 from relevo.work.caller import Caller
 from relevo.work.message.system_messages import post
-from relevo.work.store.tables import audit, idempotency, queues
+from relevo.work.store.tables import audit, keys, queues
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
 
@@ -71,8 +71,8 @@ class AuditWatch:
             if finding.id in home_of:
                 told[home_of[finding.id]][f"audit:{finding.kind}:{finding.chain}:{finding.number}"] = finding
         for queue_id, own in told.items():
-            keys = idempotency.c
-            known = select(keys.idempotency_key).where(keys.queue_id == queue_id, keys.idempotency_key.in_(own))
+            mine = (keys.c.queue_id == queue_id, keys.c.idempotency_key.in_(own))
+            known = select(keys.c.idempotency_key).where(*mine)
             before = set((await transaction.connection.execute(known)).scalars())
             new = [_message(key, each, self._caller.actor) for key, each in own.items() if key not in before]
             await post(

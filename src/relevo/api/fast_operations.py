@@ -26,7 +26,7 @@ from relevo.contract.claims import (
     ReleaseIn,
     Settled,
 )
-from relevo.contract.messages import BatchIn, BatchOutcome, MessageIn, Published
+from relevo.contract.messages import BatchIn, BatchOutcome, MessageIn, PlainBatch, PlainMessage, Published
 from relevo.errors import (
     ClaimLost,
     IdempotencyConflict,
@@ -77,6 +77,8 @@ PUBLISH_BATCH = _operation(
     answer=list[BatchOutcome],
     problems=(*_CLOSED, QueueDraining),
 )
+PLAIN = msgspec.json.Decoder(PlainMessage)
+PLAIN_BATCH = msgspec.json.Decoder(PlainBatch)
 CLAIM = _operation(
     "queues/{queue}/claim",
     "claim_messages",

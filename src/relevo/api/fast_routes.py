@@ -6,18 +6,19 @@ A request costs one look at its address, one at its headers, one decoding by msg
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, cast
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from relevo.api.auth import caller_of, request_id_of
-from relevo.api.fast_operations import CLAIM, PUBLISH, PUBLISH_BATCH, SETTLE, SETTLE_MANY
+from relevo.api.fast_operations import CLAIM, PLAIN, PLAIN_BATCH, PUBLISH, PUBLISH_BATCH, SETTLE, SETTLE_MANY
 from relevo.api.metrics import ApiMetrics
 from relevo.api.problems import known, nowhere, packed_problem, problem_of, refused
-from relevo.api.request_body import ClientGone, Receive, collect, decoded, require_json
-from relevo.api.responses import packed
+from relevo.api.request_body import ClientGone, Receive, collect, decoded, plain_or_none, require_json
+from relevo.api.responses import packed, packed_ids
 from relevo.api.settings import ApiSettings
 from relevo.contract.claims import (
     Claimed,
@@ -139,8 +140,15 @@ class FastRoutes:
 
     async def _publish(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.max_message_bytes, "message", "max_message_bytes")
-        message = decoded(PUBLISH.decoder, raw).in_numbers()
-        (outcome,) = await self._work_queues.messages.publish(asked.caller, parts[3], parts[5], [message])
+        plain = plain_or_none(PLAIN, raw)
+        if plain is not None and _is_plain([plain.idempotency_key]):
+            (told,) = await self._work_queues.messages.publish_plain(
+                asked.caller, parts[3], parts[5], [plain.body], [plain.idempotency_key]
+            )
+            outcome = Published(told, "pending") if isinstance(told, str) else told
+        else:
+            message = decoded(PUBLISH.decoder, raw).in_numbers()
+            (outcome,) = await self._work_queues.messages.publish(asked.caller, parts[3], parts[5], [message])
         request_id = asked.caller.request_id
         if isinstance(outcome, Refusal):
             return self._refusal(outcome, request_id)
@@ -151,13 +159,31 @@ class FastRoutes:
 
     async def _publish_batch(self, asked: Asked, parts: list[str]) -> Answer:
         raw = await self._body(asked, self._settings.max_batch_bytes, "batch", "max_batch_bytes")
+        limit, plain = self._settings.max_message_bytes, plain_or_none(PLAIN_BATCH, raw)
+        if plain is not None:
+            bodies = [item.body for item in plain.items]
+            keys = [item.idempotency_key for item in plain.items]
+            if max(map(len, bodies)) <= limit and _is_plain(keys):
+                return await self._publish_plain(asked, parts, bodies, keys)
         messages = [message.in_numbers() for message in decoded(PUBLISH_BATCH.decoder, raw).items]
-        limit = self._settings.max_message_bytes
         for place, message in enumerate(messages):
             if len(message.body) > limit:
                 reason = f"it is over the limit of {limit} bytes; store it elsewhere and send a reference"
                 raise InvalidInput(where=f"$.items[{place}].body", reason=reason)
-        outcomes = await self._work_queues.messages.publish(asked.caller, parts[3], parts[5], messages)
+        return self._published(
+            asked, await self._work_queues.messages.publish(asked.caller, parts[3], parts[5], messages)
+        )
+
+    async def _publish_plain(self, asked: Asked, parts: list[str], bodies: list[Raw], keys: list[str | None]) -> Answer:
+        published = self._work_queues.messages.publish_plain
+        outcomes = await published(asked.caller, parts[3], parts[5], bodies, keys)
+        if isinstance(outcomes[0], str):
+            ids = cast("list[str]", outcomes)
+            self._metrics.published.inc(len(ids))
+            return 200, packed_ids(ids, asked.caller.request_id)
+        return self._published(asked, cast("list[Published | Refusal]", outcomes))
+
+    def _published(self, asked: Asked, outcomes: list[Published | Refusal]) -> Answer:
         self._metrics.published.inc(sum(isinstance(each, Published) and not each.duplicate for each in outcomes))
         told = [BatchOutcome(refusal=each) if isinstance(each, Refusal) else each for each in outcomes]
         return 200, packed(told, asked.caller.request_id)
@@ -272,6 +298,15 @@ _PROBLEM_HEADERS: dict[bool, list[tuple[bytes, bytes]]] = {
     False: [(b"content-type", b"application/problem+json")],
     True: [(b"content-type", b"application/problem+json"), (b"retry-after", b"1")],
 }
+
+
+def _is_plain(keys: list[str | None]) -> bool:
+    """Whether keys hold nothing that only the long way knows how to refuse."""
+    return _CONTROL.search("".join([key for key in keys if key is not None])) is None
+
+
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+"""What no `Word` may hold."""
 
 
 def _item(message_id: str, body: Any) -> SettleItem:

@@ -71,6 +71,15 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         raise MalformedBody(reason=str(error)[:200]) from None
 
 
+def plain_or_none(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
+    """The body as a type that most bodies are of; None when it is not of it, whatever may be wrong with it."""
+    try:
+        body.decode()
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def _refusal(told: str, kind: Any, body: bytes) -> InvalidInput:
     """The decoder's first complaint as a sentence, and all that is wrong with the body beside it."""
     found = _PLACE.match(told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +18,13 @@ JSON = "application/json"
 def packed(data: object, request_id: str) -> bytes:
     """The body of an answer. The request id needs no escaping: see `request_id_of`."""
     return b'{"data":%b,"meta":{"request_id":"%b"}}' % (encode(data), request_id.encode())
+
+
+def packed_ids(ids: Sequence[str], request_id: str) -> bytes:
+    """As `packed`, of messages that are new and wait: what `Published` says of each, without an object for it."""
+    told = '","state":"pending","duplicate":false},{"id":"'.join(ids)
+    told = f'{{"data":[{{"id":"{told}","state":"pending","duplicate":false}}],"meta":{{"request_id":"{request_id}"}}}}'
+    return told.encode()
 
 
 def answer(data: object, request_id: str, status: int = 200) -> Response:

@@ -229,9 +229,11 @@ class WorkQueues:
     async def _tell(self, unit: UnitOfWork) -> None:
         """After every commit: the order index learns what is ready, and who waits for it is woken."""
         claimable = [ready for ready in unit.ready if not ready.broadcast]
-        if claimable:
-            await self.ready_index.add(claimable)
+        if claimable or unit.published:
+            await self.ready_index.add(claimable, unit.published)
         counts = Counter(ready.queue_id for ready in claimable)
+        for rows in unit.published:
+            counts[rows.queue_id] += len(rows.ids)
         counts.update(unit.wakes)
         if counts:
             wakes = {queue_id: Wake(count) for queue_id, count in counts.items()}

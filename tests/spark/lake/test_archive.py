@@ -1,6 +1,7 @@
 """The archive job: rows leave SQL for the lake once, whatever is killed when. No Spark here."""
 
 import asyncio
+import hashlib
 import signal
 import sys
 from collections import Counter
@@ -16,11 +17,13 @@ from relevo.pipeline.commands.archive import Archive
 from relevo.pipeline.lake.lake import Lake
 from relevo.wire.ids import IdMint
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, audit, labels, metadata, reviews, scopes, tenants
+from relevo.work.store.tables import archive, audit, keys, labels, metadata, reviews, scopes, tenants
 from tests.servers.child import Child
 
 MESSAGES = 10
 NOW = 1_760_000_000_000
+OTHER = IdMint()(NOW)
+"""A message that stays."""
 
 
 class Room:
@@ -40,6 +43,16 @@ class Room:
             await connection.execute(
                 insert(labels), [{"scope_id": 1, "name": "a", "value": "b", "message_id": id_} for id_ in self.ids]
             )
+            places = (
+                1,
+                2,
+                3,
+            )  # a message ends in queue 1; the last of these was sent on more than once, and names neither
+            held = [
+                {"queue_id": places[number % 3], "idempotency_key": f"k{number}", "message_id": id_}
+                for number, id_ in enumerate([*self.ids, OTHER])
+            ]
+            await connection.execute(insert(keys), held)
             for number in range(3):
                 values: dict[str, Any] = {column.name: 0 for column in audit.columns if not column.nullable}
                 values |= {
@@ -57,6 +70,10 @@ class Room:
         at = NOW + number * 40_000_000
         return row | {
             "id": id_,
+            "queue_id": 1,
+            "origin_queue_id": 2,
+            "idempotency_key": f"k{number}",
+            "published_by": "key:1",
             "state": "completed",
             "body": f'{{"n": {number}}}',
             "created_at": at,
@@ -94,7 +111,10 @@ async def test_old_messages_move_to_the_lake_with_all_their_columns(room: Room) 
     assert await room.left() == room.ids[5:]
     rows: Any = room.lake.arrow("bronze.messages")
     assert sorted(row["body"] for row in rows.to_pylist()) == [f'{{"n": {number}}}' for number in range(5)]
-    assert set(rows.column_names) == {column.name for column in archive.columns}
+    assert set(rows.column_names) == {column.name for column in archive.columns} - {"published_by"}
+    first = rows.to_pylist()[0]
+    assert first["trail"] == f'[{first["created_at"]},"published","key:1",null],x', "who published it is in its history"
+    assert first["body_digest"] == hashlib.sha256(first["body"].encode()).hexdigest()
 
 
 async def test_finished_reviews_are_copied_once_and_those_still_open_are_not(room: Room) -> None:
@@ -115,6 +135,7 @@ async def test_what_belonged_to_a_message_goes_with_it_and_the_audit_stays(room:
     await Archive(room.lake, room.database).run(10**15)
     async with room.database.connect() as connection:
         assert (await connection.execute(select(func.count()).select_from(labels))).scalar_one() == 0
+        assert list((await connection.execute(select(keys.c.message_id))).scalars()) == [OTHER]
         assert (await connection.execute(select(func.count()).select_from(audit))).scalar_one() == 3
     again = await Archive(room.lake, room.database).run(10**15)
     assert (again.messages, again.audit) == (0, 0)

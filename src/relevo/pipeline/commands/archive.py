@@ -17,6 +17,7 @@ others belong to the messages' own room. What work queues have erased is erased 
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,15 +25,15 @@ from typing import Any
 
 import msgpack
 import pyarrow as pa
-from sqlalchemy import BigInteger, Integer, SmallInteger, Table, and_, delete, or_, select
+from sqlalchemy import BigInteger, Integer, SmallInteger, Table, and_, delete, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.errors import ArchiveMismatch
-from relevo.pipeline.commands.erasure import Erased, Erasure
+from relevo.pipeline.commands.erasure import NO_DIGEST, Erased, Erasure
 from relevo.pipeline.lake.instants import DAY_MS
 from relevo.pipeline.lake.lake import Lake
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, audit, idempotency, labels, reviews
+from relevo.work.store.tables import archive, audit, keys, labels, reviews
 
 BATCH = 5_000
 MESSAGES, AUDIT, REVIEWS = "bronze.messages", "bronze.audit", "bronze.reviews"
@@ -86,7 +87,7 @@ class Archive:
                 wanted = (
                     select(archive).where(archive.c.archived_at < older_than_ms).order_by(archive.c.id).limit(batch)
                 )
-                rows = _dicts(await connection.execute(wanted))
+                rows = _told(await connection.execute(wanted))
             if not rows:
                 break
             self._write(rows)
@@ -121,16 +122,14 @@ class Archive:
         self._step("read back")
         ids = [row["id"] for row in kept]
         async with self._database.begin() as connection:
-            there = _dicts(
-                await connection.execute(select(archive).where(archive.c.id.in_(ids)).order_by(archive.c.id))
-            )
+            there = _told(await connection.execute(select(archive).where(archive.c.id.in_(ids)).order_by(archive.c.id)))
             if there and digest(there) != note["hash"]:
                 self._take_back(note)
                 raise ArchiveMismatch(
                     table="the archive", what="hash", lake=note["hash"][:12], database=digest(there)[:12]
                 )
             if there:
-                await _delete(connection, ids)
+                await _delete(connection, there)
                 self._step("deleting")
         self._step("deleted")
         self._lake.commit(_nothing(self._lake), instead=False, notes={_NOTE: None})
@@ -199,19 +198,47 @@ def digest(rows: Sequence[dict[str, Any]]) -> str:
     return whole.hexdigest()
 
 
-async def _delete(connection: AsyncConnection, ids: list[str]) -> None:
-    """A message with its labels and its idempotency key, which live as long as it does."""
-    for table, column in (
-        (labels, labels.c.message_id),
-        (idempotency, idempotency.c.message_id),
-        (archive, archive.c.id),
-    ):
-        for at in range(0, len(ids), 500):  # SQLite takes so many parameters and no more
-            await connection.execute(delete(table).where(column.in_(ids[at : at + 500])))
+async def _delete(connection: AsyncConnection, rows: Rows) -> None:
+    """Messages with their labels and their idempotency keys, which live as long as they do."""
+    for at in range(0, len(rows), 500):  # SQLite takes so many parameters and no more
+        some = rows[at : at + 500]
+        ids = [row["id"] for row in some]
+        await connection.execute(delete(labels).where(labels.c.message_id.in_(ids)))
+        await _delete_keys(connection, [row for row in some if row["idempotency_key"] is not None])
+        await connection.execute(delete(archive).where(archive.c.id.in_(ids)))
+
+
+async def _delete_keys(connection: AsyncConnection, rows: Rows) -> None:
+    """Their keys belong to the queues they were sent to. Those of messages that rules sent on more than once are looked for by
+    the message, of which there is no index."""
+    if not rows:
+        return
+    places = {(row[queue], row["idempotency_key"]) for row in rows for queue in ("queue_id", "origin_queue_id")}
+    here = tuple_(keys.c.queue_id, keys.c.idempotency_key).in_([place for place in places if place[0] is not None])
+    mine = keys.c.message_id.in_([row["id"] for row in rows])
+    gone = (await connection.execute(delete(keys).where(here, mine))).rowcount
+    if gone < len(rows):
+        await connection.execute(delete(keys).where(mine))
 
 
 def _dicts(result: Any) -> Rows:
     return [dict(row) for row in result.mappings().all()]
+
+
+def _told(result: Any) -> Rows:
+    """Archived messages, each with its whole history and the digest of what was sent, which their rows need not say."""
+    return [_in_full(row) for row in _dicts(result)]
+
+
+def _in_full(row: dict[str, Any]) -> dict[str, Any]:
+    by = row.pop("published_by")
+    if by is not None:
+        first = json.dumps([row["created_at"], "published", by, None], separators=(",", ":"), ensure_ascii=False)
+        row["trail"] = f"{first},{row['trail']}"
+    if row["body_digest"] is None:
+        body: str | None = row["body"]
+        row["body_digest"] = NO_DIGEST if body is None else hashlib.sha256(body.encode()).hexdigest()
+    return row
 
 
 def _arrow(table: Table, rows: Rows) -> Any:
@@ -219,6 +246,7 @@ def _arrow(table: Table, rows: Rows) -> Any:
     fields = [
         pa.field(column.name, pa.int64() if isinstance(column.type, numbers) else pa.string())
         for column in table.columns
+        if column.name in rows[0]
     ]
     return pa.Table.from_pylist(rows, pa.schema(fields))
 

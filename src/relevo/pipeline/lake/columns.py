@@ -64,7 +64,7 @@ _DECLARED = {
         labels           string     its labels, as JSON
         content_type     string     of the body
         body             string     what was sent; null once it was erased
-        body_digest      string     SHA-256 of the body; zeros once it was erased
+        body_digest      string     SHA-256 of what was sent; zeros once it was erased
         expires_at       bigint     when it would have expired, in ms
         deadline_at      bigint     when it was due, in ms
         idempotency_key  string     the key it was sent with

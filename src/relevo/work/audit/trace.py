@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from relevo.contract.audit import Trace, TraceStep
 from relevo.errors import NotFound
 from relevo.work.caller import Caller
+from relevo.work.message.history import trail_of
 from relevo.work.message.standing import with_claims
 from relevo.work.reading.search import steps_of
 from relevo.work.review.case import Case
@@ -89,7 +90,7 @@ class _Story:
                 if not self._sight.sees(row["queue_id"], row["origin_queue_id"]) or row["id"] in self.messages:
                     continue
                 self.messages.append(row["id"])
-                for step in steps_of(row["trail"]):
+                for step in steps_of(trail_of(row)):
                     self._tell("message", row, step.at, row["id"], step.event, step.actor, step.detail)
 
     async def tell_reviews(self) -> None:

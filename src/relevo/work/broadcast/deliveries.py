@@ -194,6 +194,7 @@ async def _bury(
         "created_at": now,
         "updated_at": now,
         "finished_at": now,
+        "published_by": None,
         "trail": history_line(now, GIVE_UP.history, caller.actor, reason),
     }
     await transaction.connection.execute(insert(messages).values(row))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
+
+from relevo.work.message.transition import PUBLISH
 
 _encode = msgspec.json.Encoder().encode
 
@@ -23,6 +28,16 @@ def history_line(at: int, event: str, actor: str, detail: str | None = None) -> 
     '[1700000000000,"completed","key:01J9",null],'
     """
     return _encode((at, event, actor, detail)).decode() + ","
+
+
+def trail_of(row: Mapping[Any, Any]) -> str:
+    """A message's whole history, of its row: that it was published stands in columns of their own, as a rule.
+
+    >>> trail_of({"published_by": "cli", "created_at": 1, "trail": '[2,"claimed","cli",null],'})
+    '[1,"published","cli",null],[2,"claimed","cli",null],'
+    """
+    by: str | None = row["published_by"]
+    return row["trail"] if by is None else history_line(row["created_at"], PUBLISH.history, by) + row["trail"]
 
 
 def steps(trail: str) -> list[Step]:

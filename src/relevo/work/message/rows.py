@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import msgspec
@@ -11,36 +10,25 @@ from relevo.contract.messages import NewMessage, Refusal
 from relevo.errors import InvalidInput
 from relevo.wire.ids import IdMint, minted_ms
 from relevo.work.caller import Caller
-from relevo.work.message.history import history_line
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
-from relevo.work.message.transition import PUBLISH
 from relevo.work.queue_record import QueueRecord
-from relevo.work.store.interface import Row
+from relevo.work.store.interface import PlainRows, Row
 from relevo.work.store.tables import DUE
 
 COLUMNS = (
     *("id", "tenant_id", "scope_id", "queue_id", "sort_key", "visible_at", "attempts", "reclaims", "replays"),
     *("message_type", "source_type", "source_id", "correlation_id", "causation_id", "parent_id", "priority_tier"),
-    *(
-        "priority_score",
-        "labels",
-        "content_type",
-        "body",
-        "body_digest",
-        "expires_at",
-        "deadline_at",
-        "idempotency_key",
-    ),
-    *("hitl_spec", "trail", "created_at", "updated_at"),
+    *("priority_score", "labels", "content_type", "body", "expires_at", "deadline_at", "idempotency_key", "hitl_spec"),
+    *("published_by", "created_at", "updated_at"),
 )
 """The columns of a new row; all others are NULL."""
 
 MOST_LABELS = 50
 MAX_DELAY_MS = 366 * 86_400_000
 _TIER_NUMBERS = {tier: number for number, tier in enumerate(TIERS)}
+_NORMAL = _TIER_NUMBERS["normal"]
 _encode = msgspec.json.Encoder().encode
-_sha256 = hashlib.sha256
 
 
 class NewRow(msgspec.Struct, gc=False):
@@ -52,7 +40,6 @@ class NewRow(msgspec.Struct, gc=False):
     state: str
     sort_key: int
     size: int
-    digest: str
     due: tuple[tuple[str, int], ...]
     """What of it is due, and when."""
     message: NewMessage
@@ -62,17 +49,51 @@ def take_in(
     caller: Caller, queue: QueueRecord, messages: Sequence[NewMessage], *, mint: IdMint, now: int, max_body_bytes: int
 ) -> list[NewRow | Refusal]:
     """A row for each message, or why there is none."""
-    trail = history_line(now, PUBLISH.history, caller.actor)
     made: list[NewRow | Refusal] = []
     for message, message_id in zip(messages, mint.row(len(messages), now), strict=True):
         wrong = _wrong(message, now, max_body_bytes)
-        made.append(_row(queue, message, message_id, now, trail) if wrong is None else _refusal(*wrong))
+        made.append(_row(queue, message, message_id, now, caller.actor) if wrong is None else _refusal(*wrong))
     return made
 
 
-def _row(queue: QueueRecord, message: NewMessage, message_id: str, now: int, trail: str) -> NewRow:
+def says_no_more(message: NewMessage, max_body_bytes: int) -> bool:
+    """Whether a message is nothing but a body and a key, both as they should be."""
+    said = (
+        *(message.message_type, message.priority_tier, message.priority_score, message.labels, message.content_type),
+        *(message.ttl_s, message.deadline, message.delay_s, message.visible_at, message.correlation_id),
+        *(message.causation_id, message.parent_id, message.source_type, message.source_id, len(message.hitl_spec)),
+    )
+    return said == _NO_MORE and _wrong(message, 0, max_body_bytes) is None
+
+
+_NO_MORE: tuple[object, ...] = ("message", "normal", 0, dict[str, str](), "application/json", *(None,) * 9, 0)
+
+
+def plain_rows(
+    caller: Caller, queue: QueueRecord, bodies: Sequence[msgspec.Raw], keys: list[str | None], *, mint: IdMint, now: int
+) -> PlainRows:
+    """The rows of messages that say nothing but a body and a key, for a queue that gives them no time to live."""
+    place = None
+    if queue.ordering != "fifo":
+        place = sort_key(queue.ordering, created_at=now, tier=_NORMAL, score=0, deadline_at=None)
+    count = len(bodies)
+    ids = mint.row(count, now)
+    texts, size = [str(body, "utf-8") for body in bodies], sum(map(len, bodies))  # pyright: ignore[reportArgumentType]
+    return PlainRows(
+        queue.tenant_id, queue.scope_id, queue.id, caller.actor, place, [now] * count, ids, texts, keys, size
+    )
+
+
+def in_full(queue: QueueRecord, rows: PlainRows) -> list[NewRow]:
+    """The same rows one by one, for a transaction that has to look at each."""
+    return [
+        _row(queue, NewMessage(body=msgspec.Raw(body.encode()), idempotency_key=key), id_, at, rows.published_by)
+        for id_, at, body, key in zip(rows.ids, rows.created_at, rows.bodies, rows.keys, strict=True)
+    ]
+
+
+def _row(queue: QueueRecord, message: NewMessage, message_id: str, now: int, actor: str) -> NewRow:
     body = bytes(message.body)
-    digest = _sha256(body).hexdigest()
     visible_at = _visible_at(message, now)
     state = "pending" if visible_at is None else "delayed"
     ttl = message.ttl_s if message.ttl_s is not None else queue.default_ttl_s
@@ -86,13 +107,13 @@ def _row(queue: QueueRecord, message: NewMessage, message_id: str, now: int, tra
         *(message_id, queue.tenant_id, queue.scope_id, queue.id, place, visible_at, 0, 0, 0),
         *(message.message_type, message.source_type, message.source_id, message.correlation_id or message_id),
         *(message.causation_id, message.parent_id, tier, message.priority_score),
-        *(_encode(message.labels).decode() if message.labels else "{}", message.content_type, body.decode(), digest),
+        *(_encode(message.labels).decode() if message.labels else "{}", message.content_type, body.decode()),
         *(expires_at, message.deadline, message.idempotency_key),
-        *(bytes(message.hitl_spec).decode() if len(message.hitl_spec) else None, trail, now, now),
+        *(bytes(message.hitl_spec).decode() if len(message.hitl_spec) else None, actor, now, now),
     )
     times = (visible_at, expires_at, message.deadline)
     due = () if times == _NEVER else tuple((kind, at) for kind, at in zip(DUE, times, strict=True) if at is not None)
-    return NewRow(message_id, values, state, place, len(body), digest, due, message)
+    return NewRow(message_id, values, state, place, len(body), due, message)
 
 
 def _visible_at(message: NewMessage, now: int) -> int | None:

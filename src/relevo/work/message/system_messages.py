@@ -12,7 +12,7 @@ from relevo.work.caller import Caller
 from relevo.work.message.rows import COLUMNS, NewRow, take_in
 from relevo.work.message.transition import PUBLISH
 from relevo.work.queue_record import QueueRecord
-from relevo.work.store.tables import idempotency, messages
+from relevo.work.store.tables import keys, messages
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready
 
@@ -32,7 +32,7 @@ async def post(
         )
         keyed = [row for row in rows if row.message.idempotency_key is not None]
         if keyed:
-            await transaction.connection.execute(insert(idempotency), [_remembered(queue, row) for row in keyed])
+            await transaction.connection.execute(insert(keys), [_remembered(queue, row) for row in keyed])
         PUBLISH.add_to(transaction.counters, queue.id, None, len(rows))
         transaction.due += [(kind, at, row.id) for row in rows for kind, at in row.due]
         transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
@@ -40,5 +40,4 @@ async def post(
 
 
 def _remembered(queue: QueueRecord, row: NewRow) -> dict[str, object]:
-    key = row.message.idempotency_key
-    return {"queue_id": queue.id, "idempotency_key": key, "message_id": row.id, "body_digest": row.digest}
+    return {"queue_id": queue.id, "idempotency_key": row.message.idempotency_key, "message_id": row.id}

@@ -23,20 +23,23 @@ async def remember_keys(
 ) -> dict[tuple[int, str], KnownKey]:
     """Remembers the keys of this transaction, of calls as (queue, rows). Returns what those stand for that were known before,
     or are used twice in it."""
-    mine: dict[tuple[int, str], tuple[int, str, str, str]] = {}
+    mine: dict[tuple[int, str], NewRow] = {}
     keyed = 0
     for queue_id, rows in calls:
         for row in rows:
             if isinstance(row, NewRow) and (key := row.message.idempotency_key) is not None:
                 keyed += 1
-                mine.setdefault((queue_id, key), (queue_id, key, row.id, row.digest))
+                mine.setdefault((queue_id, key), row)
     if not mine:
         return {}
     # In the order of the keys, so that two transactions never wait for each other.
-    found = await transaction.session.remember_keys(sorted(mine.values()))
+    found = await transaction.session.remember_keys([(*place, mine[place].id) for place in sorted(mine)])
     if len(mine) == keyed and not found:  # as almost always
         return {}
-    known = {place: KnownKey(*row, "pending") for place, row in mine.items()}
+    known = {
+        place: KnownKey(*place, row.id, bytes(row.message.body).decode(), None, "pending")
+        for place, row in mine.items()
+    }
     return known | {(each.queue_id, each.idempotency_key): each for each in found}
 
 
@@ -56,7 +59,7 @@ def without_known(
             wanted.append(row)
         elif key.message_id in turned_away:  # the first with this key, in this very transaction, found no room
             outcomes[row.id] = queue_full(queue)
-        elif key.body_digest == row.digest:
+        elif key.says(bytes(row.message.body)):
             outcomes[row.id] = Published(key.message_id, key.state or "archived", duplicate=True)  # pyright: ignore[reportArgumentType]
         else:
             conflict = IdempotencyConflict(key=row.message.idempotency_key, message_id=key.message_id)
@@ -64,8 +67,8 @@ def without_known(
     return wanted, outcomes
 
 
-async def forget_keys(transaction: UnitOfWork, rows: Sequence[NewRow]) -> None:
+async def forget_keys(transaction: UnitOfWork, queue: QueueRecord, rows: Sequence[NewRow]) -> None:
     """A message that was not taken in must not hold its key."""
-    keyed = [row.id for row in rows if row.message.idempotency_key is not None]
-    if keyed:
-        await transaction.session.forget_keys(keyed)
+    keys = [(queue.id, key) for row in rows if (key := row.message.idempotency_key) is not None]
+    if keys:
+        await transaction.session.forget_keys(keys)

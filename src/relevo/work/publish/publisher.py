@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from relevo.contract.messages import NewMessage, Published, Refusal, Tier
 from relevo.errors import (
@@ -23,7 +25,7 @@ from relevo.work.message.capacity import make_room, queue_full
 from relevo.work.message.lifecycle import Change, apply
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
-from relevo.work.message.rows import COLUMNS, NewRow, take_in
+from relevo.work.message.rows import COLUMNS, NewRow, in_full, plain_rows, says_no_more, take_in
 from relevo.work.message.transition import CANCEL, PUBLISH, PUBLISH_DELAYED, REPRIORITISE
 from relevo.work.publish.admission import Admission
 from relevo.work.publish.idempotency import forget_keys, remember_keys, without_known
@@ -32,14 +34,19 @@ from relevo.work.routing.route_plan import RoutePlan
 from relevo.work.routing.route_writer import RouteWriter
 from relevo.work.store import tables
 from relevo.work.store.group_commit import GroupCommit, Operation
-from relevo.work.store.interface import LockedMessage, QueuePolicy
+from relevo.work.store.interface import LockedMessage, PlainRows, QueuePolicy
 from relevo.work.store.transactions import FastTransactions
 from relevo.work.store.unit_of_work import Ready, UnitOfWork
 from relevo.work.tenancy.queues import Queues
 
 MOST_IN_A_CALL = 1_000
+_REPEATS_FOR_MS = 1_000
+"""How long after a known key a queue's messages are looked at one by one: whoever repeats one is likely to repeat more, and
+what turns out to be known after it was written is written for nothing."""
 _INSERTED_AT_ONCE = 4_000_000
 """Bytes of bodies in one statement: servers refuse packets beyond some size."""
+
+_MESSAGE = NewMessage(body=msgspec.Raw(b"0")).message_type
 
 
 class _Publication(NamedTuple):
@@ -50,6 +57,8 @@ class _Publication(NamedTuple):
     rows: list[NewRow | Refusal]
     plans: Mapping[str, RoutePlan]
     """Of those rows that do not just wait in the queue; see admission.py."""
+    plain: PlainRows | None = None
+    """Instead of rows: what goes the short way."""
 
 
 class Publisher:
@@ -77,6 +86,7 @@ class Publisher:
         self._now_ms = now_ms
         self._max_body_bytes = max_body_bytes
         self._publishing: Operation[_Publication, list[Published | Refusal]] = Operation("publish", self._publish)
+        self._repeating: dict[int, int] = {}
 
     async def publish(
         self, caller: Caller, scope: str, queue: str, messages: Sequence[NewMessage]
@@ -92,22 +102,56 @@ class Publisher:
         _require_open(record)
         if not 0 < len(messages) <= MOST_IN_A_CALL:
             raise InvalidInput(where="messages", reason=f"{len(messages)} is not between 1 and {MOST_IN_A_CALL}")
-        rows = take_in(
-            caller,
-            record,
-            messages,
-            mint=self._mint,
-            now=self._now_ms(),
-            max_body_bytes=self._max_body_bytes,
-        )
+        if all(says_no_more(message, self._max_body_bytes) for message in messages):
+            bodies = [message.body for message in messages]
+            if self._is_plain(record, bodies):
+                keys = [message.idempotency_key for message in messages]
+                outcomes = await self._submit_plain(caller, record, bodies, keys)
+                return [Published(each, "pending") if isinstance(each, str) else each for each in outcomes]
+        return await self._submit(caller, record, messages)
+
+    async def publish_plain(
+        self, caller: Caller, scope: str, queue: str, bodies: list[msgspec.Raw], keys: list[str | None]
+    ) -> list[str] | list[Published | Refusal]:
+        """As `publish`, of messages that say nothing but a body and a key, which the caller has looked at. Returns the ids
+        alone when all of them are new and wait to be claimed, as nearly always."""
+        caller.require("publish")
+        record = await self._queues.lookup(caller, scope, queue)
+        _require_open(record)
+        if self._is_plain(record, bodies):
+            return await self._submit_plain(caller, record, bodies, keys)
+        messages = [NewMessage(body=body, idempotency_key=key) for body, key in zip(bodies, keys, strict=True)]
+        return await self._submit(caller, record, messages)
+
+    def _is_plain(self, queue: QueueRecord, bodies: Sequence[msgspec.Raw]) -> bool:
+        """Whether messages without wishes of their own just wait in this queue, as far as anybody knows."""
+        if queue.max_depth is not None or queue.default_ttl_s is not None or queue.consumer_mode == "broadcast":
+            return False
+        sizes = list(map(len, bodies))
+        if sum(sizes) > _INSERTED_AT_ONCE or max(sizes) > self._max_body_bytes:
+            return False
+        return self._repeating.get(queue.id, 0) <= self._now_ms() and self._admission.is_plain(queue, ())
+
+    async def _submit_plain(
+        self, caller: Caller, queue: QueueRecord, bodies: Sequence[msgspec.Raw], keys: list[str | None]
+    ) -> list[str] | list[Published | Refusal]:
+        rows = plain_rows(caller, queue, bodies, keys, mint=self._mint, now=self._now_ms())
+        publication = _Publication(caller, queue, [], {}, rows)
+        outcomes = await self._group_commit.submit(self._publishing, publication, weight=len(bodies))
+        return outcomes or rows.ids
+
+    async def _submit(
+        self, caller: Caller, queue: QueueRecord, messages: Sequence[NewMessage]
+    ) -> list[Published | Refusal]:
+        now, most = self._now_ms(), self._max_body_bytes
+        rows = take_in(caller, queue, messages, mint=self._mint, now=now, max_body_bytes=most)
         plans: Mapping[str, RoutePlan] = {}
-        if not self._admission.is_plain(record, messages):
-            rows, plans = await self._admission.admit(caller, record, rows)
+        if not self._admission.is_plain(queue, messages):
+            rows, plans = await self._admission.admit(caller, queue, rows)
         if not any(isinstance(row, NewRow) for row in rows):
             return [row for row in rows if isinstance(row, Refusal)]
-        return await self._group_commit.submit(
-            self._publishing, _Publication(caller, record, rows, plans), weight=len(rows)
-        )
+        publication = _Publication(caller, queue, rows, plans)
+        return await self._group_commit.submit(self._publishing, publication, weight=len(rows))
 
     async def cancel(self, caller: Caller, scope: str, message_id: str, *, reason: str | None = None) -> str:
         """Cancels a message that nobody works on (pending, delayed, in_review or dead) and returns its new state. Cancelling a
@@ -155,6 +199,18 @@ class Publisher:
 
     async def _publish(self, transaction: UnitOfWork, calls: Sequence[_Publication]) -> list[list[Published | Refusal]]:
         transaction.begun("publish")
+        if transaction.is_unsure:
+            calls = [_in_full(call) for call in calls]
+        plain = [call for call in calls if call.plain is not None]
+        if plain:
+            await self._publish_plain(transaction, plain)
+        others = [call for call in calls if call.plain is None]
+        outcomes = iter(await self._publish_rows(transaction, others) if others else [])
+        return [next(outcomes) if call.plain is None else [] for call in calls]
+
+    async def _publish_rows(
+        self, transaction: UnitOfWork, calls: Sequence[_Publication]
+    ) -> list[list[Published | Refusal]]:
         held = {
             call.queue.id
             for call in calls
@@ -166,6 +222,8 @@ class Publisher:
         if held:
             await transaction.session.lock_queues(sorted(held))
         known = await remember_keys(transaction, [(call.queue.id, call.rows) for call in calls])
+        for queue_id, _ in known:
+            self._repeating[queue_id] = transaction.now + _REPEATS_FOR_MS
         outcomes: list[list[Published | Refusal]] = []
         accepted: list[NewRow] = []
         turned_away: set[str] = set()
@@ -178,7 +236,7 @@ class Publisher:
                 wanted, surplus = wanted[: len(wanted) - over], wanted[len(wanted) - over :]
                 outcome |= {row.id: queue_full(call.queue) for row in surplus}
                 turned_away |= outcome.keys()
-                await forget_keys(transaction, surplus)
+                await forget_keys(transaction, call.queue, surplus)
             accepted += wanted
             _note(transaction, call, wanted)
             outcomes.append([_answer(row, outcome) for row in call.rows])
@@ -190,6 +248,24 @@ class Publisher:
                 if ids:
                     await self._subscriptions.fan_out(transaction, call.queue, ids)
         return outcomes
+
+    @staticmethod
+    async def _publish_plain(transaction: UnitOfWork, calls: Sequence[_Publication]) -> None:
+        together: dict[tuple[int, str], list[PlainRows]] = {}
+        for call in calls:
+            rows = call.plain
+            assert rows is not None
+            together.setdefault((rows.queue_id, rows.published_by), []).append(rows)
+            queue, counters, ids = call.queue, transaction.counters, rows.ids
+            PUBLISH.add_to(counters, queue.id, None, len(ids))
+            counters.add(queue.id, "published_bytes", rows.size)
+            transaction.tell(PUBLISH.event, queue.id, ids, _MESSAGE, ids)
+            transaction.audit_messages(call.caller, PUBLISH.action, queue, ids)
+        for parts in together.values():
+            for some in _of_some_bytes(parts):
+                rows = PlainRows.joined(some)
+                await transaction.session.publish(rows)
+                transaction.published.append(rows)
 
     async def _place(
         self,
@@ -205,7 +281,7 @@ class Publisher:
             placed = await self._route_writer.publish(transaction, call.caller, [call.plans[row.id] for row in routed])
             refused = [row for row in routed if isinstance(placed[row.id], Refusal)]
             turned_away |= {row.id for row in refused}
-            await forget_keys(transaction, refused)
+            await forget_keys(transaction, call.queue, refused)
             outcome |= placed
             taken = [row.id for row in routed if isinstance(placed[row.id], Published)]
             if taken:
@@ -239,6 +315,23 @@ def _require_open(queue: QueueRecord) -> None:
     if queue.state == "draining":
         raise QueueDraining(queue=queue.slug)
     raise QueuePaused(queue=queue.slug) if queue.state == "paused" else QueueArchived(queue=queue.slug)
+
+
+def _in_full(call: _Publication) -> _Publication:
+    """A call for a transaction that has to look at each message."""
+    return call if call.plain is None else call._replace(rows=[*in_full(call.queue, call.plain)], plain=None)
+
+
+def _of_some_bytes(parts: Sequence[PlainRows]) -> Iterator[list[PlainRows]]:
+    """Rows of several calls in portions that fit into a statement."""
+    size, some = 0, list[PlainRows]()
+    for part in parts:
+        if some and size + part.size > _INSERTED_AT_ONCE:
+            yield some
+            size, some = 0, []
+        some.append(part)
+        size += part.size
+    yield some
 
 
 def _answer(row: NewRow | Refusal, outcomes: dict[str, Published | Refusal]) -> Published | Refusal:

@@ -16,6 +16,7 @@ from relevo.errors import NotFound
 from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
 from relevo.work.message.failure import failure_of
+from relevo.work.message.history import trail_of
 from relevo.work.message.model import STATES, TIERS
 from relevo.work.message.standing import with_claims
 from relevo.work.pagination import Listing, page_of
@@ -28,7 +29,16 @@ _SHOWN = tuple(
     for column in live.columns
     if column.name in archive.columns
     and column.name
-    not in ("tenant_id", "scope_id", "sort_key", "claim_token", "body_digest", "open_deliveries", "trail")
+    not in (
+        "tenant_id",
+        "scope_id",
+        "sort_key",
+        "claim_token",
+        "body_digest",
+        "open_deliveries",
+        "published_by",
+        "trail",
+    )
 )
 """All that a reader may see. Not the claim's token: it is the right to settle, and belongs to the worker alone."""
 
@@ -93,7 +103,7 @@ class Search:
     ) -> Page[Step]:
         """What happened to it, oldest first."""
         row, _ = await self._row(caller, scope, message_id)
-        return page_of("history", steps_of(row["trail"]), limit=limit, cursor=cursor)
+        return page_of("history", steps_of(trail_of(row)), limit=limit, cursor=cursor)
 
     async def _row(self, caller: Caller, scope: str, message_id: str) -> tuple[Any, dict[int, str]]:
         caller.require("view", scope)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from relevo.broker.address import Address
@@ -22,6 +23,7 @@ from relevo.engine.service.signals import Signal
 from relevo.errors import RelevoError
 from relevo.wire.ids import IdMint
 from relevo.work.faults import fault
+from relevo.work.store.interface import PlainRows
 from relevo.work.store.unit_of_work import Ready
 
 log = logging.getLogger("relevo.order")
@@ -142,6 +144,7 @@ class ReadyIndex:
         if self._address is not None:
             self._builder.cancel()
             await self._builder.stop()
+            await asyncio.gather(*self._tasks)
             for server in self._servers.values():
                 await server.link.close()
 
@@ -153,33 +156,38 @@ class ReadyIndex:
 
     # --- publish ---------------------------------------------------------------------------------------------------------
 
-    async def add(self, ready: Sequence[Ready]) -> None:
+    async def add(self, ready: Sequence[Ready], published: Sequence[PlainRows] = ()) -> None:
         """These messages are pending: committed rows only. `WorkQueues.transact` calls it after its commits."""
-        if self._address is None or not ready:
+        if self._address is None or not (ready or published):
             return
-        by_queue: dict[int, list[Argument]] = {}
-        for queue_id, place, message_id, *_ in ready:
-            by_queue.setdefault(queue_id, []).extend((place, message_id))
-        by_server: dict[_Server, list[tuple[int, list[Argument]]]] = {}
-        for queue_id, members in by_queue.items():
-            by_server.setdefault(self._server(self.keys(queue_id)), []).append((queue_id, members))
+        by_queue: dict[int, list[Ready | PlainRows]] = {}
+        for each in (*ready, *published):
+            by_queue.setdefault(each.queue_id, []).append(each)
+        by_server: dict[_Server, dict[int, list[Ready | PlainRows]]] = {}
+        for queue_id, told in by_queue.items():
+            by_server.setdefault(self._server(self.keys(queue_id)), {})[queue_id] = told
         for server, queues in by_server.items():
-            await self._add(server, queues)
+            if self._by_index:
+                await self._add(server, queues)
+            else:  # claims of this process do not ask the index: its answers need not wait for what others keep
+                self._keep(asyncio.create_task(self._add(server, queues)))
 
-    async def _add(self, server: _Server, queues: list[tuple[int, list[Argument]]]) -> None:
+    async def _add(self, server: _Server, queues: dict[int, list[Ready | PlainRows]]) -> None:
         link = server.link
         if not link.up:
             link.open_soon()
-            self._doubted.update(queue_id for queue_id, _ in queues)
+            self._doubted.update(queues)
             return
+        wanted = [*queues]
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 if not self._by_index:
-                    queues = await self._indexed(link, queues)
-                refused = await self._send(link, queues) if queues else []
+                    wanted = await self._indexed(link, wanted)
+                members = [(queue_id, _members(queues[queue_id])) for queue_id in wanted]
+                refused = await self._send(link, members) if members else []
         except (RelevoError, TimeoutError) as error:
             self._away(server, error)
-            refused = [queue_id for queue_id, _ in queues]
+            refused = wanted
         if refused:
             self._doubted.update(refused)
             self._builder.wake()
@@ -193,10 +201,10 @@ class ReadyIndex:
         replies = await link.send(data, len(queues))
         return [queue_id for (queue_id, _), reply in zip(queues, replies, strict=True) if _is_error(reply)]
 
-    async def _indexed(self, link: Link, queues: list[tuple[int, list[Argument]]]) -> list[tuple[int, list[Argument]]]:
+    async def _indexed(self, link: Link, queues: list[int]) -> list[int]:
         """Those queues that somebody keeps an index of, or builds one. Whoever begins to build after this look finds our rows,
         which are committed; so a node that claims by SQL itself spares everybody the members that nobody would keep."""
-        keys = [self.keys(queue_id) for queue_id, _ in queues]
+        keys = [self.keys(queue_id) for queue_id in queues]
         asked = b"".join(command("EXISTS", each.order, each.building) for each in keys)
         replies = await link.send(asked, len(queues))
         return [each for each, reply in zip(queues, replies, strict=True) if reply != 0]
@@ -228,7 +236,10 @@ class ReadyIndex:
     def _ask_soon(self, server: _Server) -> None:
         """All questions of one turn of the loop travel together."""
         asked, server.asked = server.asked, []
-        task = asyncio.get_running_loop().create_task(self._ask(server, asked))
+        self._keep(asyncio.get_running_loop().create_task(self._ask(server, asked)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """Holds a task that nobody waits for."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -408,3 +419,14 @@ def _is_error(reply: object) -> bool:
 
 def _ignore(_: object) -> None:
     """Members that stay noted as taken go back after a while, and are dropped when their rows say so."""
+
+
+def _members(told: Sequence[Ready | PlainRows]) -> list[Argument]:
+    """Places and ids of messages of one queue."""
+    members: list[Argument] = []
+    for each in told:
+        if isinstance(each, Ready):
+            members += (each.sort_key, each.id)
+        else:
+            members += chain.from_iterable(zip(each.sort_keys, each.ids, strict=True))
+    return members

@@ -51,7 +51,6 @@ from relevo.work.store.tables import (
     deliveries,
     erased,
     erasures,
-    idempotency,
     labels,
     messages,
     outbox,
@@ -66,7 +65,7 @@ from relevo.work.webhooks.deliveries import ERASED
 
 BATCH = 200
 NO_DIGEST = "0" * 64
-"""In the place of a body's digest: short bodies could be guessed from theirs. The same idempotency key stays refused."""
+"""In the place of the digest of what was published: nothing has it, so that the same idempotency key stays refused."""
 _LISTING = Listing("erasures", newest_first=True, id=erasures.c.id)
 
 
@@ -199,9 +198,6 @@ class Erasures:
                 changed = [_blank(row, transaction.now, erasure["created_by"]) for row in rows]
                 await connection.execute(_BLANKING[table.name], changed)
                 await self._cancel(transaction, rows, erasure)
-        await connection.execute(
-            update(idempotency).where(idempotency.c.message_id.in_(every)).values(body_digest=NO_DIGEST)
-        )
         await connection.execute(delete(labels).where(labels.c.message_id.in_(every), labels.c.name == LABEL))
         await connection.execute(delete(chunks).where(chunks.c.message_id.in_(every)))
         await connection.execute(delete(deliveries).where(deliveries.c.message_id.in_(every)))

@@ -99,7 +99,8 @@ async def _follow_dead_letter(
         bound = await schemas.checker_of(home.id)
         if bound is not None:  # what could not be published does not get in by a correction either
             bound[2].check(body, bound[0], bound[1])
-        columns |= {"body": body.decode(), "body_digest": hashlib.sha256(body).hexdigest()}
+        published = message["body_digest"] or hashlib.sha256(message["body"].encode()).hexdigest()
+        columns |= {"body": body.decode(), "body_digest": published}
         corrected = change._replace(detail=case.votes[-1].person, columns=columns)
         await apply(transaction, CORRECT, home, [corrected], caller)
     else:

@@ -6,6 +6,7 @@ ends up. Whether the targets exist is asked later (routing/journey.py).
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -40,6 +41,8 @@ class Draft(msgspec.Struct, kw_only=True):
     source_type: str | None = None
     source_id: str | None = None
     idempotency_key: str | None = None
+    body_digest: str | None = None
+    """Of the body that was published with the key, once it has another."""
     state: str = "pending"
     attempts: int = 0
     reclaims: int = 0
@@ -160,6 +163,7 @@ def _transformed(action: Transform, draft: Draft, queue: str, scope: str, now: i
             changes["body"] = msgspec.json.encode(Expression(action.body).value(variables))
         except (TypeError, ValueError) as error:
             raise ExpressionFailed(expression=action.body, reason=f"its value is not JSON: {error}") from None
+        changes["body_digest"] = draft.body_digest or hashlib.sha256(draft.body).hexdigest()
     return msgspec.structs.replace(draft, **changes)
 
 

@@ -190,6 +190,7 @@ class RoutePlanner:
             source_type="rule",
             source_id=stored.rule.name,
             idempotency_key=None,
+            body_digest=None,
             state="pending",
             attempts=0,
             reclaims=0,

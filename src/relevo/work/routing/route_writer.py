@@ -5,7 +5,6 @@ On the hot path as on the cold ones: everything here goes through `transaction.s
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -173,7 +172,7 @@ class RouteWriter:
             "priority_score": draft.priority_score,
             "labels": msgspec.json.encode(draft.labels).decode(),
             "body": draft.body.decode(),
-            "body_digest": hashlib.sha256(draft.body).hexdigest(),
+            "body_digest": draft.body_digest,
             "expires_at": draft.expires_at,
             "deadline_at": draft.deadline,
             "updated_at": now,

@@ -7,6 +7,7 @@ must await nothing but its session: no locks, no sleeps, no other I/O.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -205,14 +206,56 @@ class KnownKey(NamedTuple):
     queue_id: int
     idempotency_key: str
     message_id: str
-    body_digest: str
+    body: str | None
+    body_digest: str | None
+    """Of what was published, once the body is another: changed by a rule or a reviewer, or erased."""
     state: State | None
+
+    def says(self, body: bytes) -> bool:
+        """Whether this is what was published with the key. Of a message that was erased nobody can tell any more."""
+        if self.body_digest is not None:
+            return hashlib.sha256(body).hexdigest() == self.body_digest
+        return self.body is not None and self.body.encode() == body
 
     @staticmethod
     def of_columns(row: Sequence[Any]) -> KnownKey:
         """From those of known_keys.sql."""
         *key, is_live, standing, finished_at, visible_at, is_ready = row
         return KnownKey._make((*key, state_of(standing, finished_at, visible_at, is_ready) if is_live else None))
+
+
+class PlainRows(NamedTuple):
+    """New messages that say nothing but a body and a key, by column: of one publisher, for one queue."""
+
+    tenant_id: int
+    scope_id: int
+    queue_id: int
+    published_by: str
+    sort_key: int | None
+    """None: each is in the order of its creation."""
+    created_at: list[int]
+    ids: list[str]
+    bodies: list[str]
+    keys: list[str | None]
+    size: int
+    """Of the bodies, in bytes."""
+
+    @staticmethod
+    def joined(parts: Sequence[PlainRows]) -> PlainRows:
+        """Those of one publisher and one queue as one."""
+        if len(parts) == 1:
+            return parts[0]
+        return parts[0]._replace(
+            created_at=[at for each in parts for at in each.created_at],
+            ids=[id_ for each in parts for id_ in each.ids],
+            bodies=[body for each in parts for body in each.bodies],
+            keys=[key for each in parts for key in each.keys],
+            size=sum(each.size for each in parts),
+        )
+
+    @property
+    def sort_keys(self) -> list[int]:
+        return self.created_at if self.sort_key is None else [self.sort_key] * len(self.ids)
 
 
 @dataclass
@@ -241,6 +284,11 @@ class Session(Protocol):
 
     # --- publish ---------------------------------------------------------------------------------------------------------
 
+    async def publish(self, rows: PlainRows) -> None:
+        """Writes these messages and their keys, and has them enter `ready`. If a key is known, this or a later step raises
+        `Disagreement`."""
+        ...
+
     async def lock_queues(self, queue_ids: Sequence[int]) -> None:
         """Holds these queues' rows, in the order of their ids: publishes to a queue with a max_depth go one after another."""
         ...
@@ -249,12 +297,12 @@ class Session(Protocol):
         """Messages pending or delayed, from the tallies."""
         ...
 
-    async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
-        """Inserts (queue_id, key, message_id, body_digest) and returns those that were there already, with what they say."""
+    async def remember_keys(self, rows: Sequence[tuple[int, str, str]]) -> list[KnownKey]:
+        """Inserts (queue_id, key, message_id) and returns those that were there already, with what they say."""
         ...
 
-    async def forget_keys(self, message_ids: Sequence[str]) -> None:
-        """Forgets the keys of these messages."""
+    async def forget_keys(self, keys: Sequence[tuple[int, str]]) -> None:
+        """Forgets these keys, each of a queue."""
         ...
 
     async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:

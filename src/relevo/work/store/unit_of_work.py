@@ -19,7 +19,7 @@ from relevo.work.queue_record import QueueRecord
 from relevo.work.store import outbox, tables
 from relevo.work.store.audit_chain import Linking
 from relevo.work.store.counters import CounterDelta
-from relevo.work.store.interface import Row, Session
+from relevo.work.store.interface import PlainRows, Row, Session
 from relevo.work.store.outbox import PackedEvents, Values
 
 Kind = Literal["publish", "claim", "settle", "review"]
@@ -47,6 +47,8 @@ class UnitOfWork:
         """Whether it was run before and met a `Disagreement`: nothing is known of messages but what their rows say."""
         self.counters = CounterDelta()
         self.ready: list[Ready] = []
+        self.published: list[PlainRows] = []
+        """Messages that are in `ready` already, for the order index, and to wake who waits."""
         self.wakes: dict[int, int] = {}
         """Messages to tell waiting claims of, by queue, that are in no order index (deliveries of a broadcast queue)."""
         self.due: list[tuple[str, int, str]] = []

@@ -23,7 +23,7 @@ from relevo.work.store.interface import LockedMessage
 from relevo.work.store.tables import (
     archive,
     deliveries,
-    idempotency,
+    keys,
     leases,
     messages,
     queues,
@@ -309,6 +309,6 @@ async def delete_queue_rows(connection: AsyncConnection, ids: Sequence[int], *, 
     await connection.execute(delete(deliveries).where(deliveries.c.subscription_id.in_(named)))
     await connection.execute(delete(subscriptions).where(subscriptions.c.queue_id.in_(ids)))
     await connection.execute(delete(leases).where(leases.c.queue_id.in_(ids)))
-    await connection.execute(delete(idempotency).where(idempotency.c.queue_id.in_(ids)))
+    await connection.execute(delete(keys).where(keys.c.queue_id.in_(ids)))
     await delete_of_queues(connection, ids)
     await connection.execute(delete(queues).where(queues.c.id.in_(ids)))

@@ -33,6 +33,7 @@ from relevo.work.store.interface import (
     MessageUpdate,
     Phase,
     Place,
+    PlainRows,
     QueuePolicy,
     Row,
     Session,
@@ -51,11 +52,14 @@ _LOST = frozenset({2006, 2013})  # the server has gone away, or went in the midd
 _CONNECTIONS = 16
 _SETTINGS = "SESSION tx_isolation = 'READ-COMMITTED', SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')"
 _STATEMENTS_KEPT = 100
-_FEW = 8
+_FEW = 64
 """Rows up to which an INSERT is put off and sent as text with others: a round trip costs more than the text."""
 _MOST_APART = 64
 """Messages with values of their own in one UPDATE, which looks for each row's values among all of them."""
 _NOT_ALL_DONE = 1242  # a subquery with more than one row, see all_done.sql
+_MOST_BYTES = 4_000_000
+"""Of bodies in what is sent at once: the server refuses packets beyond some size."""
+_DUPLICATE = 1062
 
 
 _connect = cast("Callable[..., Awaitable[Any]]", asyncmy.connect)  # pyright: ignore[reportUnknownMemberType]
@@ -97,6 +101,9 @@ class MariaDbSession:
         self._connection = connection
         self._cursor = connection.cursor()
         self._later: list[str] = []
+        self._publishes = False
+        self._size = 0
+        """Of the bodies that were put off, in bytes."""
 
     async def commit(self) -> None:
         if self._later:
@@ -107,14 +114,14 @@ class MariaDbSession:
     async def _send(self, *last: str) -> None:
         """Sends what was put off and one more, as text: lists of any length, without a plan to keep for each. One that fails
         ends them; what went before it is there until the transaction is rolled back."""
-        text, self._later = ";".join((*self._later, *last)), []
+        text, self._later, self._size = ";".join((*self._later, *last)), [], 0
         cursor = self._cursor
         try:
             await cursor.execute(text)
             while await cursor.nextset():
                 pass
-        except OperationalError as error:
-            if error.args[0] == _NOT_ALL_DONE:
+        except MySQLError as error:
+            if error.args[0] == _NOT_ALL_DONE or (self._publishes and error.args[0] == _DUPLICATE):
                 raise Disagreement from error
             raise
 
@@ -141,13 +148,31 @@ class MariaDbSession:
         else:
             await self._many(_insert(table, names), values)
 
+    async def publish(self, rows: PlainRows) -> None:
+        self._publishes = True
+        if self._later and self._size + rows.size > _MOST_BYTES:
+            await self._send()
+        self._size += rows.size
+        text: Callable[[str | None], str] = self._connection.escape
+        queue, shared = rows.queue_id, f"{rows.tenant_id},{rows.scope_id},{rows.queue_id},{text(rows.published_by)}"
+        keys = [*map(text, rows.keys)]
+        each = zip(rows.created_at, rows.sort_keys, rows.ids, map(text, rows.bodies), keys, strict=True)
+        new = [f"({shared},{at},{at},{place},'{id_}','{id_}',{body},{key})" for at, place, id_, body, key in each]
+        self._later.append(_sql("publish_messages").format(",".join(new)))
+        known = sorted((key, id_) for key, id_ in zip(keys, rows.ids, strict=True) if key != "NULL")
+        if known:
+            named = [f"({queue},{key},'{id_}')" for key, id_ in known]
+            self._later.append(_sql("publish_keys").format(",".join(named)))
+        places = [f"({queue},{place},'{id_}')" for place, id_ in zip(rows.sort_keys, rows.ids, strict=True)]
+        self._later.append(_sql("publish_ready").format(",".join(places)))
+
     async def lock_queues(self, queue_ids: Sequence[int]) -> None:
         await self._fetch(_sql("lock_queues"), tuple(queue_ids))
 
     async def waiting(self, queue_id: int) -> int:
         return (await self._fetch(_sql("waiting"), queue_id))[0][0]
 
-    async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
+    async def remember_keys(self, rows: Sequence[tuple[int, str, str]]) -> list[KnownKey]:
         await self._many(_sql("remember_keys"), rows)
         if self._cursor.rowcount == len(rows):
             return []
@@ -155,8 +180,8 @@ class MariaDbSession:
         known = await self._fetch(_sql("known_keys"), tuple(row[:2] for row in rows))
         return [key for key in map(KnownKey.of_columns, known) if key.message_id not in mine]
 
-    async def forget_keys(self, message_ids: Sequence[str]) -> None:
-        await self._fetch(_sql("forget_keys"), tuple(message_ids))
+    async def forget_keys(self, keys: Sequence[tuple[int, str]]) -> None:
+        await self._fetch(_sql("forget_keys"), tuple(keys))
 
     async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
         ids = tuple(row[0] for row in await self._fetch(_sql("waiting_ids"), queue_id, limit, queue_id, limit))

@@ -1,2 +1,2 @@
--- messages
-DELETE FROM relevo_store_idempotency WHERE message_id IN %s
+-- pairs of queue and key
+DELETE FROM relevo_store_keys WHERE (queue_id, idempotency_key) IN %s

@@ -31,6 +31,7 @@ from relevo.work.store.interface import (
     MessageUpdate,
     Phase,
     Place,
+    PlainRows,
     QueuePolicy,
     Row,
     Session,
@@ -62,6 +63,9 @@ def _sql(name: str) -> str:
     return statement("postgresql", name)
 
 
+_PUBLISH = (_sql("publish_messages"), _sql("publish_keys"), _sql("publish_ready"))
+
+
 def _arrays(rows: Sequence[Row]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
@@ -74,18 +78,17 @@ def _insert(table: Table, columns: tuple[str, ...]) -> str:
 
 
 @cache
-def _as_one(statements: tuple[str, ...]) -> str:
-    """Statements that write, as one that does all of it; their places are numbered on.
+def _as_one(statements: tuple[tuple[str, ...], ...]) -> str:
+    """Statements that write, as one that does all of it; the places of those that do not share their values are numbered on.
 
-    >>> _as_one(("INSERT INTO a VALUES ($1, $2)", "UPDATE b SET c = $1"))
-    'WITH s0 AS (INSERT INTO a VALUES ($1, $2))\\nUPDATE b SET c = $3'
+    >>> _as_one((("INSERT INTO a VALUES ($1, $2)",), ("UPDATE b SET c = $1", "DELETE FROM d WHERE e = $1")))
+    'WITH s0 AS (INSERT INTO a VALUES ($1, $2)), s1 AS (UPDATE b SET c = $3)\\nDELETE FROM d WHERE e = $3'
     """
     numbered: list[str] = []
     taken = 0
-    for sql in statements:
-        places = [int(each) for each in _PLACE.findall(sql)]
-        numbered.append(_PLACE.sub(lambda found, by=taken: f"${int(found[1]) + by}", sql))
-        taken += max(places)
+    for sqls in statements:
+        numbered += [_PLACE.sub(lambda found, by=taken: f"${int(found[1]) + by}", sql) for sql in sqls]
+        taken += max(int(each) for sql in sqls for each in _PLACE.findall(sql))
     *first, last = numbered
     beside = ", ".join(f"s{at} AS ({sql})" for at, sql in enumerate(first))
     return f"WITH {beside}\n{last}" if beside else last
@@ -118,8 +121,10 @@ class PostgresSession:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._transaction: Any = None
-        self._later: list[tuple[str, Sequence[Any]]] = []
+        self._later: list[tuple[tuple[str, ...], Sequence[Any]]] = []
+        """Statements that share their values, and those."""
         self._done: _Done | None = None
+        self._publishes = False
 
     async def commit(self, phase: Phase) -> None:
         if self._transaction is None:
@@ -146,13 +151,17 @@ class PostgresSession:
             return
         later, self._later = self._later, []
         done, self._done = self._done, None
-        statements = [sql for sql, _ in later]
+        statements = [sqls for sqls, _ in later]
         values = [value for _, theirs in later for value in theirs]
         if done is not None:
-            statements.append(_sql("all_done").replace("done", f"s{done.place}"))
+            statements.append((_sql("all_done").replace("done", f"s{done.place}"),))
             values.append(done.rows)
         try:
             await self._connection.execute(_as_one(tuple(statements)), *values)
+        except asyncpg.UniqueViolationError as error:
+            if not self._publishes:
+                raise
+            raise Disagreement from error
         except asyncpg.DivisionByZeroError as error:
             raise Disagreement from error
 
@@ -169,7 +178,12 @@ class PostgresSession:
             await self._begin()
             await self._connection.copy_records_to_table(table.name, records=rows, columns=names)
         else:
-            self._later.append((_insert(table, names), _arrays(rows)))
+            self._later.append(((_insert(table, names),), _arrays(rows)))
+
+    async def publish(self, rows: PlainRows) -> None:
+        self._publishes = True
+        values = (*rows[:4], rows.created_at, rows.sort_keys, rows.ids, rows.bodies, rows.keys)
+        self._later.append((_PUBLISH, values))
 
     async def lock_queues(self, queue_ids: Sequence[int]) -> None:
         await self._fetch(_sql("lock_queues"), list(queue_ids))
@@ -177,16 +191,16 @@ class PostgresSession:
     async def waiting(self, queue_id: int) -> int:
         return (await self._fetch(_sql("waiting"), queue_id))[0][0]
 
-    async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
-        queues, keys, messages, digests = _arrays(rows)
-        added = {row[0] for row in await self._fetch(_sql("remember_keys"), queues, keys, messages, digests)}
+    async def remember_keys(self, rows: Sequence[tuple[int, str, str]]) -> list[KnownKey]:
+        queues, keys, messages = _arrays(rows)
+        added = {row[0] for row in await self._fetch(_sql("remember_keys"), queues, keys, messages)}
         if len(added) == len(rows):
             return []
         known = [KnownKey.of_columns(row) for row in await self._fetch(_sql("known_keys"), queues, keys)]
         return [key for key in known if key.message_id not in added]
 
-    async def forget_keys(self, message_ids: Sequence[str]) -> None:
-        await self._fetch(_sql("forget_keys"), list(message_ids))
+    async def forget_keys(self, keys: Sequence[tuple[int, str]]) -> None:
+        await self._fetch(_sql("forget_keys"), *_arrays(keys))
 
     async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
         rows = await self._with_ready(await self._fetch(_sql("oldest_waiting"), queue_id, limit))
@@ -211,7 +225,7 @@ class PostgresSession:
         return [ClaimedRow(*row) for row in await self._fetch(_sql("claim_ids"), queue_id, list(ids))]
 
     async def leave_ready(self, places: Sequence[tuple[int, int, str]]) -> None:
-        self._later.append((_sql("leave_ready"), _arrays(places)))
+        self._later.append(((_sql("leave_ready"),), _arrays(places)))
 
     async def pending_page(self, queue_id: int, sort_key: int, message_id: str, limit: int) -> list[Place]:
         return await self._fetch(_sql("pending_page"), queue_id, sort_key, message_id, limit)
@@ -220,10 +234,10 @@ class PostgresSession:
         return [Lease.of_row(row) for row in await self._fetch(_sql("leases"), list(tokens))]
 
     async def drop_leases(self, tokens: Sequence[str]) -> None:
-        self._later.append((_sql("drop_leases"), (list(tokens),)))
+        self._later.append(((_sql("drop_leases"),), (list(tokens),)))
 
     async def shorten_lease(self, token: str, look_at: int) -> None:
-        self._later.append((_sql("shorten_lease"), (token, look_at)))
+        self._later.append(((_sql("shorten_lease"),), (token, look_at)))
 
     async def complete(self, alike: Sequence[Completion], now: int) -> None:
         ids, results, leases = list[str](), list[str | None](), list[int]()
@@ -232,8 +246,8 @@ class PostgresSession:
             results += group.results or [None] * len(group.ids)
             leases += [place] * len(group.ids)
         shared = _arrays([(g.claim_no, g.token, g.claimed_by, g.claimed_at, g.claim_line, g.trail) for g in alike])
-        self._done = _Done(len(self._later), len(ids))
-        self._later.append((_sql("complete"), (ids, results, leases, *shared, now)))
+        self._done = _Done(sum(len(sqls) for sqls, _ in self._later), len(ids))
+        self._later.append(((_sql("complete"),), (ids, results, leases, *shared, now)))
 
     async def lock(self, ids: Sequence[str], claims: Mapping[str, int] = NO_CLAIMS) -> list[LockedMessage]:
         return await self._with_ready(await self._fetch(_sql("lock"), list(ids)), claims)
@@ -257,10 +271,10 @@ class PostgresSession:
         await self._fetch(_sql("update_messages"), *_arrays([update.values() for update in updates]))
 
     async def add_due(self, rows: Sequence[tuple[str, int, str]]) -> None:
-        self._later.append((_sql("add_due"), _arrays(rows)))
+        self._later.append(((_sql("add_due"),), _arrays(rows)))
 
     async def add_counters(self, rows: Sequence[Row]) -> None:
-        self._later.append((_sql("add_counters"), _arrays(rows)))
+        self._later.append(((_sql("add_counters"),), _arrays(rows)))
 
     async def chain_heads(self, limit: int) -> list[Row]:
         return await self.fetch("chain_heads", limit)
@@ -270,7 +284,7 @@ class PostgresSession:
         if is_new:
             await self.insert(audit_chains, [head.row], columns=HEAD)
         else:
-            self._later.append((_sql("move_head"), head.moved))
+            self._later.append(((_sql("move_head"),), head.moved))
 
 
 class PostgresDriver:

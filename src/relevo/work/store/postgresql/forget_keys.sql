@@ -1,2 +1,4 @@
--- $1 messages
-DELETE FROM relevo_store_idempotency WHERE message_id = ANY($1::text[])
+-- Arrays of queues and keys.
+DELETE FROM relevo_store_keys AS k
+USING unnest($1::bigint[], $2::text[]) AS forgotten (queue_id, idempotency_key)
+WHERE k.queue_id = forgotten.queue_id AND k.idempotency_key = forgotten.idempotency_key

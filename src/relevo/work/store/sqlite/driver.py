@@ -7,6 +7,7 @@ COMMIT: one hand-over between threads for a whole joined transaction.
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from relevo.work.store.interface import (
     LockedMessage,
     MessageUpdate,
     Place,
+    PlainRows,
     QueuePolicy,
     Row,
     Session,
@@ -37,11 +39,13 @@ from relevo.work.store.interface import (
 from relevo.work.store.lease import Lease
 from relevo.work.store.outage import is_fault
 from relevo.work.store.statements import RARE, column_names, filled, labelled, statement
-from relevo.work.store.tables import audit, audit_chains, due, idempotency
+from relevo.work.store.tables import audit, audit_chains, due, keys
 
 T = TypeVar("T")
 
 _STATEMENTS_KEPT = 256
+_SIZES = (100, 25, 5, 1)
+"""Messages of one INSERT of a publish: so few statements stay prepared, whatever the number of messages."""
 _AT_ONCE = 50
 """Rows of one INSERT. The interpreter is let go of for each statement: the fewer there are, the less often this thread waits to
 have it back from the one that serves requests."""
@@ -67,6 +71,21 @@ def _json(values: Sequence[Any]) -> str:
 def _insert(verb: str, table: Table, columns: tuple[str, ...], rows: int) -> str:
     values = ", ".join([f"({', '.join('?' * len(columns))})"] * rows)
     return f"{verb} INTO {table.name} ({', '.join(columns)}) VALUES {values}"
+
+
+@cache
+def _repeated(name: str, shared: int, rows: int) -> str:
+    """A statement that inserts one row, whose first places all rows share, for several."""
+    head, _, row = _sql(name).partition("VALUES ")
+    own = max(map(int, _PLACE.findall(row))) - shared
+
+    def of(number: int) -> str:
+        return _PLACE.sub(lambda at: f"?{int(at[1]) + (own * number if int(at[1]) > shared else 0)}", row.strip())
+
+    return f"{head}VALUES {', '.join(map(of, range(rows)))}"
+
+
+_PLACE = re.compile(r"\?(\d+)")
 
 
 class SqliteSession:
@@ -99,22 +118,41 @@ class SqliteSession:
             inserted += self._connection.executemany(_insert(verb, table, columns, 1), rows[whole:]).rowcount
         return inserted
 
+    async def publish(self, rows: PlainRows) -> None:
+        shared = rows[:4]
+        each = zip(rows.created_at, rows.sort_keys, rows.ids, rows.bodies, rows.keys, strict=True)
+        self._publish("publish_messages", shared, list(each))
+        keyed = [(key, message_id) for key, message_id in zip(rows.keys, rows.ids, strict=True) if key is not None]
+        try:
+            self._publish("publish_keys", (rows.queue_id,), keyed)
+        except sqlite3.IntegrityError as error:
+            raise Disagreement from error
+        self._publish("publish_ready", (rows.queue_id,), list(zip(rows.sort_keys, rows.ids, strict=True)))
+
+    def _publish(self, name: str, shared: Row, rows: Sequence[Row]) -> None:
+        at = 0
+        for size in _SIZES:
+            while len(rows) - at >= size:
+                values = (*shared, *chain.from_iterable(rows[at : at + size]))
+                self._connection.execute(_repeated(name, len(shared), size), values)
+                at += size
+
     async def lock_queues(self, queue_ids: Sequence[int]) -> None:
         """There is one writer."""
 
     async def waiting(self, queue_id: int) -> int:
         return self._fetch(_sql("waiting"), (queue_id,))[0][0]
 
-    async def remember_keys(self, rows: Sequence[tuple[int, str, str, str]]) -> list[KnownKey]:
-        if self._insert("INSERT OR IGNORE", idempotency, column_names(idempotency, None), rows) == len(rows):
+    async def remember_keys(self, rows: Sequence[tuple[int, str, str]]) -> list[KnownKey]:
+        if self._insert("INSERT OR IGNORE", keys, column_names(keys, None), rows) == len(rows):
             return []
         mine = {row[2] for row in rows}
         wanted = _json([row[:2] for row in rows])
         known = [KnownKey.of_columns(row) for row in self._fetch(_sql("known_keys"), (wanted,))]
         return [key for key in known if key.message_id not in mine]
 
-    async def forget_keys(self, message_ids: Sequence[str]) -> None:
-        self._connection.execute(_sql("forget_keys"), (_json(message_ids),))
+    async def forget_keys(self, keys: Sequence[tuple[int, str]]) -> None:
+        self._connection.execute(_sql("forget_keys"), (_json(keys),))
 
     async def oldest_waiting(self, queue_id: int, limit: int) -> list[LockedMessage]:
         return [LockedMessage.of_columns(row) for row in self._fetch(_sql("oldest_waiting"), (queue_id, limit))]

@@ -63,21 +63,21 @@ def _message_columns() -> tuple[Any, ...]:
         Column("claim_token", exact(26), nullable=True),  # of the last claim, once it is settled: who, and from when on
         Column("claimed_by", words(200), nullable=True),
         Column("claimed_at", BigInteger, nullable=True),
-        Column("attempts", Integer, nullable=False),  # that are over: a claim under way is counted with its end
-        Column("reclaims", Integer, nullable=False),
-        Column("replays", Integer, nullable=False),
-        Column("message_type", words(200), nullable=False),
+        Column("attempts", Integer, nullable=False, server_default=text("0")),  # that are over: not one under way
+        Column("reclaims", Integer, nullable=False, server_default=text("0")),
+        Column("replays", Integer, nullable=False, server_default=text("0")),
+        Column("message_type", words(200), nullable=False, server_default=text("'message'")),
         Column("source_type", words(100), nullable=True),
         Column("source_id", words(200), nullable=True),
         Column("correlation_id", words(200), nullable=False),
         Column("causation_id", words(200), nullable=True),
         ulid("parent_id", nullable=True),
-        Column("priority_tier", SmallInteger, nullable=False),  # 0 background … 4 critical
-        Column("priority_score", SmallInteger, nullable=False),
-        Column("labels", Document, nullable=False),  # a JSON object of text
-        Column("content_type", words(100), nullable=False),
+        Column("priority_tier", SmallInteger, nullable=False, server_default=text("2")),  # 0 background … 4 critical
+        Column("priority_score", SmallInteger, nullable=False, server_default=text("0")),
+        Column("labels", Document, nullable=False, server_default=text("'{}'")),  # a JSON object of text
+        Column("content_type", words(100), nullable=False, server_default=text("'application/json'")),
         Column("body", Document, nullable=True),  # JSON; none after erasure
-        Column("body_digest", exact(64), nullable=False),
+        Column("body_digest", exact(64), nullable=True),  # of what was published, once the body is another
         Column("expires_at", BigInteger, nullable=True),  # ttl
         Column("deadline_at", BigInteger, nullable=True),
         Column("idempotency_key", words(200), nullable=True),
@@ -86,9 +86,9 @@ def _message_columns() -> tuple[Any, ...]:
         Column("failure_reason", Document, nullable=True),
         Column("error", Document, nullable=True),  # its last failure as JSON, see work/message/failure.py
         Column("result", Document, nullable=True),
-        Column(
-            "trail", Document, nullable=False
-        ),  # its history: JSON arrays [ms, event, actor, detail], each with a comma after
+        Column("published_by", words(200), nullable=True),  # the actor; NULL where `trail` says it
+        # The rest of its history: JSON arrays [ms, event, actor, detail], each with a comma after.
+        Column("trail", Document, nullable=False, server_default=text("''")),
         Column("created_at", BigInteger, nullable=False),
         Column("updated_at", BigInteger, nullable=False),
         Column("finished_at", BigInteger, nullable=True),
@@ -219,13 +219,11 @@ labels = table(
     Index("ix_relevo_labels_message", "message_id"),
 )
 
-idempotency = table(
-    "idempotency",  # one row a key, for as long as the message or its archive exists
-    Column("queue_id", Number, primary_key=True),
+keys = table(
+    "keys",  # the idempotency keys of a queue: one row each, for as long as the message or its archive exists
+    Column("queue_id", Number, primary_key=True, autoincrement=False),
     Column("idempotency_key", words(200), primary_key=True),
     ulid("message_id", nullable=False),
-    Column("body_digest", exact(64), nullable=False),
-    Index("ix_relevo_idempotency_message", "message_id"),
     sqlite_with_rowid=False,  # its key is all that is looked for: one tree less to write
 )
 
