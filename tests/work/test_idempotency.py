@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from relevo.contract.messages import NewMessage, Published, Refusal
-from tests.support.desk import Desk, new
+from tests.support.desk import JOBS, SCOPE, Desk, new, number, tallied
 from tests.work.conftest import OpenWorkQueues
 
 
@@ -79,6 +79,40 @@ async def test_many_keys_crosswise_from_two_nodes_are_each_one_message(
     keyed = [new(n, idempotency_key=f"k{n}") for n in range(40)]
     await asyncio.gather(*(desks[n % 2].outcomes(*(keyed if n % 2 else keyed[::-1])) for n in range(8)))
     assert await desk.states() == {"pending": 40}
+
+
+async def test_a_key_that_is_known_costs_its_neighbours_in_the_transaction_nothing(desk: Desk) -> None:
+    """Plain messages are written before anybody looks for their keys: a known one has the whole transaction run again."""
+    queue = await desk.queue()
+    (first,) = await desk.outcomes(new(0, idempotency_key="k0"))
+    assert isinstance(first, Published)
+    calls = ([new(n, idempotency_key=f"k{n}"), new(100 + n)] for n in range(20))
+    outcomes = await asyncio.gather(*(desk.outcomes(*call) for call in calls))
+    published = [each for outcome in outcomes for each in outcome if isinstance(each, Published)]
+    assert [each.id for each in published if each.duplicate] == [first.id]
+    assert len({each.id for each in published}) == 40
+    assert await desk.states() == {"pending": 40}
+    assert (await desk.depth()).pending == 40
+    assert (await tallied(desk.work_queues, queue.id))["published"] == 40
+    assert sorted(number(each) for each in await desk.drain()) == [*range(20), *range(100, 120)]
+
+
+async def test_a_key_that_is_known_is_found_among_plain_messages_of_one_call(desk: Desk) -> None:
+    await desk.queue()
+    (first,) = await desk.outcomes(new(1, idempotency_key="k"))
+    assert isinstance(first, Published)
+    plain = desk.work_queues.messages.publish_plain
+    bodies = [msgspec.Raw(b'{"n":0}'), msgspec.Raw(b'{"n":1}'), msgspec.Raw(b'{"n":2}')]
+    outcomes = await plain(desk.caller, SCOPE, JOBS, bodies, [None, "k", "other"])
+    assert [isinstance(each, Published) and each.duplicate for each in outcomes] == [False, True, False]
+    assert await plain(desk.caller, SCOPE, JOBS, bodies[1:2], ["k"]) == [Published(first.id, "pending", duplicate=True)]
+    (refused,) = await plain(desk.caller, SCOPE, JOBS, bodies[:1], ["k"])
+    assert isinstance(refused, Refusal)
+    desk.clock.turn(5)
+    await plain(desk.caller, SCOPE, JOBS, bodies[:1], ["asks for the rules anew"])
+    ids = await plain(desk.caller, SCOPE, JOBS, bodies[:1], ["another"])
+    assert [type(each) for each in ids] == [str], "repeats are over: the short way again"
+    assert await desk.states() == {"pending": 5}
 
 
 async def test_a_message_that_found_no_room_does_not_hold_its_key(desk: Desk) -> None:
