@@ -55,7 +55,7 @@ ENGINE_BASE = {"job", "service", "events", "tracing"}
 BRINGING_JOBS = {"schedules", "lanes"}
 WORK_BASE = {"caller", "clock", "faults", "pagination", "queue_record"}
 MESSAGES = WORK_BASE | {"store", "message", "tenancy"}
-API_BASE = {"auth", "faults", "key_uses", "metrics", "params", "problems", "responses", "settings", "views"}
+API_BASE = {"auth", "faults", "key_uses", "metrics", "params", "problems", "responses", "serving", "settings", "views"}
 CLIENT_BASE = {"event_lines", "failures", "request"}
 RESOURCES = ("access", "chunks", "erasures", "events", "reviews", "routing", "schemas", "webhooks")
 CONSOLE_BASE = {"answer_form", "forms", "rendering"}
@@ -97,6 +97,8 @@ INNER: dict[str, dict[str, set[str]]] = {
     },
     "api": {
         **{part: set[str]() for part in {*API_BASE, "reference"}},
+        "serving": {"metrics", "settings"},
+        "auth": {"serving"},
         **dict.fromkeys(("openapi", "request_body"), API_BASE),
         "idempotency": API_BASE | {"request_body"},
         "routes": API_BASE | {"openapi", "request_body", "idempotency", "reference"},

@@ -41,6 +41,7 @@ from relevo.api.routes import (
     trusts,
     webhooks,
 )
+from relevo.api.serving import Serving
 from relevo.api.settings import ApiSettings
 from relevo.errors import InvalidInput, MethodNotAllowed, WorkError
 from relevo.work.work_queues import WorkQueues
@@ -60,7 +61,6 @@ def make_app(
     console: Asgi | None = None,
 ) -> FastRoutes:
     """The application as a server runs it; `console` are the pages below /console."""
-    settings = settings or ApiSettings()
     app = FastAPI(
         title="relevo work queues",
         version=version,
@@ -70,10 +70,7 @@ def make_app(
         openapi_url="/openapi.json",
         openapi_tags=TAGS,
     )
-    app.state.work_queues, app.state.running_agents, app.state.limits = work_queues, running_agents, settings
-    app.state.metrics = metrics = ApiMetrics()
-    app.state.feeds = set()
-    app.state.has_console, app.state.reference_page = console is not None, None
+    app.state.serving = serving = Serving(work_queues, running_agents, settings or ApiSettings(), console is not None)
     for room in (
         *(fast_operations, scopes, queues, messages, dead_letters, subscriptions, agents, reports, keys, health),
         *(grants, webhooks, event_stream, chunks, erasures),
@@ -87,9 +84,7 @@ def make_app(
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(WorkError, _told)
     app.add_exception_handler(Exception, _told)
-    fast = FastRoutes(_Guarded(app, metrics), work_queues, settings, metrics)
-    app.state.stopping = fast.stopping
-    return fast
+    return FastRoutes(_Guarded(app, serving.metrics), serving)
 
 
 class _Guarded:

@@ -13,6 +13,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from msgspec import structs
 
+from relevo.api.serving import serving_of
 from relevo.contract.keys import Permission
 from relevo.errors import BodyTooLarge, Unauthenticated
 from relevo.wire.ids import IdMint
@@ -98,7 +99,7 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
 
 
 async def _work_queues(request: Request) -> WorkQueues:
-    return request.app.state.work_queues
+    return serving_of(request).work_queues
 
 
 ThisWorkQueues = Annotated[WorkQueues, Depends(_work_queues)]

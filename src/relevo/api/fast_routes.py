@@ -15,11 +15,10 @@ from msgspec import Raw, structs
 
 from relevo.api.auth import caller_of, request_id_of
 from relevo.api.fast_operations import CLAIM, PLAIN, PLAIN_BATCH, PUBLISH, PUBLISH_BATCH, SETTLE, SETTLE_MANY
-from relevo.api.metrics import ApiMetrics
 from relevo.api.problems import known, nowhere, packed_problem, problem_of, refused
 from relevo.api.request_body import ClientGone, Receive, collect, decoded, plain_or_none, require_json
 from relevo.api.responses import packed, packed_ids
-from relevo.api.settings import ApiSettings
+from relevo.api.serving import Serving
 from relevo.contract.claims import (
     Claimed,
     CompleteIn,
@@ -34,7 +33,6 @@ from relevo.work.caller import Caller
 from relevo.work.consume.long_poll import CancelToken
 from relevo.work.message.failure import Failure
 from relevo.work.message.verdict import SettleItem, Verdict
-from relevo.work.work_queues import WorkQueues
 
 Send = Callable[[Any], Awaitable[None]]
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
@@ -59,12 +57,12 @@ Answered = tuple[int, bytes, list[tuple[bytes, bytes]]]
 class FastRoutes:
     """An ASGI application in front of another: answers what it knows, hands on everything else."""
 
-    def __init__(self, app: Asgi, work_queues: WorkQueues, settings: ApiSettings, metrics: ApiMetrics) -> None:
+    def __init__(self, app: Asgi, serving: Serving) -> None:
         self._app = app
-        self._work_queues = work_queues
-        self._settings = settings
-        self._metrics = metrics
-        self.stopping = asyncio.Event()
+        self._work_queues = serving.work_queues
+        self._settings = serving.settings
+        self._metrics = serving.metrics
+        self._stopping = serving.stopping
         self._waiting: set[CancelToken] = set()
         self._batch: Work = PUBLISH_BATCH.path, self._publish_batch
         self._of_queue: dict[str, Work] = {
@@ -224,7 +222,7 @@ class FastRoutes:
         """A claim that ends when the worker hangs up or the process is to end. It is never cancelled, because it may be
         about to commit; what it took for a worker that is gone goes back at once."""
         self._waiting.add(patience)
-        if self.stopping.is_set():
+        if self._stopping.is_set():
             patience.end()
         gone = asyncio.ensure_future(asked.receive())
         gone.add_done_callback(lambda done: None if done.cancelled() else patience.end())
@@ -245,7 +243,7 @@ class FastRoutes:
 
     def stop(self) -> None:
         """The process is about to end: waiting claims are answered at once, with nothing."""
-        self.stopping.set()
+        self._stopping.set()
         for patience in tuple(self._waiting):
             patience.end()
 

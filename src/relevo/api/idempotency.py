@@ -18,9 +18,9 @@ from relevo.api.auth import authenticate, header
 from relevo.api.problems import document_also
 from relevo.api.request_body import Receive, collect_small
 from relevo.api.responses import JSON, encode
+from relevo.api.serving import serving_of
 from relevo.errors import IdempotencyKeyBusy, IdempotencyKeyReused, IdempotentAnswerLost, InvalidInput
 from relevo.work.store.kept_answers import KEPT_S, Answer
-from relevo.work.work_queues import WorkQueues
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
@@ -72,7 +72,7 @@ def router(prefix: str = "", *, tag: str) -> APIRouter:
 
 
 async def _once(request: Request, key: str, handle: Callable[[Request], Coroutine[Any, Any, Response]]) -> Response:
-    work_queues: WorkQueues = request.app.state.work_queues
+    work_queues = serving_of(request).work_queues
     caller = await authenticate(request, work_queues)
     body = await collect_small(request)
     fresh: list[Response] = []

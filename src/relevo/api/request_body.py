@@ -11,6 +11,7 @@ from fastapi import Request
 
 from relevo.api.auth import header
 from relevo.api.faults import code_of, faults_in, pointer_of
+from relevo.api.serving import serving_of
 from relevo.contract.problems import Fault
 from relevo.errors import BodyTooLarge, InvalidInput, MalformedBody, UnsupportedMediaType
 
@@ -127,7 +128,7 @@ def _value_at(place: str, tree: Any) -> str:
 
 async def collect_small(request: Request) -> bytes:
     """The whole body of a route of the framework."""
-    limit, declared = request.app.state.limits.small_body_bytes, header(request.scope["headers"], b"content-length")
+    limit, declared = serving_of(request).settings.small_body_bytes, header(request.scope["headers"], b"content-length")
     return await collect(request.receive, limit, declared, what="body", option="nothing: it is settings, not data")
 
 

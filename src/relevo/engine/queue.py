@@ -28,12 +28,12 @@ from relevo.engine.producing.flows import Flow, FlowRun, Flows
 from relevo.engine.producing.job_encoder import JobEncoder
 from relevo.engine.producing.pending_add import PendingAdd, PendingCall
 from relevo.engine.producing.queue_options import QueueOptions
-from relevo.engine.producing.scripted_adds import SCRIPTS as POST_SCRIPTS
+from relevo.engine.producing.scripted_adds import SCRIPTS as ADD_SCRIPTS
 from relevo.engine.producing.scripted_adds import ScriptedAdds
 from relevo.engine.producing.spans import ProducerSpans, carrying
 from relevo.engine.producing.stream_writer import ADD_CAPPED, StreamWriter
 from relevo.engine.schedules.patterns import RepeatableMeta
-from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
+from relevo.engine.schedules.schedules import SCRIPTS as SCHEDULE_SCRIPTS
 from relevo.engine.schedules.schedules import MissedFiresLike, RepeatLike, Schedules
 from relevo.engine.service.queue_registry import registering
 from relevo.errors import BadArgument, NotSupportedError, RelevoError, WrongType
@@ -49,9 +49,9 @@ _SCRIPTS = (
     CANCEL_DELAYED,
     LIMIT_LANE,
     REPLAY,
-    *POST_SCRIPTS,
+    *ADD_SCRIPTS,
     *FLOW_SCRIPTS,
-    *REPEATABLE_SCRIPTS,
+    *SCHEDULE_SCRIPTS,
     *ADMIN_SCRIPTS,
 )
 

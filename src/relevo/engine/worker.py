@@ -42,7 +42,7 @@ from relevo.engine.lanes.lane_dispatcher import DISPATCH_LANES, RELEASE_GONE, La
 from relevo.engine.schedules.declared_schedules import KEEP_DECLARED, DeclaredSchedules
 from relevo.engine.schedules.scheduler import SCRIPTS as SCHEDULER_SCRIPTS
 from relevo.engine.schedules.scheduler import SchedulerService
-from relevo.engine.schedules.schedules import SCRIPTS as REPEATABLE_SCRIPTS
+from relevo.engine.schedules.schedules import SCRIPTS as SCHEDULE_SCRIPTS
 from relevo.engine.service.already_done import AlreadyDone
 from relevo.engine.service.leader_loop import HOLD_LOCK, RELEASE_LOCK
 from relevo.engine.service.loop import Loop
@@ -52,7 +52,7 @@ from relevo.engine.service.signals import Signal
 from relevo.engine.settling.bad_result import OnBadResult
 from relevo.engine.settling.delivery import HeldDeliveries
 from relevo.engine.settling.outcome_policy import OutcomePolicy
-from relevo.engine.settling.settle_request import SCRIPTS as FLUSH_SCRIPTS
+from relevo.engine.settling.settle_request import SCRIPTS as SETTLE_SCRIPTS
 from relevo.engine.settling.settle_request import SettleContext, SettleResult
 from relevo.engine.settling.settler import Settler
 from relevo.options import given
@@ -76,7 +76,7 @@ CONTROL_SCRIPTS = (
     STARTED,
     SWEEP_CONSUMERS,
     *SCHEDULER_SCRIPTS,
-    *REPEATABLE_SCRIPTS,
+    *SCHEDULE_SCRIPTS,
 )
 
 
@@ -157,7 +157,7 @@ class Worker(Service):
         held = HeldDeliveries(idle_s=settings.idle_s)
         self.held: HeldDeliveries = held
         events = EventLog(keys, enabled=settings.events_enabled, max_len=settings.events_max_stream_len)
-        self._settle_link = self._link("settle", FLUSH_SCRIPTS, opening_words=(registering(keys),))
+        self._settle_link = self._link("settle", SETTLE_SCRIPTS, opening_words=(registering(keys),))
         self._control_link = control = self._link("control", CONTROL_SCRIPTS)
         self._read_link = self._link("read", (RECLAIM, TAKE_UP), patience=settings.read_block_ms / 1000 + 15)
         self.settler: Settler = Settler(

@@ -150,12 +150,6 @@ def test_the_fields_are_attributes_and_survive_pickling() -> None:
     assert (str(refused), refused.reason) == ("Redis refused XADD: OOM.", "OOM.")
 
 
-def test_messages_are_there_without_docstrings() -> None:
-    code = "from relevo.errors import QueueFull; print(QueueFull(queue='emails', length=10, cap=10))"
-    told = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.startswith("Queue 'emails' holds 10 jobs")
-
-
 def test_a_bad_argument_reads_as_two_sentences() -> None:
     error = BadArgument(argument="delay_ms", value=-1, reason="must be 0 or more", remedy="Pass milliseconds.")
     assert str(error) == "delay_ms=-1 is not valid: must be 0 or more. Pass milliseconds."

@@ -14,6 +14,7 @@ from relevo.api.openapi import describe
 from relevo.api.params import MessageKey, ScopeSlug
 from relevo.api.request_body import ClientGone, body_of
 from relevo.api.responses import answer
+from relevo.api.serving import serving_of
 from relevo.contract.chunks import MOST_PARTS, Chunk, ChunkIn, Chunks
 from relevo.errors import BodyTooLarge, ChunkConflict, ClaimLost, WrongConsumerMode
 from relevo.work.consume.chunks import MOST_IN_A_PAGE
@@ -61,8 +62,7 @@ async def read_chunks(
     limit: Annotated[int, Query(ge=1, le=MOST_IN_A_PAGE)] = MOST_IN_A_PAGE,
 ) -> Response:
     patience = CancelToken()
-    shutdown: asyncio.Event = request.app.state.stopping
-    stopping = asyncio.ensure_future(shutdown.wait())
+    stopping = asyncio.ensure_future(serving_of(request).stopping.wait())
     stopping.add_done_callback(lambda done: None if done.cancelled() else patience.end())
     gone = asyncio.ensure_future(_hung_up(request))
     gone.add_done_callback(lambda done: None if done.cancelled() else patience.end())

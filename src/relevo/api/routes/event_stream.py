@@ -14,6 +14,7 @@ from starlette.responses import StreamingResponse
 from relevo.api.auth import Authenticated, ThisWorkQueues, caller_of, header
 from relevo.api.openapi import describe
 from relevo.api.params import ScopeSlug
+from relevo.api.serving import serving_of
 from relevo.contract.events import EventName
 from relevo.contract.fields import ANY_QUEUE
 from relevo.errors import EventsNotKept, EventsUnavailable, RelevoError, TooManyRequests, WorkError
@@ -45,7 +46,7 @@ async def follow_events(
         str | None, Header(max_length=2_000, description="the `id` of the last event: goes on after it")
     ] = None,
 ) -> Response:
-    readers: set[EventFeed] = request.app.state.feeds
+    readers = serving_of(request).feeds
     if len(readers) >= MOST_READERS:
         raise EventsUnavailable(reason=f"{MOST_READERS} readers follow them here already")
     feed = EventFeed(
@@ -68,7 +69,7 @@ class _Following(StreamingResponse):
 
     def __init__(self, request: Request, feed: EventFeed) -> None:
         self._feed = feed
-        self._readers: set[EventFeed] = request.app.state.feeds
+        self._readers = serving_of(request).feeds
         self._events = _told(request, feed)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(self._events, media_type="text/event-stream", headers=headers)
@@ -83,8 +84,7 @@ class _Following(StreamingResponse):
 
 
 async def _told(request: Request, feed: EventFeed) -> AsyncGenerator[bytes]:
-    stopping: asyncio.Event = request.app.state.stopping
-    ended = asyncio.ensure_future(stopping.wait())
+    ended = asyncio.ensure_future(serving_of(request).stopping.wait())
     reading: asyncio.Future[Any] | None = None
     try:
         yield b"retry: 2000\n\n"
@@ -123,7 +123,7 @@ async def _still_welcome(request: Request) -> None:
     """A key that ended, or a grant that was taken back, ends the reading too."""
     authorization = header(request.scope["headers"], b"authorization")
     parts = request.scope["path"].split("/")
-    caller = await caller_of(request.app.state.work_queues, authorization, request.state.request_id, "GET", parts)
+    caller = await caller_of(serving_of(request).work_queues, authorization, request.state.request_id, "GET", parts)
     caller.require("view")
     caller.require_sight(parts[3])
 

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from relevo.api.reference import reference_of
 from relevo.api.responses import encode
+from relevo.api.serving import serving_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -32,7 +33,7 @@ _HTML = "text/html; charset=utf-8"
 async def front(request: Request) -> Response:
     """A page for browsers, JSON for programs."""
     links = {"docs": "/docs", "openapi": "/openapi.json", "health": "/healthz", "ready": "/readyz"}
-    if request.app.state.has_console:
+    if serving_of(request).has_console:
         links = {"console": "/console"} | links
     told = {"name": request.app.title, "version": request.app.version, "links": links}
     if "text/html" not in request.headers.get("accept", ""):
@@ -44,11 +45,11 @@ async def front(request: Request) -> Response:
 @router.get("/docs")
 async def docs(request: Request) -> Response:
     """The reference of the HTTP API, from the document that describes it to programs."""
-    state = request.app.state
-    if state.reference_page is None:  # made once: the document does not change while the process lives
+    pages = serving_of(request).pages
+    if "reference" not in pages:
         reference = reference_of(request.app.openapi())
-        state.reference_page = _templates().get_template("reference.html").render(reference=reference)
-    return Response(state.reference_page, headers=HEADERS, media_type=_HTML)
+        pages["reference"] = _templates().get_template("reference.html").render(reference=reference)
+    return Response(pages["reference"], headers=HEADERS, media_type=_HTML)
 
 
 @router.get("/docs/style.css")

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from relevo.api.auth import ThisWorkQueues, header
-from relevo.api.metrics import CONTENT_TYPE, ApiMetrics
+from relevo.api.metrics import CONTENT_TYPE
 from relevo.api.problems import known, nowhere
 from relevo.api.responses import encode
-from relevo.api.settings import ApiSettings
+from relevo.api.serving import serving_of
 from relevo.errors import Unauthenticated
 from relevo.work.store.installation import write_a_row
 
@@ -33,7 +33,7 @@ async def healthz() -> Response:
     **_PLAIN,
 )
 async def readyz(request: Request, work_queues: ThisWorkQueues) -> Response:
-    if request.app.state.stopping.is_set():
+    if serving_of(request).stopping.is_set():
         return _not_ready("the process is ending")
     try:
         await write_a_row(work_queues.database, work_queues.now_ms())
@@ -54,15 +54,15 @@ async def readyz(request: Request, work_queues: ThisWorkQueues) -> Response:
     **_PLAIN,
 )
 async def metrics(request: Request, work_queues: ThisWorkQueues) -> Response:
-    wanted: ApiSettings = request.app.state.limits
+    serving = serving_of(request)
+    wanted = serving.settings
     if wanted.metrics_token is not None:
         given = header(request.scope["headers"], b"authorization") or b""
         if not hmac.compare_digest(given, f"Bearer {wanted.metrics_token}".encode()):
             raise Unauthenticated
     elif not wanted.metrics_open:
         raise nowhere("/metrics")
-    told: ApiMetrics = request.app.state.metrics
-    return Response(await told.text(work_queues), headers={"content-type": CONTENT_TYPE})
+    return Response(await serving.metrics.text(work_queues), headers={"content-type": CONTENT_TYPE})
 
 
 def _not_ready(reason: str) -> Response:

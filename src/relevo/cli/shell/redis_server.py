@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -29,14 +30,14 @@ REDIS_URL_HELP = (
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class Server:
     """Where it is and how long to wait for it. `given` is what the caller said, None when they did not."""
 
-    def __init__(self, given: str | None, patience: float, *, quiet: bool = False) -> None:
-        self.given = given
-        self.patience = patience
-        self._quiet = quiet
-        self._found: str | None = None
+    given: str | None
+    patience: float
+    quiet: bool = False
+    _found: str | None = None
 
     @property
     def url(self) -> str:
@@ -52,7 +53,7 @@ class Server:
         running = find_running(folder)
         if running is None:
             return DEFAULT_URL
-        if not self._quiet:
+        if not self.quiet:
             hint(f"using the server of `relevo up` in {place_of(folder)} ({running.redis_url})")
         return running.redis_url
 

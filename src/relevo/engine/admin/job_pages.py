@@ -25,7 +25,7 @@ from relevo.errors import BadArgument
 from relevo.wire.ids import minted_ms
 from relevo.wire.keys import QueueKeys
 
-log = logging.getLogger("relevo.introspection")
+log = logging.getLogger("relevo.job_pages")
 
 WAITING_PAGE = script("waiting_page", __name__)
 ACTIVE_PAGE = script("active_page", __name__)

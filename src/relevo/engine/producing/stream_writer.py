@@ -27,7 +27,7 @@ from relevo.engine.producing.scripted_adds import ScriptedAdds
 from relevo.errors import ConnectionLost, QueueFull, RelevoError, ServerRefused
 from relevo.wire.keys import QueueKeys
 
-log = logging.getLogger("relevo.sender")
+log = logging.getLogger("relevo.stream_writer")
 
 ADD_CAPPED = script("add_capped", __name__)
 
@@ -297,7 +297,7 @@ class StreamWriter:
             self._refusal = refusal
             self._refused_since = self._refused_since or time.monotonic()
         if self._recovering is None:
-            self._recovering = self._loop.create_task(self._resume(), name="relevo-sender-resume")
+            self._recovering = self._loop.create_task(self._resume(), name="relevo-stream-writer-resume")
 
     async def _resume(self) -> None:
         """Waits for the connection, learns which writes arrived, sends the others again; gives up with the link, or when the

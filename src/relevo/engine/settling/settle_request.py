@@ -23,7 +23,7 @@ from relevo.engine.settling.outcome import OutcomeBatch
 from relevo.wire.keys import QueueKeys
 from relevo.wire.notes import Notes
 
-log = logging.getLogger("relevo.flush")
+log = logging.getLogger("relevo.settler")
 
 RETRY = script("retry", __name__)
 SETTLE = script("settle", __name__)

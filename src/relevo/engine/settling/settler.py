@@ -1,4 +1,4 @@
-"""Settles what ran: acks, results, retries, dead letters and events of one flush leave in one write (flush.py).
+"""Settles what ran: acks, results, retries, dead letters and events of one flush leave in one write (settle_request.py).
 
 Whatever is handed in while a flush is under way leaves with the next one, so batches grow with the load by themselves. A full
 one does not wait for the answer: the server has the next flush when it is done with the last, and is never waited for while
