@@ -67,10 +67,16 @@ class FakeServer:
         """The commands that began with one of these words."""
         return [command for command in self.seen if command[0].decode() in words]
 
-    # --- what it does ------------------------------------------------------------------------------------------------------
-
-    def connected(self, socket: _Socket) -> None:
+    def dial(self, node: Node, patience: float) -> Transport:
+        if self.away:
+            raise ConnectionRefusedError("nobody is there")
+        transport = Transport(node, patience)
+        socket = _Socket(self, transport)
+        transport.connection_made(socket)
         self._sockets.append(socket)
+        return transport
+
+    # --- what it does ------------------------------------------------------------------------------------------------------
 
     def hear(self, command: Command) -> bool:
         """Whether it is answered at once."""
@@ -128,13 +134,7 @@ class _Link(Link):
         self._server = server
 
     async def _dial(self, address: Address, node: Node) -> Transport:
-        if self._server.away:
-            raise ConnectionRefusedError("nobody is there")
-        transport = Transport(node, self._patience)
-        socket = _Socket(self._server, transport)
-        transport.connection_made(socket)
-        self._server.connected(socket)
-        return transport
+        return self._server.dial(node, self._patience)
 
 
 def deliver(client: Transport, data: bytes) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from relevo.broker.address import Address, Node, slot_of
 from relevo.broker.capabilities import Capabilities
+from relevo.broker.master_watch import MasterWatch
 from relevo.broker.resp import ELSEWHERE, Argument, Reply, ReplyError, command, pack
 from relevo.broker.scripts import Script
 from relevo.broker.transport import Seat, Transport, send, sign_in
@@ -85,6 +86,7 @@ class Link:
         self._opening: asyncio.Task[None] | None = None
         self._opened = asyncio.Event()
         self._hint: Node | None = None
+        self._unfollow: Callable[[], None] | None = None
         self._known = list(address.nodes)
         self._failure: Exception | None = None
         self._down_since: float | None = None
@@ -200,6 +202,9 @@ class Link:
 
     async def close(self) -> None:
         self._closed = True
+        if self._unfollow is not None:
+            self._unfollow()
+            self._unfollow = None
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
@@ -325,6 +330,16 @@ class Link:
             transport.close()
             raise
         self._transport = transport
+        if self.address.kind == "sentinel" and self._unfollow is None:
+            self._unfollow = MasterWatch.of(self.address, self._dial).follow(self._told_master)
+
+    def _told_master(self, master: Node) -> None:
+        """Leaves a server that is the master no more, before it says so itself: what it took meanwhile would be lost."""
+        transport = self._transport
+        if transport is not None and not transport.closed and transport.node != master:
+            log.warning("%s link to %s: the master is %s now", self.purpose, self.address, master)
+            self._hint, self._turned_away = master, True
+            self.drop(f"the sentinels name {master} as the master")
 
     async def _end_last(self, transport: Transport) -> None:
         """Ends what the server still has of our last connection: what we sent on it and nobody has read yet must not happen
