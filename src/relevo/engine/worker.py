@@ -238,6 +238,7 @@ class Worker(Service):
             held,
             keeps_places=settings.max_running is not None,
         )
+        self.leases.renewed.listen(lambda _: queue.leases_renewed())
         self.settler.settled.listen(self.settled.emit)
         self.reader.joined.listen(lambda _: self.started.emit(None) if self.started.count == 0 else None)
         self.duties: list[Loop] = self._duties(settings, events)

@@ -3,6 +3,8 @@
     Reader ──put──▶ line ──────────────────────────────────────▶ a slot of the Runner ──▶ running
                  └▶ waiting ──let_in (QueueLimiter)──▶ line        │
                  └▶ aside, while paused                            │
+                              doubted ◀── its lease has run out ◀──┤
+                                 └─ leases_renewed ──▶ line         │
       ▲                                                            │
       └── room ◀──────────── freed ◀── the line is empty, or Redis has taken outcomes
 
@@ -64,6 +66,7 @@ class RunQueue:
         self._limited = limited
         self._came = 0
         self._aside: list[Delivery] = []
+        self._doubted: list[Delivery] = []
         self._parked: deque[asyncio.Future[None]] = deque()
         self._rate = 0.0
         self._rate_at = time.monotonic()
@@ -92,9 +95,20 @@ class RunQueue:
         if not self.coming:
             self.wake(1)
 
+    def doubt(self, delivery: Delivery) -> None:
+        """Sets aside what came to its turn with a lease that has run out: the process was stopped, or Redis was away."""
+        self._doubted.append(delivery)
+
+    def leases_renewed(self) -> None:
+        """Now it is known what is still ours: what is not, says so when its turn comes."""
+        if self._doubted:
+            doubted, self._doubted = self._doubted, []
+            self.let_in(doubted)
+
     def demand(self) -> Demand:
         now = time.monotonic()
-        since, running, waiting = now - self._rate_at, len(self.running), len(self.line) + len(self.waiting)
+        since, running = now - self._rate_at, len(self.running)
+        waiting = len(self.line) + len(self.waiting) + len(self._doubted)
         if since >= _RATE_S:
             finished = self._came - waiting - running
             latest = (finished - self._rate_from) / since
@@ -146,8 +160,9 @@ class RunQueue:
 
     def take_unstarted(self) -> list[Delivery]:
         """Empties the lines; the caller hands these back."""
-        unstarted = [*self.line, *self.waiting, *self._aside]
-        self._came -= len(self.line) + len(self.waiting)
+        unstarted = [*self.line, *self.waiting, *self._aside, *self._doubted]
+        self._came -= len(self.line) + len(self.waiting) + len(self._doubted)
+        self._doubted.clear()
         self.line.clear()
         self.waiting.clear()
         self._aside.clear()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextvars import Context, copy_context
 from functools import partial
+from time import monotonic
 from time import perf_counter as clock
 from typing import Any
 
@@ -86,6 +87,8 @@ class Runner:
         self._encode, self._decode = codec
         self._slots: list[asyncio.Task[None]] = []
         self._turn_ends = 0.0
+        self._lapsed_before = 0.0
+        """Leases begun or renewed before this may be another worker's by now. Once a turn: a call for each job is felt."""
         self._stopping = False
         cancels.seen.listen(self._cancel)
 
@@ -119,6 +122,7 @@ class Runner:
             await queue.park()
         elif not self._turn_ends:
             self._turn_ends = clock() + _TURN_S
+            self._lapsed_before = monotonic() - self._held.idle_s
             asyncio.get_running_loop().call_soon(self._end_turn)
         else:
             queue.expect()
@@ -219,12 +223,16 @@ class Runner:
     def _begin(self, delivery: Delivery) -> Job | None:
         """The job for the handler, or None when it does not run."""
         envelope, policy, frame = delivery.envelope, self._policy, delivery.frame
-        if frame is not None:
-            frame.begun = True
-        if delivery.lost if frame is None else frame.delivery.lost:
+        lease = delivery if frame is None else frame.delivery
+        if lease.lost:
             self._held.pop(delivery.entry_id, None)
             log.warning("job %s was taken over before it started here", envelope.id)
             return None
+        if lease.leased_at < self._lapsed_before:
+            self._queue.doubt(delivery)
+            return None
+        if frame is not None:
+            frame.begun = True
         try:
             data = self._decode(envelope.payload)
         except Undecodable as error:

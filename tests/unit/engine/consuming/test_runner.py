@@ -61,13 +61,18 @@ class RunnerAlone:
         self.runner.start()
 
     def put(self, *numbers: int, attempt: int = 0) -> list[Delivery]:
-        made = [
-            Delivery(b"%d-0" % at, Envelope(str(at), b"\xc0", 1, attempt), "job", 0, time.monotonic()) for at in numbers
-        ]
-        for delivery in made:
-            self.held.hold(delivery)
+        made = [self._made(at, time.monotonic(), attempt) for at in numbers]
         self.queue.put(made)
         return made
+
+    def _made(self, number: int, leased_at: float, attempt: int = 0) -> Delivery:
+        made = Delivery(b"%d-0" % number, Envelope(str(number), b"\xc0", 1, attempt), "job", 0, leased_at)
+        self.held.hold(made)
+        return made
+
+    def lapsed(self, number: int) -> Delivery:
+        """One that has been held for longer than a lease lasts; not in the line yet."""
+        return self._made(number, time.monotonic() - self.held.idle_s - 1)
 
     async def ended(self, count: int = 1) -> list[tuple[str, str]]:
         await until(lambda: len(self.settler.ends) >= count)
@@ -128,6 +133,29 @@ async def test_handlers_that_wait_get_a_slot_each_up_to_the_concurrency(alone_of
     gate.open.set()
     assert len(await alone.ended(5)) == 5
     assert (alone.slots(), len(alone.runner.running)) == (3, 0)
+
+
+async def test_what_has_lost_its_lease_does_not_start_until_it_is_known_whose_it_is(alone_of: MakeRunnerAlone) -> None:
+    """A process that was stopped for a while once started up to a hundred jobs that others ran or had finished."""
+    alone = alone_of(nothing)
+    ours, theirs, fresh = alone.lapsed(1), alone.lapsed(2), alone.put(3)
+    alone.queue.put([ours, theirs])
+    assert await alone.ended() == [("3", "done")]
+    await until(lambda: not alone.queue.line)
+    assert len(alone.held) == 3, "nothing is given up before it is known"
+    ours.leased_at, theirs.lost = time.monotonic(), True  # what the lease keeper finds out
+    alone.queue.leases_renewed()
+    assert await alone.ended(2) == [("3", "done"), ("1", "done")]
+    await until(lambda: theirs.entry_id not in alone.held)
+    assert fresh[0].started
+
+
+async def test_a_worker_that_leaves_hands_back_what_it_was_in_doubt_about(alone_of: MakeRunnerAlone) -> None:
+    alone = alone_of(nothing)
+    lapsed = alone.lapsed(1)
+    alone.queue.put([lapsed])
+    await until(lambda: not alone.queue.line)
+    assert (alone.queue.demand().waiting, alone.queue.take_unstarted()) == (1, [lapsed])
 
 
 async def test_what_comes_while_handlers_wait_is_started_by_the_spare_slot(alone_of: MakeRunnerAlone) -> None:
