@@ -95,7 +95,8 @@ class Jobs:
     async def _refused_s(self, job_id: str) -> float | None:
         """The key of a refused job holds how long it was to be kept, and the server counts down what is left of that."""
         key = self._keys.refused(job_id)
-        kept, left = await self._link.send(command("GET", key) + command("PTTL", key), 2)
+        packed = command("GET", key) + command("PTTL", key)
+        kept, left = await self._link.repeat(lambda: packed, 2, "GET")
         if not isinstance(kept, bytes) or not isinstance(left, int):
             return None
         gone_ms = int(kept) - left

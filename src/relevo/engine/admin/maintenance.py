@@ -118,8 +118,8 @@ class Maintenance:
         taken = bool(done) and all(outcome == 1 for outcome in done)
         if taken:
             name = "" if found.job is None else found.job.name
-            log = EventLog(self._keys)
-            await self._link.send(log.event("cancelled", job_id, name), 1)
+            event = EventLog(self._keys).event("cancelled", job_id, name)
+            await self._link.repeat(lambda: event, 1, "XADD")
         return taken, bool(targets) or not found.complete
 
     # --- many jobs -----------------------------------------------------------------------------------------------------

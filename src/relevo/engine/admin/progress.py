@@ -44,12 +44,10 @@ class JobProgress:
             raise WrongType(argument="line", value=line, expected="str")
         key = self._keys.log(job_id)
         text = line.encode(errors="replace")[:MAX_LINE_BYTES].decode(errors="ignore")  # cut between characters
-        replies = await self._link.send(
-            command("XADD", key, "MAXLEN", MAX_LINES, "*", "line", text)
-            + command("EXPIRE", key, self._ttl_s)
-            + command("XLEN", key),
-            3,
-        )
+        added = command("XADD", key, "MAXLEN", MAX_LINES, "*", "line", text)
+        packed = added + command("EXPIRE", key, self._ttl_s) + command("XLEN", key)
+        # A server that takes the line and refuses the rest gets the line twice: better than a run that fails of its log.
+        replies = await self._link.repeat(lambda: packed, 3, "the log")
         return int(self._link.checked(replies[2], "XLEN"))
 
     async def parent_results(self, place: str) -> dict[str, ParentResult]:
