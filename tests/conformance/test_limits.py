@@ -20,7 +20,7 @@ from relevo.wire.keys import QueueKeys
 from tests.conformance.conftest import WorkerOf
 from tests.conformance.group import Group
 from tests.pace import limit
-from tests.patience import turn
+from tests.patience import turn, until
 from tests.servers.server import Client, Server
 from tests.support.held import HeldRuns
 from tests.support.runs import Runs
@@ -207,3 +207,17 @@ def test_limits_of_nothing_are_refused(option: str) -> None:
     for value, error in ((0, BadArgument), (-1, BadArgument), (1.5, WrongType), ("3", WrongType)):
         with pytest.raises(error, match=f"{option}="):
             WatchedWorker("q", Runs(), **{option: value})
+
+
+async def test_a_worker_that_gets_no_leave_says_so(
+    queue: Queue, worker_of: WorkerOf, raw: Client, keys: QueueKeys
+) -> None:
+    """It read, held and renewed, and started nothing; its health said that it could claim."""
+    await raw.set(keys.limiter, "not a hash of ours")
+    async with worker_of(Runs(), rate_limit_max=10) as worker:
+        await queue.add("job", 1)
+        await until(lambda: not worker.health().can_claim)
+        assert worker.health().reason.startswith("cannot start jobs: ")
+        await raw.delete(keys.limiter)
+        await worker.until(done=1)
+        assert worker.health().can_claim

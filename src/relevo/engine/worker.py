@@ -62,6 +62,9 @@ from relevo.wire.retry import RetryDefaults
 
 log = logging.getLogger("relevo.worker")
 
+_SILENT_S = 3.0
+"""An answer that is late by so much is missing: a probe learns of it before the connection is given up."""
+
 CONTROL_SCRIPTS = (
     ACQUIRE,
     DISPATCH_LANES,
@@ -354,6 +357,10 @@ class Worker(Service):
             reason = f"cannot read: {self.reader.trouble}"
         elif not (self._read_link.up and self._settle_link.up):
             reason = f"no connection to Redis for {max(self._read_link.down_for, self._settle_link.down_for):.0f} s"
+        elif (silent := self.reader.overdue_s) > _SILENT_S:
+            reason = f"cannot read: no answer for {silent:.0f} s"
+        elif self.limiter is not None and self.limiter.trouble is not None:
+            reason = f"cannot start jobs: {self.limiter.trouble}"
         elif self.settler.refused:
             reason = f"cannot finish jobs: {self.settler.refused}"
         elif now - self.leases.last_renewal > self._settings.idle_s and self.held:

@@ -32,6 +32,7 @@ _FRESH_S = _TO_START_MS / 2000
 """A leave that took longer to arrive is given back: it might lapse before the start."""
 _TURNS = 20
 _LONGEST_PAUSE_S = 1.0
+_AGAIN_MS = 200
 
 
 class QueueLimiter:
@@ -51,6 +52,8 @@ class QueueLimiter:
     ) -> None:
         self.limited: Signal[int] = Signal()
         """Emitted with the milliseconds to wait, each time no leave was given."""
+        self.trouble: str | None = None
+        """Why no leave can be had; None when it can."""
         self.at_once = at_once
         self._link = link
         self._keys = keys
@@ -83,7 +86,12 @@ class QueueLimiter:
                     wait_ms = await self._admit()
                 except (RelevoError, OSError) as error:
                     log.debug("no leave could be asked for: %s", error)
-                    wait_ms = 200
+                    self.trouble, wait_ms = str(error), _AGAIN_MS
+                except Exception as error:  # a fault of ours must not end the starting for good
+                    log.exception("the limiter of queue %s failed; going on", self._keys.queue)
+                    self.trouble, wait_ms = str(error), _AGAIN_MS
+                else:
+                    self.trouble = None
                 if wait_ms:
                     self.limited.emit(wait_ms)
                     await self._pause(wait_ms / 1000)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from typing import NamedTuple
 
@@ -100,6 +101,7 @@ class Reader:
         self._reclaim_due = 0.0
         self._recheck = True
         self._asked: _Asked | None = None
+        self._answer_due = math.inf
         self._task: asyncio.Task[None] | None = None
         settler.settled.listen(lambda _: queue.freed())
 
@@ -107,6 +109,11 @@ class Reader:
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="relevo-reader")
+
+    @property
+    def overdue_s(self) -> float:
+        """For how long the answer to a read has been overdue: a read blocks for so long, and no longer."""
+        return max(0.0, time.monotonic() - self._answer_due)
 
     async def wake_read(self) -> None:
         """Ends a blocked read, so that a worker that pauses or leaves is not given the next job."""
@@ -255,6 +262,7 @@ class Reader:
             self._keys.stream,
             b">",
         )
+        self._answer_due = sent_at + block / 1000
         return _Asked(wanted, sent_at, transport, sent(transport, packed + self._ask_for_notes, 2))
 
     async def _answered(self, asked: _Asked) -> None:
@@ -266,6 +274,8 @@ class Reader:
             if not self._stopping:
                 raise
             return
+        finally:
+            self._answer_due = math.inf
         reply, noted = replies
         self.last_read = time.monotonic()
         reply = self._link.checked(reply, "XREADGROUP")

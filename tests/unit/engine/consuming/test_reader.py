@@ -41,7 +41,7 @@ class Letters(Settler):
 class ReaderAlone:
     """A reader of a stream that has what the test gives it, and then blocks."""
 
-    def __init__(self, *, modern: bool = True, slots: int = 10) -> None:
+    def __init__(self, *, modern: bool = True, slots: int = 10, block_ms: int = 5000) -> None:
         self.server = FakeServer(modern=modern)
         self.link = self.server.link(RECLAIM, TAKE_UP)
         self.held = HeldDeliveries(idle_s=30)
@@ -60,7 +60,7 @@ class ReaderAlone:
             self.settler,
             events,
             count=None,
-            block_ms=5000,
+            block_ms=block_ms,
             max_payload=1000,
             max_stalled=MOST_STALLED,
         )
@@ -256,3 +256,16 @@ async def test_it_wakes_its_blocked_read_when_it_stops(alone: ReaderAlone) -> No
     await alone.reader.stop()
     assert alone.server.asked("CLIENT") == [[b"CLIENT", b"UNBLOCK", b"%d" % alone.link.client_id, b"TIMEOUT"]]
     assert len(alone.asked_for()) == 1
+
+
+async def test_a_read_without_an_answer_is_overdue_once_it_should_have_come() -> None:
+    alone = ReaderAlone(block_ms=1)
+    alone.reader.start()
+    await alone.blocked()
+    await until(lambda: alone.reader.overdue_s > 0)
+    await alone.gives(entry(1))
+    await alone.takes(1)
+    await alone.blocked()
+    alone.server.drop()
+    await alone.reader.stop()
+    assert alone.reader.overdue_s == 0, "nothing is under way"
