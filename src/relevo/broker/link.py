@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import ssl
 import time
@@ -87,6 +88,8 @@ class Link:
         self._opened = asyncio.Event()
         self._hint: Node | None = None
         self._unfollow: Callable[[], None] | None = None
+        self._back_at = -math.inf
+        self._was_down_s = 0.0
         self._known = list(address.nodes)
         self._failure: Exception | None = None
         self._down_since: float | None = None
@@ -117,6 +120,10 @@ class Link:
     def down_for(self) -> float:
         """Seconds since the connection was lost; 0 while it is there."""
         return 0.0 if self.up or self._down_since is None else time.monotonic() - self._down_since
+
+    def back_for(self, *, longer_than_s: float) -> float:
+        """Seconds since it came back, if it was gone for longer than that; else infinite."""
+        return time.monotonic() - self._back_at if self._was_down_s > longer_than_s else math.inf
 
     def open_soon(self) -> None:
         """Begins to connect without waiting: for a link whose first use must not find that it cannot."""
@@ -308,6 +315,9 @@ class Link:
         if self._lost_told and self._down_since is not None:
             after = time.monotonic() - self._down_since
             log.warning("%s link to %s is back after %.1f s", self.purpose, self.address, after)
+        if self._ever_up and self._down_since is not None:
+            self._back_at = time.monotonic()
+            self._was_down_s = self._back_at - self._down_since
         self._lost_told = False
         self._ever_up, self._down_since, self._failure = True, None, None
         self._opened.set()

@@ -22,6 +22,7 @@ from relevo.engine.consuming.run_queue import MOST_AT_ONCE, RunQueue
 from relevo.engine.events.event_log import EventLog
 from relevo.engine.service.signals import Signal
 from relevo.engine.settling.delivery import DeadLettered, Delivery, HeldDeliveries
+from relevo.engine.settling.outage import unheard_s
 from relevo.engine.settling.settler import Settler
 from relevo.errors import ConnectionLost, RelevoError, ServerRefused
 from relevo.wire.frame import is_frame
@@ -226,6 +227,7 @@ class Reader:
 
     async def _read(self, wanted: int) -> None:
         sent_at = time.monotonic()
+        self._reclaim_due = max(self._reclaim_due, sent_at + unheard_s(self._link, self._held.idle_s))
         if not self._link.capabilities.read_claim and sent_at >= self._reclaim_due:
             self._reclaim_due = sent_at + min(1.0, self._held.idle_s / 2)
             found: Reply = await self._link.run(
@@ -244,7 +246,7 @@ class Reader:
 
     def _ask(self, wanted: int, transport: Transport) -> _Asked:
         sent_at, block = time.monotonic(), self._block_ms
-        claim = self._link.capabilities.read_claim
+        claim = self._link.capabilities.read_claim and sent_at >= self._reclaim_due
         if not claim:
             block = max(1, min(block, int((self._reclaim_due - sent_at) * 1000)))
         options = (b"CLAIM", self._idle_ms) if claim else ()

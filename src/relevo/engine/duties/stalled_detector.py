@@ -13,6 +13,7 @@ from relevo.engine.lanes.lane_dispatcher import release_gone
 from relevo.engine.service.leader_loop import LeaderLoop
 from relevo.engine.service.loop import AGAIN
 from relevo.engine.service.signals import Signal
+from relevo.engine.settling.outage import unheard_s
 from relevo.engine.settling.settler import Settler
 from relevo.errors import Undecodable
 from relevo.wire.dead import Reason
@@ -63,10 +64,13 @@ class StalledDetector(LeaderLoop):
         self._settler = settler
         self._log = events
         self._batch = batch
+        self._idle_s = idle_s
         self._arguments = (group, int(idle_s * 1000), max_stalled, batch, dlq_cap)
         self._forget_ms = int(max(forget_after_s, 3 * idle_s) * 1000)
 
     async def tick(self) -> float | None:
+        if unheard := unheard_s(self._link, self._idle_s):
+            return unheard
         reply = await self.lead(STALLED, [self._keys.stream, self._keys.dead], *self._arguments)
         if reply is None:
             return None

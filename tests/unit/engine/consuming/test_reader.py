@@ -10,6 +10,7 @@ from relevo.engine.consuming.group_member import GroupMember
 from relevo.engine.consuming.reader import RECLAIM, TAKE_UP, Reader
 from relevo.engine.consuming.run_queue import RunQueue
 from relevo.engine.events.event_log import EventLog
+from relevo.engine.settling import outage
 from relevo.engine.settling.delivery import Delivery, HeldDeliveries
 from relevo.engine.settling.settle_request import SettleContext
 from relevo.engine.settling.settler import Settler
@@ -41,10 +42,10 @@ class Letters(Settler):
 class ReaderAlone:
     """A reader of a stream that has what the test gives it, and then blocks."""
 
-    def __init__(self, *, modern: bool = True, slots: int = 10, block_ms: int = 5000) -> None:
+    def __init__(self, *, modern: bool = True, slots: int = 10, block_ms: int = 5000, idle_s: float = 30) -> None:
         self.server = FakeServer(modern=modern)
         self.link = self.server.link(RECLAIM, TAKE_UP)
-        self.held = HeldDeliveries(idle_s=30)
+        self.held = HeldDeliveries(idle_s=idle_s)
         self.queue = RunQueue(slots)
         events = EventLog(KEYS, enabled=False)
         self.settler = Letters(SettleContext(self.link, KEYS, "default", "me", self.held, events, 60, 100))
@@ -269,3 +270,24 @@ async def test_a_read_without_an_answer_is_overdue_once_it_should_have_come() ->
     alone.server.drop()
     await alone.reader.stop()
     assert alone.reader.overdue_s == 0, "nothing is under way"
+
+
+async def test_outages_of_redis_are_no_deaths_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases ran out while nobody could renew them, and whoever read first took what others ran: after three restarts of Redis
+    a job was dead as `stalled` while it ran."""
+    alone = ReaderAlone(idle_s=0.03)
+    alone.reader.start()
+    await alone.blocked()
+    assert b"CLAIM" in alone.server.asked("XREADGROUP")[-1]
+    alone.server.away = True
+    alone.server.drop()
+    await until(lambda: alone.link.down_for > 0.02)
+    seen, alone.server.away = len(alone.server.asked("XREADGROUP")), False
+    await until(lambda: len(alone.server.asked("XREADGROUP")) > seen)
+    assert b"CLAIM" not in alone.server.asked("XREADGROUP")[-1], "those that live have to be heard first"
+    monkeypatch.setattr(outage, "RETURN_S", 0.0)
+    monkeypatch.setattr(alone.reader, "_reclaim_due", 0.0)
+    await alone.gives()
+    await until(lambda: b"CLAIM" in alone.server.asked("XREADGROUP")[-1])
+    alone.server.drop()
+    await alone.reader.stop()
