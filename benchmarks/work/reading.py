@@ -55,40 +55,48 @@ def labels(notes: Notebook) -> None:
 
 def lists(notes: Notebook) -> None:
     """Every list of the API, twenty times each, at a million live messages and five million archived ones."""
-    live, past = notes.sized(LIVE), notes.sized(PAST)
     with contextlib.closing(Served(notes.store)) as served:
-        for queue in ("past", "live", "failing"):
-            served.queue(queue)
-        served.queue("told", consumer_mode="broadcast")
-        served.load("batch", "past", connections=4, count=_PATTERNS, size=500, attributes=_KINDS)
-        served.load("drain", "past", connections=4, count=_PATTERNS, size=500)
-        served.load("batch", "failing", connections=4, count=_DEAD, size=500)
-        served.load("fail", "failing", connections=4, count=_DEAD, size=500, verdict={"dead": True})
-        served.settled()
-        served.stop()
-        seeding.archived(
-            served.database_url, "past", past, ago_s=7_200, tell=lambda done: notes.tell(f"archive: {done}")
-        )
-        served.start()
-        notes.tell(f"filling a queue with {live:,}")
-        served.load("batch", "live", connections=4, count=live, size=500, attributes=_KINDS)
-        served.settled()
-        worst, memory, refused = 0.0, 0.0, list[str]()
-        for name, path in _paths(served):
-            notes.tell(f"list: {name}")
-            asked = {"paths": {name: path}, "seconds": _SECONDS_A_LIST}
-            try:
-                answer = served.load("reads", "live", connections=1, count=_CALLS, **asked)
-            except RuntimeError as error:  # the others are still worth measuring
-                refused.append(f"{name}: {error}")
-                continue
-            p95 = answer["reads"][name]["p95_ms"]
-            notes.value(f"list {name}", p95)
-            worst, memory = max(worst, p95), max(memory, answer["memory_mb"])
-        notes.value("lists_p95_ms", worst)
-        notes.value("lists_memory_mb", memory)
-        if refused:
-            raise RuntimeError("; ".join(refused))
+        fill(notes, served)
+        ask(notes, served)
+
+
+def fill(notes: Notebook, served: Served) -> None:
+    """A thousand messages of all kinds come in over HTTP, the millions are copies of them."""
+    live, past = notes.sized(LIVE), notes.sized(PAST)
+    for queue in ("past", "live", "failing"):
+        served.queue(queue)
+    served.queue("told", consumer_mode="broadcast")
+    served.load("batch", "past", connections=4, count=_PATTERNS, size=500, attributes=_KINDS)
+    served.load("drain", "past", connections=4, count=_PATTERNS, size=500)
+    served.load("batch", "live", connections=4, count=_PATTERNS, size=500, attributes=_KINDS)
+    served.load("batch", "failing", connections=4, count=_DEAD, size=500)
+    served.load("fail", "failing", connections=4, count=_DEAD, size=500, verdict={"dead": True})
+    served.settled()
+    served.stop()
+    seeding.archived(served.database_url, "past", past, ago_s=7_200, tell=lambda done: notes.tell(f"archive: {done}"))
+    seeding.waiting(served.database_url, "live", live, ago_s=60, tell=lambda done: notes.tell(f"live: {done}"))
+    served.start()
+    served.settled()
+
+
+def ask(notes: Notebook, served: Served) -> None:
+    """Each list, as often as the time allows."""
+    worst, memory, refused = 0.0, 0.0, list[str]()
+    for name, path in _paths(served):
+        notes.tell(f"list: {name}")
+        asked = {"paths": {name: path}, "seconds": _SECONDS_A_LIST}
+        try:
+            answer = served.load("reads", "live", connections=1, count=_CALLS, **asked)
+        except RuntimeError as error:  # the others are still worth measuring
+            refused.append(f"{name}: {error}")
+            continue
+        p95 = answer["reads"][name]["p95_ms"]
+        notes.value(f"list {name}", p95)
+        worst, memory = max(worst, p95), max(memory, answer["memory_mb"])
+    notes.value("lists_p95_ms", worst)
+    notes.value("lists_memory_mb", memory)
+    if refused:
+        raise RuntimeError("; ".join(refused))
 
 
 def _paths(served: Served) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,9 @@
-"""Millions of finished messages in minutes: a few that went through HTTP, multiplied by SQL.
+"""Millions of messages in minutes: a few that went through HTTP, multiplied by SQL.
 
 The only part of the bench that knows the tables, which nobody outside the store should read: it belongs to the version beside
 it and changes with it, so only this checkout is measured with it. It leaves behind what the server would have left: rows of
-messages or of the archive, and what finds them (keys, labels). Audit, outbox, usage and Redis do not have them.
+messages or of the archive, and what finds them (keys, labels, the search table, `ready`). Depths, audit, outbox, usage and
+Redis do not have them.
 
 Call it while no server runs on the database.
 """
@@ -25,6 +26,7 @@ from relevo.wire.ids import first_id
 
 _MESSAGES, _ARCHIVE = "relevo_store_messages", "relevo_store_archive"
 _KEYS, _LABELS, _QUEUES = "relevo_store_keys", "relevo_store_labels", "relevo_store_queues"
+_SEARCH, _READY = "relevo_store_search", "relevo_store_ready"
 _OF_LIVE_ONES = ("standing", "claim_no")
 """Columns that the archive has not: there, `state` says how a message ended."""
 _TIMES = 100
@@ -42,33 +44,56 @@ def finished(database_url: str, queue: str, count: int, *, ago_s: float, tell: C
     _copy(database_url, queue, count, _MESSAGES, ago_s, tell)
 
 
+def waiting(database_url: str, queue: str, count: int, *, ago_s: float, tell: Callable[[str], None]) -> None:
+    """Copies the messages that wait in a queue, in which are no others, until there are `count` more."""
+    _copy(database_url, queue, count, _MESSAGES, ago_s, tell, pending=True)
+
+
 def archived(database_url: str, queue: str, count: int, *, ago_s: float, tell: Callable[[str], None]) -> None:
     """The same into the archive."""
     _copy(database_url, queue, count, _ARCHIVE, ago_s, tell)
 
 
-def _copy(database_url: str, queue: str, count: int, into: str, ago_s: float, tell: Callable[[str], None]) -> None:
+def _copy(
+    database_url: str,
+    queue: str,
+    count: int,
+    into: str,
+    ago_s: float,
+    tell: Callable[[str], None],
+    *,
+    pending: bool = False,
+) -> None:
     with _connected(database_url) as (kind, run):
         for setting in _QUICK[kind]:
             run(setting)
         (queue_id,) = run(f"SELECT id FROM {_QUEUES} WHERE slug = '{queue}'")[0]
-        where = f"queue_id = {queue_id} AND standing IS NULL AND finished_at IS NOT NULL"
+        finished = "IS NULL" if pending else "IS NOT NULL"
+        where = f"queue_id = {queue_id} AND standing IS NULL AND finished_at {finished}"
         first, last, patterns = run(f"SELECT MIN(id), MAX(id), COUNT(*) FROM {_MESSAGES} WHERE {where}")[0]
         if not patterns:
-            raise RuntimeError(f"queue {queue!r} has no completed message to copy")
+            raise RuntimeError(f"queue {queue!r} has no such message to copy")
         chosen = f"{where} AND id >= '{first}' AND id <= '{last}'"
         now, times = time.time_ns() // 1_000_000, min(_TIMES, -(-count // int(patterns)))
+        run(
+            f"CREATE TEMPORARY TABLE seed_search AS SELECT s.scope_id, s.attribute, s.id FROM {_SEARCH} s "
+            f"WHERE s.id IN (SELECT id FROM {_MESSAGES} WHERE {chosen})"
+        )
         step = int(patterns) * times
         steps = -(-count // step)
         for number in range(steps):
             at = now - int(ago_s * 1000) - (steps - number) * 1000
-            _step(kind, run, chosen, into, places=(number * times, times, int(patterns)), at=at, now=now)
+            _step(
+                kind, run, chosen, into, places=(number * times, times, int(patterns)), at=at, now=now, pending=pending
+            )
             tell(f"{(number + 1) * step:,} of {count:,} rows")
         for statement in _AFTERWARDS[kind]:
             run(statement)
 
 
-def _step(kind: str, run: _Run, chosen: str, into: str, *, places: tuple[int, int, int], at: int, now: int) -> None:
+def _step(
+    kind: str, run: _Run, chosen: str, into: str, *, places: tuple[int, int, int], at: int, now: int, pending: bool
+) -> None:
     """One transaction: all patterns so many times, with ids of one millisecond."""
     head, (begun, times, patterns) = first_id(at)[:10], places
     place = f"(series.s + {begun}) * {patterns} + pattern.place"
@@ -77,7 +102,8 @@ def _step(kind: str, run: _Run, chosen: str, into: str, *, places: tuple[int, in
         "id": new_id,
         "correlation_id": f"CASE WHEN pattern.correlation_id = pattern.id THEN {new_id} ELSE pattern.correlation_id END",
         "idempotency_key": f"pattern.idempotency_key || '-' || {_NUMBER[kind].format(place)}",
-        **dict.fromkeys(("created_at", "updated_at", "finished_at"), str(at)),
+        **dict.fromkeys(("created_at", "updated_at"), str(at)),
+        "finished_at": "NULL" if pending else str(at),
     }
     columns = [name for name in run.columns(_MESSAGES) if into == _MESSAGES or name not in _OF_LIVE_ONES]
     values = [own.get(name, f"pattern.{name}") for name in columns]
@@ -103,6 +129,12 @@ def _step(kind: str, run: _Run, chosen: str, into: str, *, places: tuple[int, in
         f"SELECT l.scope_id, l.name, l.value, {new_id} FROM series CROSS JOIN pattern "
         f"JOIN {_LABELS} l ON l.message_id = pattern.id"
     )
+    run(
+        f"INSERT INTO {_SEARCH} (scope_id, attribute, id) {source}SELECT f.scope_id, f.attribute, {new_id} "
+        "FROM series CROSS JOIN pattern JOIN seed_search f ON f.id = pattern.id ORDER BY 1, 2, 3"
+    )
+    if pending:
+        run(f"INSERT INTO {_READY} (queue_id, sort_key, id) SELECT queue_id, sort_key, id FROM {into} WHERE id {made}")
     run("COMMIT")
 
 
@@ -136,12 +168,13 @@ _QUICK = {
     ),
 }
 """Not durable: what a crash would lose is made again."""
+_FILLED = (_MESSAGES, _ARCHIVE, _KEYS, _LABELS, _SEARCH, _READY)
 _AFTERWARDS = {
     "sqlite": (),
-    "postgresql": tuple(f"VACUUM ANALYZE {table}" for table in (_MESSAGES, _ARCHIVE, _KEYS, _LABELS)),
+    "postgresql": tuple(f"VACUUM ANALYZE {table}" for table in _FILLED),
     "mariadb": (
         "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
-        f"ANALYZE TABLE {_MESSAGES}, {_ARCHIVE}, {_KEYS}, {_LABELS}",
+        f"ANALYZE TABLE {', '.join(_FILLED)}",
     ),
 }
 

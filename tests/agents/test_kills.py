@@ -16,7 +16,7 @@ from relevo.agents.runs import Runs
 from relevo.engine.events.queue_events import QueueEvents
 from relevo.work.faults import AGENT_POINTS
 from relevo.work.retention.counter_rollup import FOLDED_SLOT
-from relevo.work.store.tables import archive, messages, outbox, tallies
+from relevo.work.store.tables import archive, outbox, tallies
 from relevo.work.work_queues import WorkQueues, WorkSettings
 from tests.clock import Clock
 from tests.pace import limit
@@ -106,13 +106,10 @@ async def test_a_kill_in_the_middle_of_archiving_neither_loses_nor_doubles(
 ) -> None:
     desk, work_queues = killed_desk, killed_desk.work_queues
     await desk.queue()
+    desk.clock.turn(minutes=-120)
     ids = await desk.publish(5)
     await desk.settle("complete", await desk.claim(5))
-    async with work_queues.database.begin() as connection:
-        long_ago = desk.clock() - 2 * 3_600_000
-        await connection.execute(
-            update(messages).where(messages.c.finished_at.is_not(None)).values(finished_at=long_ago)
-        )
+    desk.clock.turn(minutes=120)
     async with serving(database_url, fault="archive.copied") as (child, _):
         assert await asyncio.to_thread(child.ended, timeout=90) == -9, child.err
     assert await count(work_queues, archive) == 0
@@ -158,7 +155,9 @@ async def test_a_replay_that_is_killed_goes_on_and_moves_each_once(killed_desk: 
 
 
 def test_every_point_is_walked() -> None:
-    assert set(AGENT_POINTS) == {"relay.sent", "archive.copied", "fold.added", "replay.moved"}
+    """Those of the search table in test_search_indexer.py."""
+    here = {"relay.sent", "archive.copied", "fold.added", "replay.moved"}
+    assert set(AGENT_POINTS) == {*here, "search.taken", "search.written"}
 
 
 async def _truth(asked: Awaitable[object]) -> bool:

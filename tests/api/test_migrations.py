@@ -99,8 +99,8 @@ async def test_a_missing_index_is_found(empty: Database) -> None:
     await schema.upgrade(empty)
     on = " ON relevo_store_messages" if empty.dialect == "mariadb" else ""
     async with empty.begin() as connection:
-        await connection.execute(text(f"DROP INDEX ix_relevo_messages_scope{on}"))
-    assert await schema.differences(empty) == ["add_index ix_relevo_messages_scope"]
+        await connection.execute(text(f"DROP INDEX ix_relevo_messages_queue{on}"))
+    assert await schema.differences(empty) == ["add_index ix_relevo_messages_queue"]
 
 
 async def test_a_missing_view_is_found(empty: Database) -> None:

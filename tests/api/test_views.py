@@ -139,4 +139,4 @@ async def _complete(room: Room) -> None:
 async def _archive(room: Room, message_id: str) -> None:
     from relevo.work.message.archive import move
 
-    await room.work_queues.transactions.run(lambda transaction: move(transaction, [message_id]))
+    await room.work_queues.transactions.run(lambda transaction: move(transaction, message_id, message_id))

@@ -9,6 +9,7 @@ from sqlalchemy import func, select, text
 
 from relevo.agents.message_router import MessageRouter
 from relevo.agents.outbox_relay import OutboxRelay
+from relevo.agents.search_indexer import SearchIndexer
 from relevo.contract.audit import AuditEntry
 from relevo.contract.claims import Claimed, Settled
 from relevo.contract.messages import Message, NewMessage, Published, Refusal
@@ -19,7 +20,7 @@ from relevo.work.message.history import steps, trail_of
 from relevo.work.message.standing import with_claims
 from relevo.work.message.verdict import SettleItem, Verdict
 from relevo.work.queue_record import QueueRecord, QueueSettings
-from relevo.work.reading.search import MessageFilter
+from relevo.work.reading.message_filter import MessageFilter
 from relevo.work.review.outcomes import Origin
 from relevo.work.review.spec import ReviewSpec
 from relevo.work.routing.rule import Action, Rule
@@ -156,6 +157,12 @@ class Desk:
         await relay.work()
         await relay.close()
         return (await MessageRouter(self.work_queues).work()).items
+
+    async def index(self) -> None:
+        """Has the search table learn of everything."""
+        indexer = SearchIndexer(self.work_queues)
+        while (await indexer.work()).items:
+            pass
 
     async def all(self, **wanted: Any) -> list[Message]:
         """The messages of the scope, oldest first."""

@@ -87,7 +87,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         **{part: WORK_BASE | {"store", "tenancy"} for part in ("access", "schemas", "webhooks")},
         **dict.fromkeys(("reading", "broadcast"), MESSAGES),
         "consume": MESSAGES | {"broadcast", "ready_index"},
-        "dead_letters": MESSAGES | {"broadcast", "streams"},
+        "dead_letters": MESSAGES | {"broadcast", "reading", "streams"},
         "review": MESSAGES | {"dead_letters", "reading", "schemas", "streams"},
         "routing": MESSAGES | {"broadcast", "dead_letters", "review", "schemas", "streams"},
         "publish": MESSAGES | {"broadcast", "review", "routing", "schemas"},

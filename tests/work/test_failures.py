@@ -6,7 +6,7 @@ from sqlalchemy import select
 
 from relevo.work.dead_letters.listing import DeadLetterFilter
 from relevo.work.message.failure import Failure
-from relevo.work.reading.search import MessageFilter
+from relevo.work.reading.message_filter import MessageFilter
 from relevo.work.store.outbox import WorkEvent, decode
 from relevo.work.store.tables import outbox
 from tests.support.desk import SCOPE, Desk, new

@@ -1,5 +1,4 @@
-"""What is asked of a long table is found by its index: where rows are left out of an index, only a query that says so in the
-same words is answered from it."""
+"""What claims and agents ask of a long table is found by its index. Of lists see test_list_plans.py."""
 
 import asyncio
 from typing import Any
@@ -10,8 +9,6 @@ from sqlalchemy import event, insert, text
 from relevo.agents.index_auditor import IndexAuditor
 from relevo.agents.priority_aging_worker import PriorityAgingWorker
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
-from relevo.work.dead_letters.listing import DeadLetterFilter
-from relevo.work.reading.search import MessageFilter
 from relevo.work.store.lease import Lease, new_token
 from relevo.work.store.statements import labelled, statement
 from relevo.work.store.tables import leases
@@ -20,7 +17,6 @@ from tests.support.desk import JOBS, SCOPE, Desk, new
 
 TWO = ("sqlite-alone", "postgres-alone")
 LEASES = "ix_relevo_leases_look"
-STANDING, CORRELATION = (f"ix_relevo_messages_{name}" for name in ("standing", "correlation"))
 ORDER = {"sqlite": "USING PRIMARY KEY", "postgresql": "pk_relevo_store_ready"}
 
 
@@ -49,7 +45,7 @@ async def crowded(desk: Desk) -> None:
         await desk.ids(*(new(n) for n in range(500)))
         claimed = await desk.claim(500)
         await desk.settle("complete", claimed)
-    await desk.ids(*(new(n, correlation_id="order-17" if n == 3 else None) for n in range(20)))
+    await desk.ids(*(new(n) for n in range(20)))
     await desk.claim(2)
     others = [
         Lease(new_token(n), 0, 0, "w", "w", 0, 2**53, {f"{n:026}": 0}).row for n in range(1_000)
@@ -79,10 +75,10 @@ async def test_claims_are_found_in_order(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("lane", TWO, indirect=True)
-@pytest.mark.parametrize("who", ["auditor", "aging", "timeouts", "dead letters", "correlated", "trace"])
+@pytest.mark.parametrize("who", ["auditor", "aging", "timeouts"])
 async def test_who_looks_through_many_messages_uses_an_index(desk: Desk, who: str) -> None:
     await crowded(desk)
-    work_queues, caller = desk.work_queues, desk.caller
+    work_queues = desk.work_queues
     asked = Asked(work_queues)
     order = ORDER[work_queues.dialect]
     wanted = {order, LEASES} if who == "auditor" else {order}
@@ -90,19 +86,9 @@ async def test_who_looks_through_many_messages_uses_an_index(desk: Desk, who: st
         await IndexAuditor(work_queues).work()
     elif who == "aging":
         await PriorityAgingWorker(work_queues).work()
-    elif who == "timeouts":
+    else:
         wanted = {LEASES}
         await VisibilityTimeoutEnforcer(work_queues).work()
-    elif who == "dead letters":
-        wanted = {STANDING}
-        await work_queues.dead_letters.list(caller, SCOPE, DeadLetterFilter())
-    elif who == "correlated":
-        wanted = {CORRELATION}
-        found = await work_queues.search.list(caller, SCOPE, MessageFilter(correlation_id="order-17"))
-        assert len(found.items) == 1
-    else:
-        wanted = {CORRELATION}
-        assert (await work_queues.traces.of(caller, "order-17")).steps
     plans = await asyncio.gather(*(plan(work_queues, sql, values) for sql, values in asked.all))
     for name in wanted:
         assert any(name in each for each in plans), (name, asked.all, plans)

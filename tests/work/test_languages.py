@@ -2,11 +2,12 @@
 comes before T: ids, which hold both, are ordered by their bytes all the same."""
 
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from relevo.work.reading.search import MessageFilter
+from relevo.work.reading.message_filter import MessageFilter
 from tests.servers.stores import store_url
 from tests.support.desk import SCOPE, Desk, new
 from tests.work.conftest import Lane
@@ -25,13 +26,13 @@ def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Lane:
     return Lane(url, None, "sql")
 
 
-async def _in_turn(desk: Desk, *letters: int) -> list[str]:
+async def _in_turn(desk: Desk, *letters: int, **fields: Any) -> list[str]:
     """The ids of messages that are published when ids have these letters."""
     begin = (desk.clock() // (32 * _LETTER_MS) + 1) * 32 * _LETTER_MS
     ids: list[str] = []
     for letter in letters:
         desk.clock.ahead_ms += begin + letter - desk.clock()
-        ids += await desk.ids(new(letter))
+        ids += await desk.ids(new(letter, **fields))
     assert [each[5] for each in ids] == ["TZ"[letter == _Z] for letter in letters]
     return ids
 
@@ -48,6 +49,22 @@ async def test_a_search_by_time_finds_all_of_that_time(desk: Desk) -> None:
     between = desk.clock() - _LETTER_MS
     assert [each.id for each in await desk.all(until=between)] == ids[:1]
     assert [each.id for each in await desk.all(since=between)] == ids[1:]
+
+
+async def test_a_search_by_type_lists_page_by_page_before_and_after_its_table_knows(desk: Desk) -> None:
+    await desk.queue()
+    ids = await _in_turn(desk, _T, _Z, message_type="invoice")
+    for known in (False, True):
+        if known:
+            await desk.index()
+        found: list[str] = []
+        cursor: str | None = None
+        while len(found) < 2:
+            wanted = MessageFilter(message_type="invoice")
+            page = await desk.work_queues.search.list(desk.caller, SCOPE, wanted, limit=1, cursor=cursor)
+            found += [each.id for each in page.items]
+            cursor = page.next_cursor
+        assert (found, cursor) == (ids[::-1], None)
 
 
 async def test_all_messages_are_listed_page_by_page(desk: Desk) -> None:

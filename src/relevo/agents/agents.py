@@ -31,6 +31,7 @@ from relevo.agents.priority_aging_worker import PriorityAgingWorker
 from relevo.agents.replay_runner import ReplayRunner
 from relevo.agents.review_clock import ReviewClock
 from relevo.agents.runs import AgentRun, Runs
+from relevo.agents.search_indexer import SearchIndexer
 from relevo.agents.stream_bridge import StreamBridge
 from relevo.agents.visibility_timeout_enforcer import VisibilityTimeoutEnforcer
 from relevo.agents.webhook_sender import WebhookSender
@@ -49,6 +50,7 @@ def all_agents(work_queues: WorkQueues) -> list[Agent]:
         PriorityAgingWorker(work_queues),
         MessageArchiver(work_queues),
         OutboxRelay(work_queues),
+        SearchIndexer(work_queues),
         AuditExporter(work_queues),
         AuditWatch(work_queues),
         IndexAuditor(work_queues),

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, delete, select
 from relevo.work.store.tables import due
 from relevo.work.store.transactions import SqlUnitOfWork
 
-Kind = Literal["visible", "ttl", "deadline"]
+Kind = Literal["visible", "ttl", "deadline", "dead"]
 
 
 async def take_due(transaction: SqlUnitOfWork, kind: Kind, limit: int) -> Sequence[Any]:

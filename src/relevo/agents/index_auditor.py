@@ -30,9 +30,10 @@ from relevo.work.queue_record import QueueRecord
 from relevo.work.routing.stream_outcomes import OPEN
 from relevo.work.store.counters import COUNTED_STATES, depths_of
 from relevo.work.store.lease import Lease
-from relevo.work.store.tables import due, in_state, leases, live, messages, queues, ready, stream_jobs, tallies
+from relevo.work.store.tables import due, in_state, leases, live, messages, queues, ready, reviews, stream_jobs, tallies
 from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.store.unit_of_work import Ready
+from relevo.work.tenancy.queues import DEAD_LETTER
 from relevo.work.work_queues import WorkQueues
 
 _SETTLED_MS = 5_000
@@ -200,13 +201,19 @@ class IndexAuditor:
         """Each state by what leads to it, since most messages are in none of these."""
         m = messages.c
         mine = select(func.count()).select_from(messages).where(m.queue_id == queue.id)
+        asked = select(reviews.c.message_id).where(
+            reviews.c.scope_id == queue.scope_id, reviews.c.state.in_(("waiting", "held"))
+        )
         queries = {
             "pending": select(func.count()).select_from(ready).where(ready.c.queue_id == queue.id),
             "delayed": mine.where(m.id.in_(select(due.c.id).where(due.c.kind == "visible")), m.visible_at.is_not(None)),
-            "in_review": mine.where(m.standing == "in_review"),
-            "dead": mine.where(m.standing == "dead"),
+            "in_review": mine.where(m.id.in_(asked), m.standing == "in_review"),
         }
-        counted = {state: int((await connection.execute(query)).scalar_one()) for state, query in queries.items()}
+        if queue.slug == DEAD_LETTER:  # the dead are nowhere else
+            queries["dead"] = mine.where(m.standing == "dead")
+        counted = {"dead": 0} | {
+            state: int((await connection.execute(query)).scalar_one()) for state, query in queries.items()
+        }
         jobs = select(stream_jobs.c.message_id).where(stream_jobs.c.state.in_(OPEN))
         sent = select(func.count()).select_from(live).where(live.c.id.in_(jobs), live.c.queue_id == queue.id)
         held = await self._held(connection, leases.c.queue_id == queue.id)

@@ -1,15 +1,18 @@
 """Every five minutes: messages that have been finished for over an hour move to the archive; once a day past days are added up.
 
-Reads go on through the same API; claims, settles and the order no longer walk past them. See work/message/archive.py for why
-a kill in the middle neither loses nor doubles one.
+It walks along the ids, from the oldest to those that are too young to have finished so long ago, and needs no index over the
+times at which messages finished: that would cost every message more than the walk. Reads go on through the same API. See
+work/message/archive.py for why a kill in the middle neither loses nor doubles one.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import select
+import time
+
+from sqlalchemy import func, select
 
 from relevo.agents.agent import Batch
-from relevo.agents.window import Window
+from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
 from relevo.work.message import archive
 from relevo.work.message.lifecycle import Change, apply
@@ -20,34 +23,39 @@ from relevo.work.store.transactions import SqlUnitOfWork
 from relevo.work.work_queues import WorkQueues
 
 AFTER_MS = 3_600_000
-_WHOLE_EVERY_MS = 86_400_000
 _LATE_MS = 600_000
+_STRIDE = 20_000
+"""Messages at which one look for finished ones goes past."""
+_BATCH_S = 1.0
+"""How long a batch goes on with the next range, each in a transaction of its own."""
 
 
 class MessageArchiver:
-    """Archives in the order in which messages finished."""
+    """Archives in the order of ids, up to `batch` messages in one transaction."""
 
     name = "message_archiver"
     every_s = 300.0
     about = "moves messages that finished over an hour ago to the archive, and adds up past days"
 
-    def __init__(self, work_queues: WorkQueues, *, after_ms: int = AFTER_MS, batch: int = 500) -> None:
+    def __init__(self, work_queues: WorkQueues, *, after_ms: int = AFTER_MS, batch: int = 2_000) -> None:
         self._work_queues = work_queues
         self._after_ms = after_ms
         self._batch = batch
         self._caller = Caller.system(self.name)
-        self._window = Window(whole_every_ms=_WHOLE_EVERY_MS)
+        self._after = ""
+        """Where the walk is; its beginning, once it came to the end."""
         self._folded_until = 0
 
     async def work(self) -> Batch:
         closed = await self._close_unheard()
         now = self._work_queues.now_ms()
-        since, until = self._window.since(now), now - self._after_ms
-        moved = await self._work_queues.transactions.run(lambda each: self._move(each, since, until))
-        if moved < self._batch:
-            self._window.seen(now)
+        moved, until = 0, time.monotonic() + _BATCH_S
+        while True:
+            moved += await self._move_next(now - self._after_ms)
+            if not self._after or time.monotonic() > until:
+                break
         folded, more_days = await self._fold(now)
-        return Batch(moved + closed + folded, more=moved >= self._batch or closed >= self._batch or more_days)
+        return Batch(moved + closed + folded, more=bool(self._after) or closed >= self._batch or more_days)
 
     async def _fold(self, now: int) -> tuple[int, bool]:
         """Once a day, and after a start: the tallies of the days before. Not right at midnight, when some still add to them."""
@@ -61,17 +69,22 @@ class MessageArchiver:
             self._folded_until = today
         return folded, more
 
-    async def _move(self, transaction: SqlUnitOfWork, since: int, until: int) -> int:
+    async def _move_next(self, finished_before: int) -> int:
+        """Archives the next messages that finished by then, and goes on behind them; how many."""
         m = messages.c
-        query = (
-            select(m.id)
-            .where(m.finished_at > since - self._after_ms, m.finished_at <= until, archive.may_be_archived())
-            .order_by(m.finished_at)
-            .limit(self._batch)
-        )
-        ids = list((await transaction.connection.execute(transaction.held(query))).scalars())
-        await archive.move(transaction, ids)
-        return len(ids)
+        ahead = (m.id > self._after, m.id < first_id(max(0, finished_before) + 1))
+        over = (m.finished_at <= finished_before, archive.may_be_archived())
+        async with self._work_queues.database.connect() as connection:
+            stride = select(m.id).where(*ahead).order_by(m.id).offset(_STRIDE - 1).limit(1)
+            end = (await connection.execute(stride)).scalar()
+            within = ahead if end is None else (*ahead, m.id <= end)
+            found = select(m.id).where(*within, *over).order_by(m.id).limit(self._batch).subquery()
+            bounds = select(func.min(found.c.id), func.max(found.c.id), func.count())
+            first, last, count = (await connection.execute(bounds)).one()
+        self._after = last if count == self._batch else end or ""
+        if not count:
+            return 0
+        return await self._work_queues.transactions.run(lambda each: archive.move(each, first, last, *over))
 
     async def _close_unheard(self) -> int:
         """A broadcast message that was published to nobody waits an hour for a subscription, and is then done."""

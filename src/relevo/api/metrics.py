@@ -59,7 +59,7 @@ class ApiMetrics:
     async def text(self, work_queues: WorkQueues) -> bytes:
         """Everything as Prometheus reads it; depths are asked of the database at this moment."""
         registry = CollectorRegistry()
-        registry.register(_Now(await _depths(work_queues), await _index(work_queues)))
+        registry.register(_Now(await _depths(work_queues), await _index(work_queues), await _search(work_queues)))
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             shared = CollectorRegistry()
             MultiProcessCollector(shared)
@@ -94,4 +94,13 @@ async def _index(work_queues: WorkQueues) -> GaugeMetricFamily:
         "relevo_work_index", "Whether the order index is in use: 1, or 0 while claims are ordered by SQL alone."
     )
     family.add_metric((), 1.0 if work_queues.ready_index.in_use else 0.0)
+    return family
+
+
+async def _search(work_queues: WorkQueues) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "relevo_work_search_behind_seconds",
+        "For how long messages were published that the search table does not know yet.",
+    )
+    family.add_metric((), await work_queues.search.behind_s())
     return family

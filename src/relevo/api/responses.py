@@ -33,6 +33,6 @@ def answer(data: object, request_id: str, status: int = 200) -> Response:
 
 def page_answer(page: Page[Any], request_id: str, items: object = None) -> Response:
     """One page; `items` instead of the page's own when they are shown in another form."""
-    meta = Meta(request_id=request_id, next_cursor=page.next_cursor)
+    meta = Meta(request_id=request_id, next_cursor=page.next_cursor, search_behind_s=page.behind_s)
     body = {"data": page.items if items is None else items, "meta": meta}
     return Response(encode(body), media_type=JSON)

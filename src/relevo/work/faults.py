@@ -33,6 +33,8 @@ POINTS = (
 AGENT_POINTS = (
     "relay.sent",  # events are in their streams, and still in the outbox
     "archive.copied",  # messages are in the archive, and still among the live ones
+    "search.taken",  # messages are out of the search feed, and not in the search table
+    "search.written",  # they are in the table, the commit is not
     "fold.added",  # the tallies of a past day are in their sum, and still there themselves
     "replay.moved",  # dead letters are back in their queues, the replay does not know
 )

@@ -157,7 +157,7 @@ class WorkQueues:
         self.chunk_streams = ChunkStreams(transactions, database, queues, self.long_poll, settings.max_body_bytes)
 
         # After the walk.
-        self.dead_letters = DeadLetters(database, queues)
+        self.dead_letters = DeadLetters(database, queues, now)
         self.replays = Replays(transactions, database, queues, mint)
         self.router = Router(
             transactions, database, queues, self.rules, self.route_planner, self.route_writer, mint, now
@@ -168,7 +168,7 @@ class WorkQueues:
         self.webhook_deliveries = WebhookDeliveries(transactions, database, self.webhooks, mint, now)
 
         # Reading.
-        self.search = Search(database)
+        self.search = Search(database, now)
         self.usage = Usage(database, now)
         self.subjects = Subjects(database, self.search, streams)
         self.audit = Audit(database)

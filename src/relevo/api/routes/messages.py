@@ -24,7 +24,7 @@ from relevo.api.request_body import body_of
 from relevo.api.responses import answer, page_answer
 from relevo.contract.messages import CancelIn, Message, PriorityIn, State, Step
 from relevo.errors import WrongState
-from relevo.work.reading.search import MessageFilter
+from relevo.work.reading.message_filter import MessageFilter
 from relevo.work.work_queues import WorkQueues
 
 router = idempotency.router("/v1/scopes/{scope}/messages", tag="messages")

@@ -33,6 +33,7 @@ from relevo.pipeline.commands.erasure import NO_DIGEST, Erased, Erasure
 from relevo.pipeline.lake.instants import DAY_MS
 from relevo.pipeline.lake.lake import Lake
 from relevo.work.store.database import Database
+from relevo.work.store.search_index import forget
 from relevo.work.store.tables import archive, audit, keys, labels, reviews
 
 BATCH = 5_000
@@ -199,7 +200,8 @@ def digest(rows: Sequence[dict[str, Any]]) -> str:
 
 
 async def _delete(connection: AsyncConnection, rows: Rows) -> None:
-    """Messages with their labels and their idempotency keys, which live as long as they do."""
+    """Messages with their labels, their idempotency keys and what they are found by, which live as long as they do."""
+    await forget(connection, rows)
     for at in range(0, len(rows), 500):  # SQLite takes so many parameters and no more
         some = rows[at : at + 500]
         ids = [row["id"] for row in some]

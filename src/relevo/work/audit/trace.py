@@ -11,13 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from relevo.contract.audit import Trace, TraceStep
 from relevo.errors import NotFound
+from relevo.wire.ids import minted_ms
 from relevo.work.caller import Caller
 from relevo.work.message.history import trail_of
 from relevo.work.message.standing import with_claims
 from relevo.work.reading.search import steps_of
 from relevo.work.review.case import Case
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, audit, correlated, live, queues, reviews, scopes, webhook_deliveries
+from relevo.work.store.search_index import AT_ONCE, ids_having
+from relevo.work.store.tables import archive, audit, live, queues, reviews, scopes, webhook_deliveries
 
 MOST = 500
 """Messages, reviews, deliveries and audit entries of one trace, each: more than a person reads."""
@@ -84,8 +86,9 @@ class _Story:
         self.complete = True
 
     async def tell_messages(self) -> None:
+        ids = await self._ids()
         for table in (archive, live):
-            rows = await self._rows(table, self._in_scopes(table))
+            rows = await self._messages(table, ids)
             for row in rows if table is archive else await with_claims(self._connection, rows):
                 if not self._sight.sees(row["queue_id"], row["origin_queue_id"]) or row["id"] in self.messages:
                     continue
@@ -126,6 +129,23 @@ class _Story:
             detail = {name: msgspec.json.decode(row[name]) for name in ("before", "after") if row[name] is not None}
             self._tell("audit", row, row["at"], row["target"], row["action"], row["actor"], detail or None)
 
+    async def _ids(self) -> list[str]:
+        """Messages that may have this correlation id, or are it."""
+        scope_ids = list(self._sight.scopes)
+        found = await ids_having(self._connection, scope_ids, "correlation_id", [self._correlation_id])
+        return found if minted_ms(self._correlation_id) is None else sorted({*found, self._correlation_id})
+
+    async def _messages(self, table: FromClause, ids: Sequence[str]) -> Sequence[Any]:
+        """The oldest of them, as many as are told of."""
+        found: list[Any] = []
+        for at in range(0, len(ids), AT_ONCE):
+            mine = and_(table.c.id.in_(ids[at : at + AT_ONCE]), self._in_scopes(table))
+            found += await self._rows(table, mine)
+            if len(found) > MOST:
+                self.complete = False
+                break
+        return found[:MOST]
+
     async def _rows(self, table: FromClause, condition: Any) -> Sequence[Any]:
         query = select(table).where(condition).order_by(table.c.id).limit(MOST + 1)
         rows = (await self._connection.execute(query)).mappings().all()
@@ -133,7 +153,7 @@ class _Story:
         return rows[:MOST]
 
     def _in_scopes(self, table: FromClause) -> Any:
-        return correlated(table, list(self._sight.scopes), self._correlation_id)
+        return and_(table.c.scope_id.in_(self._sight.scopes), table.c.correlation_id == self._correlation_id)
 
     def _tell(self, source: Any, row: Any, at: int, about: str, what: str, actor: str | None, detail: Any) -> None:
         self.steps.append(

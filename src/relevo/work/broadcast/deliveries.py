@@ -205,6 +205,7 @@ async def _bury(
             for name, value in named.items()
         ]
         await transaction.connection.execute(insert(labels), label_rows)
+    transaction.note_due(copy_id, {"standing": "dead", "finished_at": now})
     transaction.counters.moved(queue.dead_letter_id, None, "dead")
     return change._replace(told={**change.told, "dead_letter": copy_id})
 

@@ -6,27 +6,44 @@ when it died. Nobody claims it; it is listed, replayed (replays.py) or cancelled
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from sqlalchemy import and_, exists, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.elements import ColumnElement
 
 from relevo.contract.dead_letters import DeadLetter
 from relevo.contract.pages import Page
 from relevo.errors import InvalidInput, NotFound
+from relevo.wire.ids import minted_ms
 from relevo.work.broadcast.deliveries import SUBSCRIPTION
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.message.failure import failure_of
 from relevo.work.message.model import AS_WRITTEN
-from relevo.work.pagination import Listing
+from relevo.work.pagination import cursor_at, places_of
 from relevo.work.queue_record import QueueRecord
+from relevo.work.reading.candidates import (
+    InQueues,
+    Named,
+    Source,
+    Span,
+    first_matching,
+    having,
+    labelled,
+    rarest,
+    with_unknown,
+)
 from relevo.work.store.database import Database
+from relevo.work.store.search_attributes import USUAL_TYPE, Name
+from relevo.work.store.search_index import AT_ONCE, Unknown, unknown
 from relevo.work.store.tables import labels, messages, queues
 from relevo.work.tenancy.queues import Queues
 
 MOST_IDS = 1_000
-_LISTING = Listing("dead-letters", newest_first=True, id=messages.c.id)
+_LISTING = "dead-letters"
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,9 +67,10 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class DeadLetters:
     """The dead letters of an installation."""
 
-    def __init__(self, database: Database, queues: Queues) -> None:
+    def __init__(self, database: Database, queues: Queues, now_ms: Clock) -> None:
         self._database = database
         self._queues = queues
+        self._now_ms = now_ms
 
     async def list(
         self,
@@ -66,15 +84,55 @@ class DeadLetters:
         """The dead letters of a scope, newest first."""
         caller.require("view")
         home = await self._queues.scope_of(caller, scope)
-        origin = queues.alias("origin")
+        wanted = wanted or DeadLetterFilter()
+        before = None if cursor is None else str(places_of(_LISTING, cursor, [str])[0])
         async with self._database.connect() as connection:
-            conditions = await matching(connection, home, wanted or DeadLetterFilter(), caller)
-            query = (
-                select(messages, origin.c.slug.label("origin_slug"))
-                .outerjoin(origin, origin.c.id == messages.c.origin_queue_id)
-                .where(*conditions)
+            conditions = await matching(connection, home, wanted, caller)
+            left = await unknown(connection)
+            source = await _source(connection, home, wanted, left)
+            rows, place = await first_matching(
+                connection, source, lambda ids: _rows(connection, conditions, ids), Span(before=before), limit
             )
-            return await _LISTING.page(connection, query, _dead_letter, limit=limit, cursor=cursor)
+        next_cursor = None if place is None else cursor_at(_LISTING, place)
+        return Page([_dead_letter(row) for row in rows], next_cursor, left.behind_s(self._now_ms()))
+
+
+async def _source(connection: AsyncConnection, home: QueueRecord, wanted: DeadLetterFilter, left: Unknown) -> Source:
+    """Where to look, in as few places as an index can name."""
+    if wanted.ids is not None:
+        return Named(wanted.ids)
+    asked: list[tuple[Name, str]] = []
+    if wanted.message_type not in (None, USUAL_TYPE):
+        asked.append(("message_type", wanted.message_type))
+    if wanted.correlation_id is not None:
+        asked.append(("correlation_id", wanted.correlation_id))
+    if wanted.queue is not None:
+        origin = select(queues.c.id).where(queues.c.scope_id == home.scope_id, queues.c.slug == wanted.queue)
+        asked.append(("origin_queue_id", str((await connection.execute(origin)).scalar_one())))
+    by_label = [labelled(home.scope_id, *each) for each in wanted.labels.items()]
+    marked = [having(home.scope_id, *each) for each in asked]
+    if not by_label and not marked:
+        return InQueues(messages, [home.id])
+    fewest, _ = await rarest(connection, [*by_label, *marked])
+    if fewest in by_label:
+        return fewest
+    own = wanted.correlation_id or ""  # which a message has by itself, and the search table does not say
+    return with_unknown(left, [home.id], fewest, *([Named([own])] if minted_ms(own) is not None else []))
+
+
+async def _rows(
+    connection: AsyncConnection, conditions: Sequence[ColumnElement[bool]], ids: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The rows of these dead letters that meet the conditions, newest first."""
+    origin = queues.alias("origin")
+    query = select(messages, origin.c.slug.label("origin_slug")).outerjoin(
+        origin, origin.c.id == messages.c.origin_queue_id
+    )
+    found: list[dict[str, Any]] = []
+    for at in range(0, len(ids), AT_ONCE):
+        some = query.where(messages.c.id.in_(ids[at : at + AT_ONCE]), *conditions)
+        found += [dict(row) for row in (await connection.execute(some)).mappings()]
+    return sorted(found, key=lambda row: row["id"], reverse=True)
 
 
 async def matching(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, insert, literal, or_, select
+from sqlalchemy import ColumnElement, Select, delete, exists, func, insert, literal, or_, select
 
 from relevo.work.faults import fault
 from relevo.work.store.tables import archive, chunks, deliveries, messages
@@ -27,22 +27,22 @@ def may_be_archived() -> ColumnElement[bool]:
     return or_(standing.is_(None), standing.in_(ARCHIVED_STATES))
 
 
-async def move(transaction: SqlUnitOfWork, ids: Sequence[str]) -> None:
-    """Archives these messages, whose rows are held. What their subscriptions did is in their trail, and the
-    whole of their parts in their result; deliveries and parts go."""
-    if not ids:
-        return
+async def move(transaction: SqlUnitOfWork, first: str, last: str, *conditions: ColumnElement[bool]) -> int:
+    """Archives the messages from one id to another that meet these conditions, but those that somebody holds; how many. What
+    their subscriptions did is in their trail, and the whole of their parts in their result; deliveries and parts go."""
     connection = transaction.connection
     m = messages.c
     state = func.coalesce(m.standing, "completed")
     whole: Select[*tuple[Any, ...]] = select(*(m[name] for name in _COLUMNS), state, literal(transaction.now))
-    await connection.execute(
-        insert(archive).from_select([*_COLUMNS, "state", "archived_at"], whole.where(m.id.in_(ids)))
-    )
+    held = transaction.held(whole.where(m.id >= first, m.id <= last, *conditions))
+    copied = await connection.execute(insert(archive).from_select([*_COLUMNS, "state", "archived_at"], held))
+    if not copied.rowcount:
+        return 0
     fault("archive.copied")
-    await connection.execute(delete(deliveries).where(deliveries.c.message_id.in_(ids)))
-    await connection.execute(delete(chunks).where(chunks.c.message_id.in_(ids)))
-    await connection.execute(delete(messages).where(messages.c.id.in_(ids)))
+    for ids in (deliveries.c.message_id, chunks.c.message_id, m.id):
+        is_copied = exists().where(archive.c.id == ids)
+        await connection.execute(delete(ids.table).where(ids >= first, ids <= last, is_copied))
+    return copied.rowcount
 
 
 async def bring_back(transaction: SqlUnitOfWork, ids: Sequence[str]) -> None:

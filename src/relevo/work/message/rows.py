@@ -116,6 +116,13 @@ def _row(queue: QueueRecord, message: NewMessage, message_id: str, now: int, act
     return NewRow(message_id, values, state, place, len(body), due, message)
 
 
+def is_found_by_more(row: NewRow) -> bool:
+    """Whether a message has attributes that the search table holds. Most say nothing: one comparison for all of them."""
+    of = row.message
+    said = (of.message_type, of.source_type, of.source_id, of.correlation_id, of.parent_id, row.state)
+    return said != _FOUND_BY_NOTHING
+
+
 def _visible_at(message: NewMessage, now: int) -> int | None:
     if message.visible_at is not None:
         return message.visible_at if message.visible_at > now else None
@@ -155,6 +162,7 @@ def _wrong(message: NewMessage, now: int, max_body_bytes: int) -> tuple[str, str
 
 _NEVER = (None, None, None)
 _NOTHING_SAID = ("message", "application/json", None, None, None, None)
+_FOUND_BY_NOTHING = ("message", None, None, None, None, "pending")
 _NO_TIMES = (None, None, None, None, None)
 
 

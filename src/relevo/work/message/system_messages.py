@@ -9,7 +9,7 @@ from sqlalchemy import insert
 from relevo.contract.messages import NewMessage
 from relevo.wire.ids import IdMint
 from relevo.work.caller import Caller
-from relevo.work.message.rows import COLUMNS, NewRow, take_in
+from relevo.work.message.rows import COLUMNS, NewRow, is_found_by_more, take_in
 from relevo.work.message.transition import PUBLISH
 from relevo.work.queue_record import QueueRecord
 from relevo.work.store.tables import keys, messages
@@ -35,6 +35,7 @@ async def post(
             await transaction.connection.execute(insert(keys), [_remembered(queue, row) for row in keyed])
         PUBLISH.add_to(transaction.counters, queue.id, None, len(rows))
         transaction.due += [(kind, at, row.id) for row in rows for kind, at in row.due]
+        transaction.unsearched += [row.id for row in rows if is_found_by_more(row)]
         transaction.ready += [Ready(queue.id, row.sort_key, row.id) for row in rows]
     return len(rows)
 

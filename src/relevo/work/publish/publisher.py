@@ -25,7 +25,7 @@ from relevo.work.message.capacity import make_room, queue_full
 from relevo.work.message.lifecycle import Change, apply
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
-from relevo.work.message.rows import COLUMNS, NewRow, in_full, plain_rows, says_no_more, take_in
+from relevo.work.message.rows import COLUMNS, NewRow, in_full, is_found_by_more, plain_rows, says_no_more, take_in
 from relevo.work.message.transition import CANCEL, PUBLISH, PUBLISH_DELAYED, REPRIORITISE
 from relevo.work.publish.admission import Admission
 from relevo.work.publish.idempotency import forget_keys, remember_keys, without_known
@@ -353,6 +353,7 @@ def _note(transaction: UnitOfWork, call: _Publication, rows: list[NewRow]) -> No
     broadcast = queue.consumer_mode == "broadcast"
     transaction.ready += [Ready(queue.id, row.sort_key, row.id, row.message.labels, broadcast) for row in pending]
     transaction.due += [(kind, at, row.id) for row in rows for kind, at in row.due]
+    transaction.unsearched += [row.id for row in rows if is_found_by_more(row)]
     ids = [row.id for row in rows]
     message_types = [row.message.message_type for row in rows]
     correlation_ids = [row.message.correlation_id or row.id for row in rows]

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, and_, false, null, select, union_all
+from sqlalchemy import BigInteger, ColumnElement, and_, null, select
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from relevo.contract.messages import Message, State, Step
+from relevo.contract.messages import Message, Step
 from relevo.contract.pages import Page
 from relevo.errors import NotFound
 from relevo.wire.ids import first_id
 from relevo.work.caller import Caller
+from relevo.work.clock import Clock
 from relevo.work.message.failure import failure_of
 from relevo.work.message.history import trail_of
 from relevo.work.message.model import STATES, TIERS
 from relevo.work.message.standing import with_claims
-from relevo.work.pagination import Listing, page_of
+from relevo.work.pagination import cursor_at, page_of, places_of
+from relevo.work.reading.candidates import Span, first_matching
+from relevo.work.reading.message_filter import Asked, MessageFilter
 from relevo.work.store.database import Database
-from relevo.work.store.tables import archive, correlated, in_state, labels, live, queues
-from relevo.work.tenancy.queues import DEAD_LETTER, require_scope
+from relevo.work.store.search_index import AT_ONCE, unknown
+from relevo.work.store.tables import archive, live, queues
+from relevo.work.tenancy.queues import require_scope
 
 _SHOWN = tuple(
     column.name
@@ -47,52 +51,39 @@ NULL = msgspec.Raw(b"null")
 """Nothing, where any JSON may stand: msgspec takes `Raw` only by itself, not beside None."""
 
 
-class MessageFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages are wanted; what is None is not asked. Labels must all match."""
-
-    queue: str | None = None
-    state: State | None = None
-    message_type: str | None = None
-    correlation_id: str | None = None
-    parent_id: str | None = None
-    source_id: str | None = None
-    idempotency_key: str | None = None
-    labels: Mapping[str, str] = {}
-    since: int | None = None
-    until: int | None = None
-    archived: bool | None = None
-    """True: only the archive; False: only what is not there yet."""
-
-
-def _by_id(column: ColumnElement[Any]) -> Listing:
-    return Listing("messages", newest_first=True, id=column)
+_LISTING = "messages"
 
 
 class Search:
     """Reads messages and their history."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, now_ms: Clock) -> None:
         self._database = database
+        self._now_ms = now_ms
 
     async def list(
         self, caller: Caller, scope: str, wanted: MessageFilter, *, limit: int = 100, cursor: str | None = None
     ) -> Page[Message]:
-        """Newest first. One statement over both tables: a message on its way into the archive is seen once."""
+        """Newest first, of both tables; a message on its way into the archive is seen once."""
         caller.require("view", scope, wanted.queue)
+        span = _span_of(wanted, cursor)
         async with self._database.connect() as connection:
             slugs, scope_id = await self._slugs(connection, caller, scope)
-            halves = [
-                _by_id(table.c.id)
-                .narrowed(_half(table, scope_id, wanted, slugs, caller), limit=limit, cursor=cursor)
-                .subquery()
-                for table in (live, archive)
-                if wanted.archived is None or wanted.archived == (table is archive)
-            ]
-            both = union_all(*(select(half) for half in halves)).subquery()
+            asked = Asked(scope_id, wanted, slugs, caller.queues)
+            left = await unknown(connection)
+            source = await asked.source(connection, left)
+            found, place = await first_matching(
+                connection, source, lambda ids: _rows(connection, asked, ids), span, limit
+            )
+            rows = await with_claims(connection, found)
+        behind_s = left.behind_s(self._now_ms())
+        next_cursor = None if place is None else cursor_at(_LISTING, place)
+        return Page([_message(row, slugs, stack=False) for row in rows], next_cursor, behind_s)
 
-            page = await _by_id(both.c.id).page(connection, select(both), dict[str, Any], limit=limit, cursor=cursor)
-            rows = await with_claims(connection, page.items)
-        return Page([_message(row, slugs, stack=False) for row in rows], page.next_cursor)
+    async def behind_s(self) -> float:
+        """How far the search table is behind."""
+        async with self._database.connect() as connection:
+            return (await unknown(connection)).behind_s(self._now_ms())
 
     async def get(self, caller: Caller, scope: str, message_id: str) -> Message:
         row, slugs = await self._row(caller, scope, message_id)
@@ -139,61 +130,28 @@ def steps_of(trail: str) -> list[Step]:
     ]
 
 
-def _half(
-    table: FromClause, scope_id: int, wanted: MessageFilter, slugs: dict[int, str], caller: Caller
-) -> Select[*tuple[Any, ...]]:
-    own: list[ColumnElement[Any]] = [
-        table.c[name] if name in table.c else sql_cast(null(), BigInteger).label(name)
-        for name in ("archived_at", "claim_no")
-    ]
-    shown: list[ColumnElement[Any]] = [table.c[name] for name in _SHOWN]
-    query = select(*shown, *own)
-    return query.where(table.c.scope_id == scope_id, *_conditions(table, scope_id, wanted, slugs, caller))
+async def _rows(connection: AsyncConnection, asked: Asked, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of these messages that are asked for, newest first. What is in both tables was archived between two looks."""
+    rows: dict[str, dict[str, Any]] = {}
+    for table in asked.tables():
+        own: list[ColumnElement[Any]] = [
+            table.c[name] if name in table.c else sql_cast(null(), BigInteger).label(name)
+            for name in ("archived_at", "claim_no")
+        ]
+        shown: list[ColumnElement[Any]] = [table.c[name] for name in _SHOWN]
+        query = select(*shown, *own).where(*asked.conditions(table))
+        for at in range(0, len(ids), AT_ONCE):
+            some = query.where(table.c.id.in_(ids[at : at + AT_ONCE]))
+            rows |= {row["id"]: dict(row) for row in (await connection.execute(some)).mappings()}
+    return [rows[message_id] for message_id in sorted(rows, reverse=True)]
 
 
-def _conditions(
-    table: FromClause, scope_id: int, wanted: MessageFilter, slugs: dict[int, str], caller: Caller
-) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
-    ids = {slug: number for number, slug in slugs.items()}
-    if wanted.queue is not None:
-        conditions.append(_in_queue(table, ids, wanted.queue, dead=wanted.state == "dead"))
-    if caller.queues is not None:
-        visible = [number for slug, number in ids.items() if slug in caller.queues]
-        conditions.append(table.c.queue_id.in_(visible) | table.c.origin_queue_id.in_(visible))
-    if wanted.state is not None:
-        conditions.append(_in_state(table, wanted.state))
-    conditions += [
-        table.c[name] == value
-        for name in ("message_type", "parent_id", "source_id", "idempotency_key")
-        if (value := getattr(wanted, name)) is not None
-    ]
-    if wanted.correlation_id is not None:
-        conditions.append(correlated(table, [scope_id], wanted.correlation_id))
-    for name, value in wanted.labels.items():
-        labelled = select(labels.c.message_id).where(
-            labels.c.scope_id == scope_id, labels.c.name == name, labels.c.value == value
-        )
-        conditions.append(table.c.id.in_(labelled))
-    # Ids begin with the time of their making: the index that sorts the listing also bounds it.
-    if wanted.since is not None:
-        conditions.append(table.c.id >= first_id(wanted.since))
-    if wanted.until is not None:
-        conditions.append(table.c.id < first_id(wanted.until))
-    return conditions
-
-
-def _in_queue(table: FromClause, ids: dict[str, int], slug: str, *, dead: bool) -> ColumnElement[bool]:
-    queue_id = ids.get(slug)
-    if queue_id is None:
-        raise NotFound(what="queue", name=slug)
-    return table.c.origin_queue_id == queue_id if dead and slug != DEAD_LETTER else table.c.queue_id == queue_id
-
-
-def _in_state(table: FromClause, state: State) -> ColumnElement[bool]:
-    if state == "archived":
-        return table.c.id.is_not(None) if table is archive else false()
-    return in_state(state) if table is live else table.c.state == state
+def _span_of(wanted: MessageFilter, cursor: str | None) -> Span:
+    """Ids begin with the time of their making: what orders the listing also bounds it."""
+    before = [] if wanted.until is None else [first_id(wanted.until)]
+    if cursor is not None:
+        before += [str(place) for place in places_of(_LISTING, cursor, [str])]
+    return Span(None if wanted.since is None else first_id(wanted.since), min(before, default=None))
 
 
 def _seen(caller: Caller, row: Any, slugs: dict[int, str]) -> bool:

@@ -44,6 +44,7 @@ from relevo.work.store.database import BUSY_TIMEOUT_MS, Database, sqlite_path
 from relevo.work.store.interface import LockedMessage
 from relevo.work.store.kept_answers import forget_answers
 from relevo.work.store.outbox import WorkEvent, decode, encode_each
+from relevo.work.store.search_index import AT_ONCE, ids_having
 from relevo.work.store.subjects import LABEL, digest_of
 from relevo.work.store.tables import (
     archive,
@@ -303,21 +304,19 @@ def _without_reason(event: WorkEvent) -> WorkEvent:
 
 async def _event_copies(transaction: SqlUnitOfWork, scope_id: int, ids: Sequence[str]) -> list[str]:
     """The messages of `_events` that tell of these messages: their bodies may hold a reason."""
+    connection = transaction.connection
     home = select(queues.c.id).where(queues.c.scope_id == scope_id, queues.c.slug == "_events").scalar_subquery()
+    correlated: set[str] = set()
+    for origin in (messages, archive):
+        query = select(origin.c.correlation_id).where(origin.c.id.in_(ids), origin.c.scope_id == scope_id)
+        correlated |= set((await connection.execute(query)).scalars())
+    told = await ids_having(connection, [scope_id], "correlation_id", correlated)
     found: list[str] = []
-    for table in (messages, archive):
-        correlated: set[str] = set()
-        for origin in (messages, archive):
-            query = select(origin.c.correlation_id).where(origin.c.id.in_(ids), origin.c.scope_id == scope_id)
-            correlated |= set((await transaction.connection.execute(query)).scalars())
-        copies = select(table.c.id).where(
-            table.c.scope_id == scope_id,
-            table.c.correlation_id.in_(correlated),
-            table.c.correlation_id != table.c.id,
-            table.c.causation_id.in_(ids),
-            table.c.queue_id == home,
-        )
-        found += (await transaction.connection.execute(copies)).scalars()
+    for at in range(0, len(told), AT_ONCE):
+        for table in (messages, archive):
+            of_these = (table.c.id.in_(told[at : at + AT_ONCE]), table.c.causation_id.in_(ids))
+            copies = select(table.c.id).where(*of_these, table.c.scope_id == scope_id, table.c.queue_id == home)
+            found += (await connection.execute(copies)).scalars()
     return found
 
 

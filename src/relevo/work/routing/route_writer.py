@@ -110,6 +110,7 @@ class RouteWriter:
         ]
         if labels:
             await session.insert(tables.labels, labels)
+        transaction.unsearched += [place.draft.id for place in places]
         for place in places:
             self._count(transaction, place)
             self.tell(transaction, caller, place)

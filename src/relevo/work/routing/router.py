@@ -192,7 +192,7 @@ class Router:
         elif main.moves:
             copies.append(self._successor(row, main))
         elif main.ending == "archived" and row["state"] in _OVER and not in_archive:
-            await archive.move(transaction, [row["id"]])
+            await archive.move(transaction, row["id"], row["id"])
         await self._route_writer.insert(transaction, self._caller, copies)
         fault("route.written")
 
@@ -244,6 +244,7 @@ class Router:
         values["trail"] = m.trail + self._route_writer.lines(main, now, self._caller.actor)
         await transaction.connection.execute(update(messages).where(m.id == row["id"]).values(values))
         transaction.note_due(row["id"], values)
+        transaction.altered.append(row["id"])
         await self._relabel(transaction, row, main)
         state = state_of(main, now) if "standing" in values else row["state"]
         place_id = values.get("queue_id", row["queue_id"])
@@ -259,7 +260,7 @@ class Router:
         await self._attach(transaction, main, source)
         await self._route_writer.fan_out(transaction, [main])
         if main.ending == "archived":
-            await archive.move(transaction, [row["id"]])
+            await archive.move(transaction, row["id"], row["id"])
 
     async def _attach(self, transaction: SqlUnitOfWork, main: Destination, source: str) -> None:
         """A message that is sent on is no longer the job that it may have been; one that becomes a job again, is a new one."""

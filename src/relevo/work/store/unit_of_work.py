@@ -53,6 +53,10 @@ class UnitOfWork:
         """Messages to tell waiting claims of, by queue, that are in no order index (deliveries of a broadcast queue)."""
         self.due: list[tuple[str, int, str]] = []
         """Kind, time and message of what an agent has to look at then."""
+        self.unsearched: list[str] = []
+        """New messages that are found by more than queue and id; see store/search_index.py."""
+        self.altered: list[str] = []
+        """Messages that are found by something else from here on."""
         self.on_commit: list[Callable[[], None]] = []
         """What this process has to note once the transaction is committed."""
         self._events: list[PackedEvents] = []
@@ -119,11 +123,17 @@ class UnitOfWork:
         )
 
     def note_due(self, message_id: str, columns: Mapping[str, Any]) -> None:
-        """Has agents look at a message at the times that these columns of its name."""
+        """Has agents look at a message at the times that these columns of its name; and the search table, when it is now
+        in a state that messages are found by."""
         for kind, name in tables.DUE.items():
             at = columns.get(name)
             if at is not None:
                 self.due.append((kind, at, message_id))
+        standing = columns.get("standing")
+        if standing == "dead" and (died_at := columns.get("finished_at")) is not None:
+            self.due.append(("dead", died_at, message_id))
+        if standing is not None or columns.get("visible_at") is not None:
+            self.altered.append(message_id)
 
     async def write(self, slot: int, linking: Linking) -> None:
         """Writes what was collected; the last thing before the commit."""
@@ -136,6 +146,10 @@ class UnitOfWork:
         if self._events:
             row = (self.now, outbox.encode(self._events))
             await session.insert(tables.outbox, [row], columns=_OUTBOX_COLUMNS)
+        if self.unsearched or self.altered:
+            fed = ((1, self.unsearched), (0, self.altered))
+            rows = [(min(ids), fresh, msgspec.json.encode(ids).decode()) for fresh, ids in fed if ids]
+            await session.insert(tables.search_feed, rows, columns=_FEED_COLUMNS)
         if counted := self.counters.rows(now_ms=self.now, slot=slot):
             await session.add_counters(counted)
         if self._audits:  # last: from here to the end of the commit nobody knows where the chain ends
@@ -147,3 +161,4 @@ def _as_json(value: object) -> str | None:
 
 
 _OUTBOX_COLUMNS = ("created_at", "events")
+_FEED_COLUMNS = ("first_id", "fresh", "ids")

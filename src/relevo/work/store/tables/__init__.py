@@ -15,10 +15,8 @@ from relevo.work.store.tables.columns import (
     Number,
     exact,
     metadata,
-    partial,
     table,
     ulid,
-    where_set,
 )
 from relevo.work.store.tables.dead_letter import replays
 from relevo.work.store.tables.installation import agent_runs, settings
@@ -28,7 +26,6 @@ from relevo.work.store.tables.message import (
     STANDINGS,
     archive,
     chunks,
-    correlated,
     due,
     in_state,
     keys,
@@ -42,6 +39,7 @@ from relevo.work.store.tables.retention import erased, erasures
 from relevo.work.store.tables.review import review_patterns, reviews, stream_watches
 from relevo.work.store.tables.routing import routings, rules, stream_jobs
 from relevo.work.store.tables.schema import queue_schemas, schemas
+from relevo.work.store.tables.search import search, search_feed
 from relevo.work.store.tables.tenancy import queues, scopes, tenants, trusts
 from relevo.work.store.tables.webhook import webhook_deliveries, webhooks
 
@@ -59,7 +57,6 @@ __all__ = [
     "audit_chains",
     "chunks",
     "console_sessions",
-    "correlated",
     "deliveries",
     "due",
     "erased",
@@ -76,7 +73,6 @@ __all__ = [
     "messages",
     "metadata",
     "outbox",
-    "partial",
     "queue_schemas",
     "queues",
     "ready",
@@ -87,6 +83,8 @@ __all__ = [
     "rules",
     "schemas",
     "scopes",
+    "search",
+    "search_feed",
     "settings",
     "stream_jobs",
     "stream_watches",
@@ -98,5 +96,4 @@ __all__ = [
     "ulid",
     "webhook_deliveries",
     "webhooks",
-    "where_set",
 ]

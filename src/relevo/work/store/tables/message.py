@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, get_args
 
 from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
-    FromClause,
     Index,
     Integer,
     SmallInteger,
@@ -17,25 +15,20 @@ from sqlalchemy import (
     Subquery,
     and_,
     case,
-    literal,
     literal_column,
     select,
     text,
-    union_all,
 )
 
 from relevo.contract.messages import State
-from relevo.wire.ids import minted_ms
 from relevo.work.store.tables.columns import (
     Document,
     Number,
     among,
     exact,
     not_negative,
-    partial,
     table,
     ulid,
-    where_set,
     words,
 )
 
@@ -102,11 +95,7 @@ messages = table(
     Column("claim_no", Integer, nullable=False, server_default=text("0")),  # its claims that ended without its end
     among("standing", STANDINGS),
     not_negative("attempts", "reclaims", "replays", "claim_no"),
-    partial("ix_relevo_messages_standing", "queue_id", "standing", "id", where="standing IS NOT NULL"),
-    where_set("ix_relevo_messages_finished", "finished_at"),
-    Index("ix_relevo_messages_scope", "scope_id", "id"),
-    # Most messages are correlated with themselves alone, and found by their id.
-    partial("ix_relevo_messages_correlation", "scope_id", "correlation_id", where="correlation_id <> id"),
+    Index("ix_relevo_messages_queue", "queue_id", "id"),
 )
 
 ready = table(
@@ -122,7 +111,7 @@ due = table(
     Column("kind", exact(8), primary_key=True),
     Column("at", BigInteger, primary_key=True, autoincrement=False),
     ulid("id", primary_key=True),
-    among("kind", [*DUE]),
+    among("kind", [*DUE, "dead"]),  # `dead`: it died, and nobody was warned yet
     sqlite_with_rowid=False,
 )
 
@@ -183,20 +172,6 @@ _OPEN_STATES: dict[str, ColumnElement[bool]] = {
 }
 
 
-def correlated(rows: FromClause, scope_ids: Collection[int], correlation_id: str) -> ColumnElement[bool]:
-    """Those rows of these scopes that belong together; of messages by their ids, which their index leads to."""
-    here = and_(rows.c.scope_id.in_(scope_ids), rows.c.correlation_id == correlation_id)
-    if rows is not live:
-        return here
-    others = messages.alias().c
-    found = select(others.id).where(
-        *(others.scope_id.in_(scope_ids), others.correlation_id == correlation_id, others.correlation_id != others.id)
-    )
-    if minted_ms(correlation_id) is None:  # no message has it as its id
-        return and_(here, live.c.id.in_(found))
-    return and_(here, live.c.id.in_(union_all(found, select(literal(correlation_id)))))
-
-
 archive = table(
     "archive",  # a finished message moves here an hour later; it is read through the same API
     *_message_columns(),
@@ -204,9 +179,7 @@ archive = table(
     Column("archived_at", BigInteger, nullable=False),
     among("state", STATES),
     not_negative("attempts", "reclaims", "replays"),
-    Index("ix_relevo_archive_scope", "scope_id", "id"),
     Index("ix_relevo_archive_queue", "queue_id", "id"),
-    Index("ix_relevo_archive_correlation", "scope_id", "correlation_id"),
     Index("ix_relevo_archive_archived", "archived_at"),
 )
 

@@ -13,6 +13,7 @@ from relevo.work.store.migrations.tables_0001 import (
     review,
     routing,
     schema,
+    search,
     tenancy,
     webhook,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "review",
     "routing",
     "schema",
+    "search",
     "tenancy",
     "webhook",
 ]

@@ -12,10 +12,8 @@ from relevo.work.store.migrations.tables_0001.columns import (
     among,
     exact,
     not_negative,
-    partial,
     table,
     ulid,
-    where_set,
     words,
 )
 
@@ -74,10 +72,7 @@ messages = table(
     Column("claim_no", Integer, nullable=False, server_default=text("0")),
     among("standing", STANDINGS),
     not_negative("attempts", "reclaims", "replays", "claim_no"),
-    partial("ix_relevo_messages_standing", "queue_id", "standing", "id", where="standing IS NOT NULL"),
-    where_set("ix_relevo_messages_finished", "finished_at"),
-    Index("ix_relevo_messages_scope", "scope_id", "id"),
-    partial("ix_relevo_messages_correlation", "scope_id", "correlation_id", where="correlation_id <> id"),
+    Index("ix_relevo_messages_queue", "queue_id", "id"),
 )
 
 ready = table(
@@ -93,7 +88,7 @@ due = table(
     Column("kind", exact(8), primary_key=True),
     Column("at", BigInteger, primary_key=True, autoincrement=False),
     ulid("id", primary_key=True),
-    among("kind", ["visible", "ttl", "deadline"]),
+    among("kind", ["visible", "ttl", "deadline", "dead"]),
     sqlite_with_rowid=False,
 )
 
@@ -118,9 +113,7 @@ archive = table(
     Column("archived_at", BigInteger, nullable=False),
     among("state", STATES),
     not_negative("attempts", "reclaims", "replays"),
-    Index("ix_relevo_archive_scope", "scope_id", "id"),
     Index("ix_relevo_archive_queue", "queue_id", "id"),
-    Index("ix_relevo_archive_correlation", "scope_id", "correlation_id"),
     Index("ix_relevo_archive_archived", "archived_at"),
 )
 
