@@ -73,6 +73,7 @@ messages = table(
     among("standing", STANDINGS),
     not_negative("attempts", "reclaims", "replays", "claim_no"),
     Index("ix_relevo_messages_queue", "queue_id", "id"),
+    postgresql_with={"fillfactor": 55},
 )
 
 ready = table(
