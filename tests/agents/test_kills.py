@@ -89,7 +89,7 @@ async def test_events_survive_a_kill_between_stream_and_outbox(
     await work_queues.messages.cancel(desk.caller, SCOPE, later)
     async with serving(database_url, valkey.url) as (child, _):
         await child.until(lambda: _is(count(work_queues, outbox), 0), "empty outbox", timeout=80)
-    told = [event.causation_id for event in await desk.claim(100, "_events")]
+    told = [str(event.causation_id) for event in await desk.claim(100, "_events")]
     assert sorted(told) == sorted([*ids, later])
     streamed: list[tuple[str, str | None]] = []
     name = f"work.acme.{SCOPE}.jobs"

@@ -15,7 +15,7 @@ from relevo.work.store import tables
 from relevo.work.work_queues import WorkQueues
 from tests.support.desk import SCOPE, Desk, new
 
-GROWING = ("messages", "archive", "search", "labels", "audit", "idempotency", "ready")
+GROWING = ("messages", "archive", "search", "labels", "audit", "keys", "ready")
 """Tables with a row a message, or a call."""
 IS_GROWING = rf"relevo_store_({'|'.join(GROWING)})\b"
 ONE_PATH = ("sqlite-alone", "postgres-alone", "mariadb-alone")
