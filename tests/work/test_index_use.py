@@ -95,3 +95,24 @@ async def test_who_looks_through_many_messages_uses_an_index(desk: Desk, who: st
     assert not any(
         "Seq Scan on relevo_store_messages" in each or "SCAN relevo_store_messages'" in each for each in plans
     ), plans
+
+
+@pytest.mark.parametrize("lane", ["postgres-alone"], indirect=True)
+@pytest.mark.parametrize(("kind", "rare"), [("few", True), ("many", False)])
+async def test_a_claim_by_label_reads_no_whole_table_although_many_carry_another(
+    desk: Desk, kind: str, *, rare: bool
+) -> None:
+    """Once the table has statistics too, which say that a label is carried by half of the messages."""
+    await desk.queue()
+    for at in range(0, 4_000, 500):
+        await desk.ids(*(new(n, labels={"kind": "many" if n % 500 else "few"}) for n in range(at, at + 500)))
+    record = await desk.work_queues.queues.lookup(desk.caller, SCOPE, JOBS)
+    async with desk.work_queues.database.begin() as connection:
+        await connection.execute(text("ANALYZE relevo_store_messages, relevo_store_labels, relevo_store_ready"))
+        await connection.execute(text("SET LOCAL plan_cache_mode = force_generic_plan"))
+        claim = labelled("postgresql", 1, rare=rare)
+        await connection.exec_driver_sql(f"PREPARE claim (bigint, bigint, bigint, text, text) AS {claim}")
+        asked = f"EXPLAIN EXECUTE claim ({record.id}, 1, {record.scope_id}, 'kind', '{kind}')"
+        lines = [row[0] for row in await connection.exec_driver_sql(asked)]
+        await connection.exec_driver_sql("DEALLOCATE claim")
+    assert not [line for line in lines if "Seq Scan" in line or "Hash" in line], "\n".join(lines)

@@ -71,5 +71,7 @@ def labelled(dialect: Dialect, count: int, *, rare: bool = False) -> str:
     else:
         places = [f"?3 AND (l.name, l.value) = (?{4 + 2 * at}, ?{5 + 2 * at})" for at in range(count)]
     condition = "AND EXISTS (SELECT 1 FROM relevo_store_labels AS l WHERE l.scope_id = {} AND l.message_id = r.id)"
+    if dialect == "postgresql":  # which would make a join of EXISTS, and read all that carry the label
+        condition = "AND (SELECT true FROM relevo_store_labels AS l WHERE l.scope_id = {} AND l.message_id = r.id)"
     name = "claim_rare" if rare else "claim_labelled" if dialect == "mariadb" else "claim_next"
     return statement(dialect, name).replace("/*labels*/", " ".join(condition.format(each) for each in places))
