@@ -3,7 +3,8 @@
 One run on one machine, in interleaved rounds, so that the ratios mean something; a quarter of an hour on a quiet one. The
 goals are those of the data pipeline. `python -m benchmarks.spark_ingest report` writes benchmarks/spark_report.md anew from
 the last run. A run may be cut into pieces: `run --lake --no-wide` is the rates, `run --add --rounds 0 --no-wide` the lakes, and
-`run --add --rounds 0 --lake` the lake of a thousand queues.
+`run --add --rounds 0 --lake` the lake of a thousand queues; `run --add --lake --no-wide --only "worker's drain" consume`
+measures a rate anew together with what it is a share of.
 """
 
 from __future__ import annotations
@@ -81,11 +82,11 @@ def _in_a_session(console: Console, chosen: argparse.Namespace, figures: Figures
         if chosen.rounds:
             figures.facts |= {"events": f"{chosen.events:,}", "jobs of bulk add and sink": f"{chosen.jobs:,}"}
             with Redis86(settings={"save": "", "maxmemory": "0"}) as server:
-                for case in CASES:
+                for case in chosen.only:
                     figures.all.pop(case, None)
                 rates = Rates(server.url, spark, folder, events=chosen.events, jobs=chosen.jobs)
                 try:
-                    rates.run(figures, chosen.rounds, console.print)
+                    rates.run(figures, chosen.rounds, console.print, chosen.only)
                 finally:
                     rates.close()
         figures.save(chosen.json)  # what was measured stays, whatever becomes of the rest
@@ -131,6 +132,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--wide", action=argparse.BooleanOptionalAction, default=True, help="a lake of a thousand queues"
     )
+    parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, help="these rates and no others")
     parser.add_argument("--add", action="store_true", help="to the figures that are there, instead of beginning anew")
     parser.add_argument("--json", type=Path, default=RESULTS)
     return parser.parse_args()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,11 @@ class Rates:
         self._taken = max(1, jobs // 2)
         """Jobs that a worker and a query take."""
         self._number = 0
-        fill(url, QUEUE, events)
         self._each = max(1, events // 10 // QUEUES)
         """Events of each of many queues; one queue has as many as all of them."""
-        fill(url, "few", self._each * QUEUES)
-        for number in range(QUEUES):
-            fill(url, f"many-{number:04}", self._each)
-        self._raw = RawReaders(url, QUEUE)
+        self._raw: RawReaders | None = None
 
-    def run(self, figures: Figures, rounds: int, tell: Callable[[str], None]) -> None:
+    def run(self, figures: Figures, rounds: int, tell: Callable[[str], None], only: Collection[str] = CASES) -> None:
         cases: dict[str, Callable[[], tuple[int, float]]] = {
             RAW: self._raw_reading,
             BATCH: self._batch_ingest,
@@ -60,6 +56,15 @@ class Rates:
             DRAIN: self._drain,
             CONSUME: self._consume,
         }
+        cases = {name: case for name, case in cases.items() if name in only}
+        if cases.keys() & {RAW, BATCH, STREAMING, BATCH_ROWS, STREAMING_ROWS}:
+            fill(self._url, QUEUE, self._events)
+        if RAW in cases:
+            self._raw = RawReaders(self._url, QUEUE)
+        if cases.keys() & {FEW, MANY}:
+            fill(self._url, "few", self._each * QUEUES)
+            for number in range(QUEUES):
+                fill(self._url, f"many-{number:04}", self._each)
         for number in range(rounds + 1):  # the first is for the JVM, which compiles what it meets often
             for name, case in cases.items():
                 before = cpu_s()
@@ -73,9 +78,11 @@ class Rates:
                         figures.note(name, f"{program} µs", spent / rows * 1e6)
 
     def close(self) -> None:
-        self._raw.close()
+        if self._raw is not None:
+            self._raw.close()
 
     def _raw_reading(self) -> tuple[int, float]:
+        assert self._raw is not None
         began = time.perf_counter()
         assert self._raw.read() == self._events
         return self._events, time.perf_counter() - began
