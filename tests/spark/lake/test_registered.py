@@ -5,7 +5,9 @@
 
 from pathlib import Path
 
+import duckdb
 import pytest
+from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from relevo.errors import NoLake
@@ -34,6 +36,25 @@ def test_a_table_without_rows_answers_with_its_declared_columns(spark: SparkSess
     # What is written later is found under the same name.
     lake.commit(lake.stage_arrow("gold.failures", {OLD_DAY: _failure()}), instead=False)
     assert spark.table("relevo_gold.failures").count() == 1
+
+
+def test_no_column_is_a_reserved_word_of_spark_or_duckdb(spark: SparkSession) -> None:
+    names = sorted({name for spec in ALL for name in (*(each.name for each in spec.columns), *spec.partition_columns)})
+    strict = {"spark.sql.ansi.enabled": "true", "spark.sql.ansi.enforceReservedKeywords": "true"}
+    before = {name: spark.conf.get(name) for name in strict}
+    try:
+        for name, value in strict.items():
+            spark.conf.set(name, value)
+        with pytest.raises(ParseException):
+            spark.sql("SELECT 1 AS in")
+        assert spark.sql(f"SELECT {', '.join(f'1 AS {name}' for name in names)}").columns == names
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value or "")
+    asked = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'"
+    reserved = {word for (word,) in duckdb.connect().execute(asked).fetchall()}
+    assert "in" in reserved
+    assert reserved & set(names) == set()
 
 
 def _failure() -> object:
