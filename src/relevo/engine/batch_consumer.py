@@ -41,11 +41,16 @@ from relevo.wire.retry import RetryDefaults
 Ask = Callable[[bytes, int], list[Reply]]
 """Sends packed commands to the queue's server and waits for that many replies; sends again what was not answered."""
 
-_AT_ONCE = 500
+_AT_ONCE = 1000
+_RECLAIMED_AT_ONCE = 500
 _LOCK_S = 5
 _RESULT_S = 3600
 NEVER_TRUSTED = -math.inf
 """When a lease began that nobody here has seen begin: the owner is asked for."""
+
+
+TakenJobs = Sequence[Delivery]
+"""Jobs that were taken here, without their payloads."""
 
 
 class Ended(NamedTuple):
@@ -116,20 +121,31 @@ class BatchConsumer:
         if isinstance(created, Exception) and "BUSYGROUP" not in str(created):
             raise ServerRefused(command="XGROUP CREATE", reason=str(created))
 
-    def take(self, most: int) -> int:
-        """Takes jobs of dead workers, then new ones, and returns how many; none of a paused queue. What cannot run is
-        dead-lettered, and entries with many jobs are taken apart: those come with the next batch."""
+    def take(self, most: int) -> list[Delivery]:
+        """Takes jobs of dead workers, then new ones, and returns them, without their payloads; none of a paused queue. What
+        cannot run is dead-lettered, and entries with many jobs are taken apart: those come with the next batch."""
         if self._call("EXISTS", self.keys.paused):
-            return 0
-        entries: list[Reply] = list(
-            self._run(RECLAIM, [self.keys.stream], self._group, self._consumer, self._idle_ms, min(most, _AT_ONCE))
+            return []
+        at_once = min(most, _RECLAIMED_AT_ONCE)
+        entries: list[Reply] = self._run(
+            RECLAIM, [self.keys.stream], self._group, self._consumer, self._idle_ms, at_once
         )
-        if len(entries) < most:
+        taken, seen = self._begun(entries), len(entries)
+        while seen < most:
+            count = min(most - seen, _AT_ONCE)
             reply = self._call(
-                *("XREADGROUP", "GROUP", self._group, self._consumer, "COUNT", most - len(entries)),
+                *("XREADGROUP", "GROUP", self._group, self._consumer, "COUNT", count),
                 *("STREAMS", self.keys.stream, ">"),
             )
-            entries += reply[0][1] if reply else []
+            entries = reply[0][1] if reply else []
+            taken += self._begun(entries)
+            seen += len(entries)
+            if len(entries) < count:
+                break
+        return taken
+
+    def _begun(self, entries: list[Reply]) -> list[Delivery]:
+        """Those of these entries that run now, which is told."""
         ready = [each for each in self._opened(entries) if not each.before or self._survived(each)]
         if ready:
             self._note(ready)
@@ -137,7 +153,9 @@ class BatchConsumer:
         for delivery in ready:
             self._settler.started(delivery)
         self._settler.flush()
-        return len(ready)
+        for delivery in ready:
+            delivery.envelope.payload = b""  # a batch may be large, and whoever runs it reads it for himself
+        return ready
 
     def waiting(self) -> int:
         """Jobs in the stream that nobody holds."""
@@ -151,6 +169,8 @@ class BatchConsumer:
 
     def entries(self, ids: Sequence[bytes]) -> list[Reply]:
         """The entries as they are in the stream; one that was deleted meanwhile is left out, and let go."""
+        if not ids:
+            return []
         found = self._near(ids) if len(ids) > 1 else {}
         missing = [entry_id for entry_id in ids if entry_id not in found]
         packed = b"".join(command("XRANGE", self.keys.stream, entry_id, entry_id) for entry_id in missing)
@@ -164,8 +184,8 @@ class BatchConsumer:
     def _near(self, ids: Sequence[bytes]) -> dict[bytes, Reply]:
         """Those of these entries that lie close together: one question for all of them costs the server and us a fraction.
         Between them lie entries of other consumers, and of nobody yet."""
-        in_order = sorted(ids, key=_place)
-        page: Reply = self._call("XRANGE", self.keys.stream, in_order[0], in_order[-1], "COUNT", 2 * len(ids))
+        first, last = min(ids, key=_place), max(ids, key=_place)
+        page: Reply = self._call("XRANGE", self.keys.stream, first, last, "COUNT", 2 * len(ids))
         wanted = set(ids)
         return {entry[0]: entry for entry in page if entry[0] in wanted}
 
@@ -215,12 +235,21 @@ class BatchConsumer:
                 self._policy.failed(delivery, kind(each.error), each.duration_s)
         return self._settler.flush()
 
-    def finish(self, duration_s: float = 0.0, *, leased_at: float = NEVER_TRUSTED) -> int:
-        """Settles all that is left as done, leaves the group, and returns how many these were."""
+    def finish(self, duration_s: float = 0.0, *, leased_at: float = NEVER_TRUSTED, taken: TakenJobs = ()) -> int:
+        """Settles all that is left as done, leaves the group, and returns how many these were. `taken` are those that were
+        taken here: they need not be read again."""
+        known = {each.entry_id: each for each in taken}
         done, before = 0, list[bytes]()
         while (ids := self.pending()) and ids != before:
-            ended = [Ended(entry_id, duration_s=duration_s) for entry_id in ids]
-            done += self.settle(ended, leased_at=leased_at).done
+            deliveries = self._opened(self.entries([each for each in ids if each not in known]), leased_at)
+            for entry_id in ids:
+                if (delivery := known.get(entry_id)) is not None:
+                    delivery.leased_at = leased_at
+                    deliveries.append(delivery)
+            self._note(deliveries)
+            for delivery in deliveries:
+                self._settler.done(delivery, b"", duration_s)
+            done += self._settler.flush().done
             before = ids
         self._run(LEAVE, [self.keys.stream], self._group, self._consumer)
         return done

@@ -112,6 +112,21 @@ def test_jobs_taken_before_the_batch_was_written_down_are_its_jobs_after_a_crash
         query.close()
 
 
+def test_a_batch_that_was_committed_and_not_settled_is_settled_by_the_next_driver(
+    redis86: Server, queue_name: str
+) -> None:
+    asyncio.run(add(redis86.url, queue_name, 1, 2, 3, 4))
+    killed = Query(redis86.url, queue_name)
+    committed = killed.reader.latestOffset(killed.offset, ReadMaxRows(2))
+    running = {**committed, "batch": 2}
+    assert killed.reader._open().take(committed["taker"], 2, 2)  # pyright: ignore[reportPrivateUsage] - and dies before it settles
+    again = Query(redis86.url, queue_name, committed)
+    assert sorted(row["data"] for row in again.planned(running)) == ['{"x":3}', '{"x":4}']
+    again.close()
+    assert (held(redis86, queue_name), there(redis86, queue_name)) == (2, 2)
+    killed.close()
+
+
 @pytest.mark.whole  # a driver of its own, which dies
 def test_leases_are_renewed_while_a_batch_runs_and_lapse_when_the_driver_is_gone(
     redis86: Server, queue_name: str

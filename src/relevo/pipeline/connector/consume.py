@@ -2,7 +2,8 @@
 
 Each micro-batch is a consumer of the queue's group, named by the offset: what is pending for it is the batch, so a batch
 that Spark plans again after a crash is what is still to be done of it. Spark asks for the next offset only once the batch
-before is in its log of commits; that is when its jobs are settled (`commit` comes later, with the next batch that has rows).
+before is in its log of commits; that is when its jobs are settled, while the next batch runs (`commit` comes later, with the
+next batch that has rows).
 The driver renews the leases meanwhile. When it dies nobody does, and the jobs run again: here, or by another worker.
 """
 
@@ -13,13 +14,14 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from relevo.engine.batch_consumer import NEVER_TRUSTED, BatchConsumer
+from relevo.engine.batch_consumer import NEVER_TRUSTED, BatchConsumer, TakenJobs
 from relevo.errors import BadArgument, RelevoError
 from relevo.pipeline.connector.connection import Directory, Reply
 from relevo.pipeline.connector.job_rows import JobRows
@@ -34,7 +36,7 @@ log = logging.getLogger("relevo.spark")
 TAKEN_BY = "_taken_by"
 COLUMNS = (*STREAM, Column(TAKEN_BY, "string", "the consumer that holds the job: the micro-batch"))
 _OPTIONS = ("mode", "queue", "group", "maxRowsPerTrigger", "rowsPerPartition", "leaseSeconds", "payload")
-_PAGE = 500
+_PAGE = 1000
 
 
 @dataclass(frozen=True)
@@ -119,12 +121,15 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         driver, taker, batch = self._open(), str(start["taker"]), int(start["batch"])
         driver.settle(taker, batch)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_jobs
-        return {**start, "batch": batch + 1} if driver.take(taker, batch + 1, most) else start
+        if driver.take(taker, batch + 1, most):
+            return {**start, "batch": batch + 1}
+        driver.wait_for_settles()  # Spark may ask for nothing more
+        return start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        driver, taker = self._open(), str(end["taker"])
-        batches = range(int(start["batch"]) + 1, int(end["batch"]) + 1)
-        return [part for batch in batches for part in driver.parts(taker, batch)]
+        driver, taker, begun = self._open(), str(end["taker"]), int(start["batch"])
+        driver.settle(taker, begun)  # committed, but perhaps not settled by a driver that died
+        return [part for batch in range(begun + 1, int(end["batch"]) + 1) for part in driver.parts(taker, batch)]
 
     def commit(self, end: dict[str, Any]) -> None:
         self._open().settle(str(end["taker"]), int(end["batch"]))
@@ -160,7 +165,9 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     for field in self._schema
                 ]
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)  # pyright: ignore[reportUnknownMemberType]
-                after = f"({ids[-1].decode()}"
+                if (last := ids[-1].decode()) == part.last:
+                    break
+                after = f"({last}"
         finally:
             directory.close()
 
@@ -169,7 +176,8 @@ class ConsumeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Driver:
-    """What the driver holds: the batches that are not settled, and a thread that renews their leases."""
+    """What the driver holds: the batches that are not settled, a thread that settles them while the next one runs, and a thread
+    that renews their leases."""
 
     def __init__(self, options: ConsumeOptions) -> None:
         self._options = options
@@ -179,6 +187,11 @@ class _Driver:
         """The consumers that hold something, and since when we know."""
         self._leased: dict[str, float] = {}
         """Since when the leases of a batch have run, where we have begun or renewed all of them."""
+        self._taken: dict[str, TakenJobs] = {}
+        """The jobs of a batch, where we took them ourselves."""
+        self._settling = ThreadPoolExecutor(1, thread_name_prefix="relevo-spark-settles")
+        self._settles_by = options.directory()
+        self._under_way: Future[None] | None = None
         self._known: set[str] = set()
         """Takers whose consumers of before were looked for."""
         self._left: int | None = None
@@ -204,11 +217,11 @@ class _Driver:
         if not consumer.pending(count=1):
             consumer.promote()
             most, began = most if self._left is None else min(most, self._left), time.monotonic()
-            taken = consumer.take(most) if most else 0
+            taken = consumer.take(most) if most else []
             if taken:
-                self._leased[name] = began
+                self._leased[name], self._taken[name] = began, taken
             if self._left is not None:
-                self._left = max(0, self._left - taken) if taken else 0
+                self._left = max(0, self._left - len(taken)) if taken else 0
         held = bool(consumer.pending(count=1))
         if held:
             self._hold(name)
@@ -225,21 +238,41 @@ class _Driver:
             after = f"({ids[-1].decode()}"
 
     def settle(self, taker: str, upto: int) -> None:
-        """Settles what is left of the batches up to this one as done: Spark has committed them."""
+        """Begins to settle what is left of the batches up to this one as done: Spark has committed them. A driver that dies
+        meanwhile leaves that to the next."""
         if taker not in self._known:
-            self._known.add(taker)
             for name in self._consumers_of(taker):
                 self._hold(name)
+            self._known.add(taker)
+        self.wait_for_settles()
         with self._lock:
             done = {name: since for name, since in self._batches.items() if _batch(name, taker) in range(upto + 1)}
+        if done:
+            self._under_way = self._settling.submit(self._settle, done)
+
+    def _settle(self, done: Mapping[str, float]) -> None:
         for name, since in done.items():
             leased_at = self._leased.get(name, NEVER_TRUSTED)
-            self._consumer(name).finish(time.monotonic() - since, leased_at=leased_at)
+            consumer = self._options.consumer(self._settles_by, name)
+            consumer.finish(time.monotonic() - since, leased_at=leased_at, taken=self._taken.get(name, ()))
             with self._lock:
                 self._batches.pop(name, None)
                 self._leased.pop(name, None)
+                self._taken.pop(name, None)
+
+    def wait_for_settles(self) -> None:
+        """Waits until what was begun is settled, and raises what went wrong with it."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
 
     def close(self) -> None:
+        try:
+            self.wait_for_settles()
+        except (RelevoError, OSError) as error:
+            log.warning("jobs of queue %s could not be settled, and will run again: %s", self._options.queue, error)
+        self._settling.shutdown()
+        self._settles_by.close()
         self._ended.set()
         self._keeper.join(self._options.connection.timeout_s)
         self._directory.close()
