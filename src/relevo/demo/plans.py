@@ -11,9 +11,10 @@ from typing import Any
 from relevo.demo.house import LETTERS, House
 from relevo.demo.size import Size
 from relevo.engine.job.job import Job
-from relevo.engine.lanes.lanes import ALL, LaneLimit
+from relevo.engine.lanes.lanes import LaneLimit
 from relevo.engine.producing.flows import Flow
 from relevo.engine.schedules.patterns import RepeatPattern
+from relevo.wire.notes import ALL_LANES
 
 _AT_ONCE = 2
 
@@ -98,14 +99,14 @@ async def limit(house: House, size: Size) -> str:
     def of(customer: str, number: int) -> list[dict[str, Any]]:
         return [{"name": "serve", "data": {"customer": customer}, "lane": customer} for _ in range(number)]
 
-    await queue.lanes.limit(ALL, LaneLimit(concurrency=_AT_ONCE))
+    await queue.lanes.limit(ALL_LANES, LaneLimit(concurrency=_AT_ONCE))
     jobs = await queue.add_bulk(of("big", size.flood))
     jobs += await queue.add_bulk(of("small", size.few))  # behind the flood, and yet not after it
     ids = [job.id for job in jobs]
     house.ids[LETTERS] += ids
     async with house.worker(LETTERS, serve):
         await house.until(lambda: house.tally.finished_of(ids) == len(ids), "both customers' jobs")
-    await queue.lanes.unlimit(ALL)
+    await queue.lanes.unlimit(ALL_LANES)
     before = ended[: _last(ended, "small")].count("big")
     house.tally.all_finished("jobs of both customers done", ids)
     highest = max(most.values())

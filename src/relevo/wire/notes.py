@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
+from relevo.errors import BadArgument
+
+ALL_LANES = "*"
+"""Stands for every lane where limits are set: no lane is called so."""
+
 
 class Notes(msgspec.Struct, omit_defaults=True, frozen=True):
     """What stands beside one job; a msgpack map of what is set.
@@ -41,3 +46,10 @@ class Notes(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 _decode = msgspec.msgpack.Decoder(Notes).decode
+
+
+def checked_lane(lane: object, *, all_allowed: bool = False) -> str:
+    if not isinstance(lane, str) or not lane.strip() or (lane == ALL_LANES and not all_allowed):
+        remedy = "Pass text that names what shares a turn, such as a tenant's id."
+        raise BadArgument(argument="lane", value=lane, reason="not a valid name", remedy=remedy)
+    return lane

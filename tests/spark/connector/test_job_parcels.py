@@ -3,6 +3,7 @@
 # pyarrow comes without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from relevo.pipeline.connector.job_parcels import JobParcels
 from relevo.pipeline.connector.options import SinkOptions
 from relevo.wire.delayed import DelayedMember
 from relevo.wire.envelope import Envelope
+from relevo.wire.notes import Notes
 
 BACKOFF = StructType(
     [
@@ -112,3 +114,24 @@ def test_a_backoff_that_no_worker_knows_is_refused() -> None:
     backoff = {"kind": "hourly", "delay_ms": 1, "max_delay_ms": None, "multiplier": None, "jitter_ms": None}
     with pytest.raises(BadArgument, match="hourly"):
         rows_of({"data": ["1"], "retry": [{"max_attempts": None, "backoff": backoff}]}, types)
+
+
+def test_a_row_with_a_lane_is_due_at_once_in_the_order_of_the_rows() -> None:
+    names, ids = ["long-name", "a", "a", "b", "a"], [None, None, None, "z", "y"]
+    types = {**TYPES, "lane": StringType()}
+    columns = {"name": names, "data": ["1"] * 5, "job_id": ids, "lane": ["t7", "t7", None, "t7", "t7"]}
+    rows = rows_of(columns, types)
+    assert [Notes.decode(row.notes).lane if row.notes else None for row in rows] == ["t7", "t7", None, "t7", "t7"]
+    laned = [row for row in rows if row.notes]
+    assert [row.noted for row in laned] == [Envelope.decode(row.envelope).id for row in laned]
+    # As the delayed set keeps them: by time, and by their bytes where that is one.
+    assert sorted(laned, key=lambda row: (row.run_at_ms, row.member)) == laned
+    assert max(row.run_at_ms or 0 for row in laned) <= time.time_ns() // 1_000_000
+    assert rows[0].content != rows_of({**columns, "lane": ["t8"] * 5}, types)[0].content
+    with pytest.raises(BadArgument, match="not a valid name"):
+        rows_of({"data": ["1"], "lane": ["*"]}, types)
+
+
+def test_a_lane_is_text() -> None:
+    with pytest.raises(BadArgument, match="Cast it to string"):
+        rows_of({"data": ["1"], "lane": [7]}, {**TYPES, "lane": LongType()})

@@ -10,8 +10,9 @@ from relevo.cli.queues.arguments import QueueName
 from relevo.cli.shell.durations import span_ms
 from relevo.cli.shell.output import Json, count, show, span, table
 from relevo.cli.shell.redis_server import server_of
-from relevo.engine.lanes.lanes import ALL, LaneLimit, LaneState
+from relevo.engine.lanes.lanes import LaneLimit, LaneState
 from relevo.errors import BadArgument
+from relevo.wire.notes import ALL_LANES
 
 if TYPE_CHECKING:
     from relevo.engine.queue import Queue
@@ -29,7 +30,7 @@ def list_(ctx: typer.Context, queue: QueueName, as_json: Json = False) -> None:
     states = server_of(ctx).ask(queue, _states)
     made = table("lane", "waiting", "running", "limit", title=f"lanes of {queue}", numbers=("waiting", "running"))
     for state in states:
-        numbers = ("-", "-") if state.lane == ALL else (count(state.waiting), count(state.flying))
+        numbers = ("-", "-") if state.lane == ALL_LANES else (count(state.waiting), count(state.flying))
         made.add_row(state.lane, *numbers, in_words(state.limit))
     show([_as_dict(state) for state in states], as_json, made, nothing=f"no lanes in {queue}")
 
@@ -64,10 +65,10 @@ def unlimit(ctx: typer.Context, queue: QueueName, lane: LaneName, as_json: Json 
 async def _states(queue: Queue) -> list[LaneState]:
     lanes = queue.lanes
     limits = await lanes.limits()
-    names = {*limits, *await lanes.waiting()} - {ALL}
+    names = {*limits, *await lanes.waiting()} - {ALL_LANES}
     states = [await lanes.state(name) for name in names]
     states.sort(key=lambda state: (-state.waiting, state.lane))
-    return [*([LaneState(ALL, 0, 0, limits[ALL])] if ALL in limits else []), *states]
+    return [*([LaneState(ALL_LANES, 0, 0, limits[ALL_LANES])] if ALL_LANES in limits else []), *states]
 
 
 def in_words(limit: LaneLimit | None) -> str:

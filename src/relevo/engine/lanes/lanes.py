@@ -17,6 +17,7 @@ from relevo.broker.resp import Reply
 from relevo.broker.scripts import script
 from relevo.errors import BadArgument
 from relevo.wire.keys import QueueKeys
+from relevo.wire.notes import ALL_LANES, checked_lane
 
 log = logging.getLogger("relevo.lanes")
 
@@ -24,8 +25,6 @@ LIMIT_LANE = script("limit_lane", __name__)
 
 WINDOW = 256
 """How many laned jobs may wait in the stream: enough to keep workers busy, few enough that turns mean something."""
-
-ALL = "*"
 
 
 @dataclass(frozen=True)
@@ -107,11 +106,4 @@ class Lanes:
         waiting: Reply = await self._link.call("LLEN", self._keys.lane(lane))
         flying: Reply = await self._link.call("SCARD", self._keys.flying(lane))
         limits = await self.limits()
-        return LaneState(lane, waiting, flying, limits.get(lane, limits.get(ALL)))
-
-
-def checked_lane(lane: object, *, all_allowed: bool = False) -> str:
-    if not isinstance(lane, str) or not lane.strip() or (lane == ALL and not all_allowed):
-        remedy = "Pass text that names what shares a turn, such as a tenant's id."
-        raise BadArgument(argument="lane", value=lane, reason="not a valid name", remedy=remedy)
-    return lane
+        return LaneState(lane, waiting, flying, limits.get(lane, limits.get(ALL_LANES)))

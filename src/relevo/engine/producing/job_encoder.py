@@ -10,7 +10,6 @@ from relevo.arguments import instance, known_names, positive
 from relevo.engine.job.add_options import OPTION_NAMES, PLAIN, AddOptions
 from relevo.engine.job.dedup import Dedup
 from relevo.engine.job.job import Job, ResultSource
-from relevo.engine.lanes.lanes import checked_lane
 from relevo.engine.producing.pending_add import Entry
 from relevo.errors import BadArgument, NotSupportedError, PayloadTooLarge, RelevoError, WrongType
 from relevo.wire.backoff import retry_override
@@ -18,7 +17,7 @@ from relevo.wire.envelope import encode_bare
 from relevo.wire.envelope_encoder import EnvelopeEncoder, checked_job_name
 from relevo.wire.frame import MOST_JOBS, framed
 from relevo.wire.limits import QueueLimits
-from relevo.wire.notes import Notes
+from relevo.wire.notes import Notes, checked_lane
 from relevo.wire.payload import Codec
 
 _BULK_KEYS = OPTION_NAMES | {"name", "data", "repeat", "missed_fires"}

@@ -46,6 +46,10 @@ class Row(NamedTuple):
     """For a delayed job: as it stands in the delayed set."""
     content: bytes
     """All that the user gave, and nothing that we made up: what tells this row from another."""
+    notes: bytes = b""
+    """What stands beside the job (`wire.notes`), such as its lane; empty for most."""
+    noted: str = ""
+    """The job's id, for its notes."""
 
 
 class _Chunk(NamedTuple):
@@ -160,7 +164,12 @@ class Feed:
     def _submit(self, chunk: _Chunk) -> bool:
         """Sends a chunk without waiting for the answer; False when that is not for this chunk, or not now."""
         roomy = self._length + len(chunk.rows) + _HEADROOM < self._sink.cap
-        if not self._alone or not roomy or self._connection is None or any(row.job_id for row in chunk.rows):
+        if (
+            not self._alone
+            or not roomy
+            or self._connection is None
+            or any(row.job_id or row.notes for row in chunk.rows)
+        ):
             return False
         parts = [_MULTI]
         add = parts.append
@@ -304,7 +313,7 @@ class Feed:
         ]
         for row in chunk.rows:
             run_at: Argument = "" if row.run_at_ms is None else row.run_at_ms
-            arguments += (run_at, row.envelope, row.name, row.job_id, row.member)
+            arguments += (run_at, row.envelope, row.name, row.job_id, row.member, row.noted, row.notes)
         connection = self._directory.connection(self._key)
         keys = (self._keys.stream, self._keys.delayed, self._key)
         connection.send(

@@ -1,8 +1,10 @@
-"""Rows of a DataFrame as jobs: the columns name, data, delay, job_id and retry become an envelope on its way.
+"""Rows of a DataFrame as jobs: the columns name, data, delay, job_id, retry and lane become an envelope on its way.
 
 `data` may be JSON text (the default for text), bytes (msgpack, taken as they are), or anything Spark has a type for: structs,
 maps, arrays, numbers. `delay` is in milliseconds, or a timestamp; `retry` is a number of attempts or the struct that the
 source gives, so what was read can be written as it is.
+
+A row with a lane goes there as a delayed job does: it is due at once, and whoever moves due jobs takes it to its lane.
 """
 
 from __future__ import annotations
@@ -25,12 +27,14 @@ from relevo.pipeline.connector.feed import Row
 from relevo.pipeline.connector.options import SinkOptions
 from relevo.wire.backoff import retry_override
 from relevo.wire.delayed import DelayedMember
+from relevo.wire.envelope import Envelope
 from relevo.wire.envelope_encoder import EnvelopeEncoder
 from relevo.wire.limits import QueueLimits
+from relevo.wire.notes import Notes, checked_lane
 from relevo.wire.payload import encode_payload
 from relevo.wire.retry import RetryOverride
 
-_RARE = ("delay", "job_id", "retry")
+_RARE = ("delay", "job_id", "retry", "lane")
 COLUMNS = ("name", "data", *_RARE)
 
 _read_json = msgspec.json.Decoder().decode
@@ -46,7 +50,7 @@ class JobParcels:
         for name in types:
             if name not in COLUMNS:
                 raise _bad(name, "jobs have no such column", f"Select some of {', '.join(COLUMNS)}.")
-        for name in ("name", "job_id"):
+        for name in ("name", "job_id", "lane"):
             if name in types and not isinstance(types[name], StringType):
                 raise _bad(name, f"it is {types[name].simpleString()}", "Cast it to string.")
         delay = types.get("delay")
@@ -58,6 +62,8 @@ class JobParcels:
                 "retry", f"it is {retry.simpleString()}", "Give a number of attempts, or the struct of the source."
             )
         self._payload = self._payload_encoder(types.get("data"))
+        self._laned: tuple[int, str] = (0, "")
+        """When the last row with a lane is due, and its name: the order of rows is that of their times."""
 
     def rows(self, batches: Iterable[Any]) -> Iterator[Row]:
         number = 0
@@ -70,8 +76,10 @@ class JobParcels:
             if columns.keys().isdisjoint(_RARE):
                 yield from self._plain(number, now_ms, *lists[:2])
             else:
-                for place, (name, data, delay, job_id, retry) in enumerate(zip(*lists, strict=True)):
-                    yield self._row(number + place, now_ms, name or "", data, delay, job_id, retry)
+                self._laned = max(self._laned, (now_ms - count, ""))
+                for place, (name, data, delay, job_id, retry, lane) in enumerate(zip(*lists, strict=True)):
+                    row = self._row(number + place, now_ms, name or "", data, delay, job_id, retry)
+                    yield row if lane is None else self._in_lane(row, name or "", lane)
             number += count
 
     def _plain(self, number: int, now_ms: int, names: list[str | None], rows: list[Any]) -> Iterator[Row]:
@@ -95,6 +103,19 @@ class JobParcels:
         run_at = encoder.run_at(delay, None, now_ms)
         member = b"" if run_at is None else DelayedMember(name, envelope).encode()
         return Row(envelope, encoded, run_at, job_id or "", member, content)
+
+    def _in_lane(self, row: Row, name: str, given: str) -> Row:
+        lane, (due, before) = checked_lane(given), self._laned
+        if row.job_id or name != before:  # jobs of one moment and name come in the order of our ids
+            due += 1
+        self._laned = (due, name)
+        job_id = Envelope.decode(row.envelope).id
+        run_at = due if row.run_at_ms is None else row.run_at_ms
+        member = row.member or DelayedMember(name, row.envelope).encode()
+        content = b"%b\0lane %b" % (row.content, lane.encode())
+        return row._replace(
+            run_at_ms=run_at, member=member, content=content, notes=Notes(lane=lane).encode(), noted=job_id
+        )
 
     def _payload_encoder(self, kind: Any) -> Callable[[Any, str, int], bytes]:
         if isinstance(kind, BinaryType):
