@@ -34,6 +34,20 @@ def test_a_job_is_opened() -> None:
     assert (row["bad"], row["_id"]) == (None, "7-1")
 
 
+def test_jobs_of_the_usual_shape_and_jobs_one_by_one_are_the_same_rows() -> None:
+    retry = RetryOverride(5, Backoff("fixed", 250))
+    usual = [
+        ("7-1", [b"d", envelope({"to": "ada"}), b"n", b"mail"]),
+        ("9999999999999999-0", [b"d", envelope(None, retry=retry), b"n", "grüße".encode()]),
+        ("8-0", [b"d", Envelope("j", b"\xc0", 1 << 62, 1 << 63).encode(), b"n", b""]),
+    ]
+    odd = ("9-0", [b"n", b"mail", b"d", envelope(1)])
+    together, apart = rows_of("stream", *usual), [rows_of("stream", each, odd)[0] for each in usual]
+    assert together == apart
+    assert (together[1]["_ts"], together[2]["created_at"], together[2]["attempt"]) == (None, None, None)
+    assert together[1]["retry"]["max_attempts"] == 5
+
+
 def test_a_dead_letter_says_why_and_where_from() -> None:
     fields = DeadLetterFields(envelope(), "mail", "3-0", "retries_exhausted", "boom").encode()
     (row,) = rows_of("dlq", ("9-0", fields))

@@ -37,6 +37,8 @@ TAKEN_BY = "_taken_by"
 COLUMNS = (*STREAM, Column(TAKEN_BY, "string", "the consumer that holds the job: the micro-batch"))
 _OPTIONS = ("mode", "queue", "group", "maxRowsPerTrigger", "rowsPerPartition", "leaseSeconds", "payload")
 _PAGE = 1000
+_TASKS = 16
+"""A task costs tens of milliseconds whatever it does: a large batch has larger tasks, and not more of them than this."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,13 @@ class ConsumeOptions:
         queue = given.text("queue", "")
         if not queue:
             raise given.bad("queue", "a query takes the jobs of one queue", 'Write .option("queue", "emails").')
+        max_jobs = given.number("maxRowsPerTrigger") or 10_000
         return ConsumeOptions(
             connection=connection_of(given),
             queue=queue,
             group=given.text("group", "default"),
-            max_jobs=given.number("maxRowsPerTrigger") or 10_000,
-            jobs_per_partition=given.number("rowsPerPartition") or 1000,
+            max_jobs=max_jobs,
+            jobs_per_partition=given.number("rowsPerPartition") or max(1000, max_jobs // _TASKS),
             lease_s=float(given.number("leaseSeconds") or 30),
             raw_payload=given.one_of("payload", ("json", "raw")) == "raw",
         )

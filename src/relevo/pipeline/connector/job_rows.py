@@ -23,6 +23,7 @@ from relevo.wire.retry import RetryOverride
 
 _MAX_INT = (1 << 63) - 1
 _FIELDS = {"stream": ("d", "n"), "dlq": ("d", "n", "source_id", "reason", "detail")}
+_NO_JSON = (TypeError, ValueError, RecursionError, msgspec.MsgspecError)
 _COLUMN = {"n": "name", "source_id": "source_id", "reason": "reason", "detail": "detail"}
 
 
@@ -46,7 +47,8 @@ class JobRows:
         self._keep = keep
 
     def batch(self, entries: Sequence[Sequence[Any]]) -> Any:
-        return self._of(row for entry in entries for row in self._entry(entry))
+        usual = self._usual(entries) if self._keep is None else None
+        return self._of(row for entry in entries for row in self._entry(entry)) if usual is None else usual
 
     def delayed_batch(self, members: Sequence[tuple[bytes, bytes]]) -> Any:
         """Of (member, score) pairs."""
@@ -57,12 +59,42 @@ class JobRows:
         columns = [pa.array([row.get(field.name) for row in kept], field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
+    def _usual(self, entries: Sequence[Sequence[Any]]) -> Any:
+        """Entries of the shape that nearly all have, column by column, which takes half the time; None where one of them is
+        of another shape or cannot be opened."""
+        ids, names, opened, payloads = list[str](), list[str](), list[Envelope](), list[Any]()
+        try:
+            for entry_id, flat in entries:
+                if not flat or len(flat) != 4 or flat[0] != b"d" or flat[2] != b"n" or is_frame(flat[1]):
+                    return None
+                envelope = Envelope.decode(flat[1])
+                ids.append(entry_id.decode())
+                names.append(flat[3].decode())
+                opened.append(envelope)
+                payloads.append(envelope.payload if self._raw else _as_json(envelope.payload))
+        except (Undecodable, *_NO_JSON):  # a UnicodeDecodeError is one of them
+            return None
+        there: dict[str, list[Any]] = {
+            **{name: [value] * len(ids) for name, value in self._constants.items()},
+            "_id": ids,
+            "_ts": [micros(int(at.partition("-")[0])) for at in ids],
+            "name": names,
+            "data": payloads,
+            "job_id": [envelope.id for envelope in opened],
+            "created_at": [micros(envelope.created_at_ms) for envelope in opened],
+            "attempt": [envelope.attempt if envelope.attempt <= _MAX_INT else None for envelope in opened],
+        }
+        if any(envelope.retry is not None for envelope in opened):
+            there["retry"] = [_retry(envelope.retry) for envelope in opened]
+        columns = [
+            pa.array(there[field.name], field.type) if field.name in there else pa.nulls(len(ids), field.type)
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
     def _entry(self, entry: Sequence[Any]) -> Iterator[dict[str, Any]]:
         """One row, or for a frame one for each of its jobs; they share the entry's id."""
         flat: Sequence[bytes] = entry[1] or ()
-        if len(flat) == 4 and flat[0] == b"d" and flat[2] == b"n" and not is_frame(flat[1]):
-            yield self._usual(entry[0], flat[1], flat[3])
-            return
         at = EntryId.parse(entry[0])
         row: dict[str, Any] = {**self._constants, "_id": str(at), "_ts": micros(at.ms)}
         rest: list[tuple[str, str]] = []
@@ -91,15 +123,6 @@ class JobRows:
             yield self._framed(job, row, list(wrong))
         if not jobs:
             yield row | {"bad": "; ".join(wrong) or None}
-
-    def _usual(self, entry_id: bytes, envelope: bytes, name: bytes) -> dict[str, Any]:
-        """An entry of the shape that nearly all have, without a look at each of its fields."""
-        at, wrong = entry_id.decode(), list[str]()
-        row: dict[str, Any] = {**self._constants, "_id": at, "_ts": micros(int(at.partition("-")[0])), "rest": None}
-        row["name"] = _decoded(name, "n", wrong)
-        self._open(envelope, row, wrong)
-        row["bad"] = "; ".join(wrong) or None
-        return row
 
     def _framed(self, job: FramedJob, entry: dict[str, Any], wrong: list[str]) -> dict[str, Any]:
         row = entry | {"name": job.name or None}
@@ -136,11 +159,15 @@ class JobRows:
             row["data"] = envelope.payload
             return
         try:
-            row["data"] = msgspec.json.encode(decode_payload(envelope.payload)).decode()
+            row["data"] = _as_json(envelope.payload)
         except Undecodable as error:
             wrong.append(str(error))
-        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        except _NO_JSON as error:
             wrong.append(f"its data cannot be written as JSON: {error}")
+
+
+def _as_json(payload: bytes) -> str:
+    return msgspec.json.encode(decode_payload(payload)).decode()
 
 
 def _decoded(value: bytes, name: str, wrong: list[str]) -> str:
