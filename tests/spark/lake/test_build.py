@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from relevo.pipeline.commands.build import Built, build
+from relevo.pipeline.lake.iceberg import publish
 from relevo.pipeline.lake.instant_columns import part_of
 from relevo.pipeline.lake.lake import Lake
 from relevo.pipeline.lake.tables import BY_NAME
@@ -247,6 +249,18 @@ def test_deltalake_duckdb_polars_datafusion_and_spark_agree(whole: bool, twice: 
         found = {name: facts(read(table)) for name, read in asked.items()}
         assert sum(found["deltalake"].values()) == twice.lake.table(table).rows
         assert [name for name, rows in found.items() if rows != found["deltalake"]] == [], table
+
+
+@pytest.mark.whole  # one table is read by it in test_delta.py
+def test_iceberg_agrees_on_every_table_that_it_shows(twice: Twice) -> None:
+    shown = publish(twice.lake)
+    catalog: Any = SqlCatalog("relevo", uri=f"sqlite:///{twice.lake.root}/_iceberg/catalog.db")
+    ours = {f"relevo_{table}": table for table in written(twice.lake)}
+    assert {ours[name] for name in shown} == {table for table in ours.values() if not BY_NAME[table].inner}
+    for name in shown:
+        rows = catalog.load_table(name).scan().to_arrow()
+        asked = readers(twice.lake)["deltalake"](ours[name]).select(rows.column_names)  # without those it is cut by
+        assert facts(rows) == facts(asked), name
 
 
 def test_every_column_that_was_written_is_declared_with_a_comment(twice: Twice) -> None:
