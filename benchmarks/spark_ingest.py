@@ -120,7 +120,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.spark_ingest", description=__doc__)
     parser.add_argument("what", nargs="?", choices=("run", "report"), default="run")
     parser.add_argument("--events", type=int, default=2_000_000, help="in the stream that is read")
-    parser.add_argument("--jobs", type=int, default=500_000, help="of bulk add and sink, and twice those consumed")
+    parser.add_argument("--jobs", type=int, default=500_000, help="of bulk add and sink, and of those consumed")
     parser.add_argument("--rounds", type=int, default=3, help="0 leaves the rates out")
     parser.add_argument(
         "--lake",

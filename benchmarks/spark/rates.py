@@ -23,7 +23,7 @@ RAW, BATCH, STREAMING, BULK, SINK, BATCH_ROWS, STREAMING_ROWS, FEW, MANY, DRAIN,
 QUEUES = 1_000
 PROGRAMS = ("Redis", "Python", "JVM")
 ROWS_A_TRIGGER = 500_000
-JOBS_A_TRIGGER = 50_000
+JOBS_A_TRIGGER, JOBS_A_TASK = 100_000, 25_000
 
 
 class Rates:
@@ -35,8 +35,6 @@ class Rates:
         self._folder = folder
         self._events = events
         self._jobs = jobs
-        self._taken = max(1, jobs // 2)
-        """Jobs that a worker and a query take."""
         self._number = 0
         self._each = max(1, events // 10 // QUEUES)
         """Events of each of many queues; one queue has as many as all of them."""
@@ -145,26 +143,27 @@ class Rates:
 
     def _drain(self) -> tuple[int, float]:
         queue = self._waiting()
-        took = drain(self._url, queue, self._taken)
+        took = drain(self._url, queue, self._jobs)
         drop(self._url, queue, 0)
-        return self._taken, took
+        return self._jobs, took
 
     def _consume(self) -> tuple[int, float]:
         queue, checkpoint = self._waiting(), self._place("checkpoint")
-        options = {"url": self._url, "queue": queue, "mode": "consume", "maxRowsPerTrigger": str(JOBS_A_TRIGGER)}
+        options = {"url": self._url, "queue": queue, "mode": "consume"}
+        options |= {"maxRowsPerTrigger": str(JOBS_A_TRIGGER), "rowsPerPartition": str(JOBS_A_TASK)}
         began = time.perf_counter()
         jobs = self._spark.readStream.format("relevo").options(**options).load()
         taking = jobs.writeStream.format("noop").option("checkpointLocation", checkpoint)
         taking.trigger(availableNow=True).start().awaitTermination()
         took = time.perf_counter() - began
         drop(self._url, queue, 0)
-        return self._taken, took
+        return self._jobs, took
 
     def _waiting(self) -> str:
         """A queue with jobs that nobody has taken."""
         self._number += 1
         queue = f"taken-{self._number}"
-        bulk_add(self._url, queue, self._taken, keep=True)
+        bulk_add(self._url, queue, self._jobs, keep=True)
         return queue
 
     def _checked(self, table: str, seconds: float) -> tuple[int, float]:

@@ -30,8 +30,8 @@ Redis, the driver, its JVM and the Python workers share the same cores (`local[2
 - **bulk add**: `Queue.add_bulk` of 10k jobs at a time, one process. **sink**: `df.write.format("relevo")` of as many rows.
 - **ingest of one queue** and **of 1,000 queues**: `relevo pipeline ingest` of a tenth as many events, all in one queue, or
   spread evenly over a thousand.
-- **worker's drain**: one `Worker` with its defaults runs and settles half as many jobs, which do nothing. **consume**: a
-  query with `mode=consume` takes and settles as many, 50k a trigger, the start of the query included.
+- **worker's drain**: one `Worker` with its defaults runs and settles as many jobs, which do nothing. **consume**: a
+  query with `mode=consume` takes and settles as many, 100k a trigger and 25k a task, the start of the query included.
 - **build**: bronze to silver to gold of events spread over two days and four queues, all expectations checked, sums compared
   with what is known of the events; then 1 % new events, and built again.
 - **a lake of 1,000 queues**: a week in which each has work in a minute of four. Its report and its forecast are made in a

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import gc
 import os
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -234,11 +236,16 @@ def test_text_that_is_no_json_is_named_by_its_row(spark: SparkSession, redis86: 
 
 
 def test_python_workers_come_from_a_process_that_has_imported_what_they_need(spark: SparkSession) -> None:
-    def parent(_: int) -> bytes:
-        return Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+    def seen(_: int) -> tuple[bytes, bool]:
+        imported = "relevo.pipeline.connector.source" in sys.modules
+        # Spark collects garbage behind every task: what was imported is no part of that.
+        return Path(f"/proc/{os.getppid()}/cmdline").read_bytes(), imported and gc.get_freeze_count() > len(
+            gc.get_objects()
+        )
 
-    (command,) = spark.sparkContext.parallelize([0], 1).map(parent).collect()
+    ((command, frozen),) = spark.sparkContext.parallelize([0], 1).map(seen).collect()
     assert b"relevo.pipeline.worker_daemon" in command
+    assert frozen
 
 
 def test_a_queue_is_a_view_of_sql(spark: SparkSession, redis86: Server, queue_name: str) -> None:
