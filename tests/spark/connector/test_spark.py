@@ -1,8 +1,8 @@
 """The data source in Spark itself: a few ends joined, after the parts were tried alone."""
 
 import asyncio
-import json
 import gc
+import json
 import os
 import sys
 from collections import Counter
