@@ -39,6 +39,8 @@ class Rates:
         self._each = max(1, events // 10 // QUEUES)
         """Events of each of many queues; one queue has as many as all of them."""
         self._raw: RawReaders | None = None
+        self._before: dict[str, float] = {}
+        """Processor time by program when the case under way began."""
 
     def run(self, figures: Figures, rounds: int, tell: Callable[[str], None], only: Collection[str] = CASES) -> None:
         cases: dict[str, Callable[[], tuple[int, float]]] = {
@@ -65,9 +67,9 @@ class Rates:
                 fill(self._url, f"many-{number:04}", self._each)
         for number in range(rounds + 1):  # the first is for the JVM, which compiles what it meets often
             for name, case in cases.items():
-                before = cpu_s()
+                self._before = cpu_s()
                 rows, seconds = case()
-                after = cpu_s()
+                after, before = cpu_s(), self._before
                 tell(f"round {number or 'to get warm'}: {name}, {rows / seconds:,.0f} rows a second")
                 if number:
                     figures.note(name, "rate", rows / seconds)
@@ -164,6 +166,7 @@ class Rates:
         self._number += 1
         queue = f"taken-{self._number}"
         bulk_add(self._url, queue, self._jobs, keep=True)
+        self._before = cpu_s()  # to fill it is no part of the case
         return queue
 
     def _checked(self, table: str, seconds: float) -> tuple[int, float]:
