@@ -26,6 +26,8 @@ from tests.spark.connector.filled import add_events
         ("{}", '{"added": {"a": 5}}', 5),
         ('{"added": {}}', None, None),
         ("null", "null", None),
+        ("{'added': {'a': 3}}", "{'added': {'a': 5}}", 2),  # as Spark 4.1 tells it
+        ("{'added': {'a': 3}}", "None", None),
     ],
 )
 def test_rows_behind_are_what_was_added_since_the_end_of_the_batch(end: str, latest: str, rows: int | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from ast import literal_eval
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -21,6 +22,8 @@ def rows_behind(end: str | Mapping[str, Any] | None, latest: str | Mapping[str, 
 
     >>> rows_behind('{"added": {"a": 10}}', '{"added": {"a": 25, "b": 3}}')
     18
+    >>> rows_behind("{'added': {'a': 10}}", "{'added': {'a': 25}}"), rows_behind("{'added': {'a': 10}}", "None")
+    (15, None)
     """
     ends, now = _added(end), _added(latest)
     return None if ends is None or now is None else sum(max(0, there - ends.get(key, 0)) for key, there in now.items())
@@ -28,10 +31,18 @@ def rows_behind(end: str | Mapping[str, Any] | None, latest: str | Mapping[str, 
 
 def _added(offset: str | Mapping[str, Any] | None) -> dict[str, int] | None:
     """How many entries each stream had been given."""
-    if offset is None or offset == "null":
+    if offset is None or offset in ("null", "None"):
         return None
-    parsed = json.loads(offset) if isinstance(offset, str) else offset
+    parsed = _parsed(offset) if isinstance(offset, str) else offset
     return cast("dict[str, int] | None", parsed.get(ADDED, {}))
+
+
+def _parsed(offset: str) -> Any:
+    """Spark 4.1 hands JSON over as Python writes it."""
+    try:
+        return json.loads(offset)
+    except ValueError:
+        return literal_eval(offset)
 
 
 class BehindWatch:
