@@ -71,10 +71,12 @@ def _rates(figures: Figures) -> str:
     raw = figures.median(RAW, "rate") or 1.0
     for case in CASES:
         rate = figures.median(case, "rate") or 0.0
-        costs = [figures.median(case, f"{program} µs") or 0.0 for program in PROGRAMS]
-        cells = [f"{cost:.2f} µs" for cost in costs]
+        costs = [figures.median(case, f"{program} µs") for program in PROGRAMS]
+        known = [cost for cost in costs if cost is not None]
+        cells = ["-" if cost is None else f"{cost:.2f} µs" for cost in costs]
         share = f"{rate / raw:.2f}" if case in _READING else ""
-        lines.append(f"| {case} | {shown(rate)} | {share} | {' | '.join(cells)} | {sum(costs) * rate / 1e6:.1f} |")
+        busy = f"{sum(known) * rate / 1e6:.1f}" if known else "-"
+        lines.append(f"| {case} | {shown(rate)} | {share} | {' | '.join(cells)} | {busy} |")
     return "\n".join([*lines, ""])
 
 
