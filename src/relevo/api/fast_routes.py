@@ -17,10 +17,9 @@ from relevo.api.auth import caller_of, request_id_of
 from relevo.api.fast_operations import CLAIM, PLAIN, PLAIN_BATCH, PUBLISH, PUBLISH_BATCH, SETTLE, SETTLE_MANY
 from relevo.api.problems import known, nowhere, packed_problem, problem_of, refused
 from relevo.api.request_body import ClientGone, Receive, collect, decoded, plain_or_none, require_json
-from relevo.api.responses import packed, packed_ids
+from relevo.api.responses import enveloped, packed, packed_ids
 from relevo.api.serving import Serving
 from relevo.contract.claims import (
-    Claimed,
     CompleteIn,
     ExtendIn,
     FailIn,
@@ -30,6 +29,8 @@ from relevo.contract.messages import BatchOutcome, Published, Refusal
 from relevo.errors import InvalidInput
 from relevo.wire.ids import require_id
 from relevo.work.caller import Caller
+from relevo.work.consume.claimed_messages import ClaimedMessages, ReadyMessages
+from relevo.work.consume.claims import Wanted
 from relevo.work.consume.long_poll import CancelToken
 from relevo.work.message.failure import Failure
 from relevo.work.message.verdict import SettleItem, Verdict
@@ -192,33 +193,25 @@ class FastRoutes:
         raw = await self._body(asked, self._settings.small_body_bytes, "body", "nothing: it holds no data")
         wanted = decoded(CLAIM.decoder, raw)
         patience = CancelToken()
-        claim = self._work_queues.claims.claim(
-            asked.caller,
-            parts[3],
-            parts[5],
-            batch_size=wanted.batch_size,
-            wait_s=min(wanted.wait_s, self._settings.longest_wait_s),
-            consumer=wanted.consumer,
-            labels=wanted.labels,
-            subscription=wanted.subscription,
-            patience=patience,
-        )
+        wait_s = min(wanted.wait_s, self._settings.longest_wait_s)
+        sought = Wanted(wanted.batch_size, wait_s, wanted.consumer, wanted.labels, wanted.subscription)
+        claim = self._work_queues.claims.take(asked.caller, parts[3], parts[5], sought, patience)
         if wanted.wait_s > 0:
             with self._metrics.long_polls.track_inprogress():
-                messages = await self._while_connected(claim, patience, asked, parts[3], wanted.subscription)
+                claimed = await self._while_connected(claim, patience, asked, parts[3], wanted.subscription)
         else:
-            messages = await claim
-        self._metrics.claimed.inc(len(messages))
-        return 200, packed(messages, asked.caller.request_id)
+            claimed = await claim
+        self._metrics.claimed.inc(len(claimed))
+        return 200, enveloped(claimed.encoded(), asked.caller.request_id)
 
     async def _while_connected(
         self,
-        claim: Coroutine[Any, Any, list[Claimed]],
+        claim: Coroutine[Any, Any, ClaimedMessages | ReadyMessages],
         patience: CancelToken,
         asked: Asked,
         scope: str,
         subscription: str | None,
-    ) -> list[Claimed]:
+    ) -> ClaimedMessages | ReadyMessages:
         """A claim that ends when the worker hangs up or the process is to end. It is never cancelled, because it may be
         about to commit; what it took for a worker that is gone goes back at once."""
         self._waiting.add(patience)
@@ -227,16 +220,16 @@ class FastRoutes:
         gone = asyncio.ensure_future(asked.receive())
         gone.add_done_callback(lambda done: None if done.cancelled() else patience.end())
         try:
-            messages = await claim
+            claimed = await claim
             if gone.done():
-                if messages:
+                if claimed:
                     items = [
                         SettleItem(id=each.id, claim_token=each.claim_token, subscription=subscription)
-                        for each in messages
+                        for each in claimed.messages()
                     ]
                     await self._work_queues.settlements.settle(asked.caller, scope, "release", items)
                 raise ClientGone
-            return messages
+            return claimed
         finally:
             gone.cancel()
             self._waiting.discard(patience)

@@ -17,7 +17,12 @@ JSON = "application/json"
 
 def packed(data: object, request_id: str) -> bytes:
     """The body of an answer. The request id needs no escaping: see `request_id_of`."""
-    return b'{"data":%b,"meta":{"request_id":"%b"}}' % (encode(data), request_id.encode())
+    return enveloped(encode(data), request_id)
+
+
+def enveloped(data: bytes, request_id: str) -> bytes:
+    """The same of data that is JSON already."""
+    return b'{"data":%b,"meta":{"request_id":"%b"}}' % (data, request_id.encode())
 
 
 def packed_ids(ids: Sequence[str], request_id: str) -> bytes:

@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-import msgspec
-
 from relevo.contract.claims import Claimed
 from relevo.errors import InvalidInput, QueueArchived, QueuePaused, ScopePaused, WrongConsumerMode
 from relevo.work.broadcast.deliveries import Deliveries
 from relevo.work.caller import Caller
+from relevo.work.consume.claimed_messages import ClaimedMessages, ReadyMessages
 from relevo.work.consume.lease_book import GivenLease, LeaseBook
 from relevo.work.consume.long_poll import CancelToken, LongPoll
 from relevo.work.faults import fault
 from relevo.work.message.expiry import EXPIRY, expire
-from relevo.work.message.model import AS_WRITTEN, TIERS
 from relevo.work.message.transition import CLAIM
 from relevo.work.queue_record import QueueRecord
 from relevo.work.ready_index.index import IndexLease, ReadyIndex
@@ -35,6 +33,16 @@ MOST_LABELS = 10
 _MOST_OUTLIVED = 500
 """Messages past their ttl that a claim ends on its way: after a long outage there may be very many, and the rest is left to
 `expiry_enforcer`, so that no transaction takes minutes."""
+
+
+class Wanted(NamedTuple):
+    """What a claim asks for."""
+
+    batch_size: int = 1
+    wait_s: float = 0.0
+    consumer: str | None = None
+    labels: Mapping[str, str] | None = None
+    subscription: str | None = None
 
 
 class _Asking(NamedTuple):
@@ -67,7 +75,7 @@ class Claims:
         self._group_commit = group_commit
         self._ready_index = ready_index
         self._long_poll = long_poll
-        self._claiming: Operation[_Asking, list[Claimed]] = Operation("claim", self._claim)
+        self._claiming: Operation[_Asking, ClaimedMessages | ReadyMessages] = Operation("claim", self._claim)
 
     async def claim(
         self,
@@ -82,21 +90,29 @@ class Claims:
         subscription: str | None = None,
         patience: CancelToken | None = None,
     ) -> list[Claimed]:
+        """`take`, and its messages as objects."""
+        wanted = Wanted(batch_size, wait_s, consumer, labels, subscription)
+        return (await self.take(caller, scope, queue, wanted, patience)).messages()
+
+    async def take(
+        self, caller: Caller, scope: str, queue: str, wanted: Wanted, patience: CancelToken | None = None
+    ) -> ClaimedMessages | ReadyMessages:
         """Up to `batch_size` messages (at most 1000) in the queue's order, all with one token. With `wait_s` (at most 60) waits
         that long for the first one, or until `patience` ends. `subscription` is for broadcast queues and only for these.
 
         Raises `NotFound`, `PermissionDenied`, `ScopePaused`, `QueuePaused`, `QueueArchived`, `WrongConsumerMode`,
         `InvalidInput`, `StoreUnavailable`. A draining queue is claimed from until it is empty.
         """
-        _check(batch_size, wait_s, consumer, labels)
+        _check(wanted)
         caller.require("consume")
-        until = asyncio.get_running_loop().time() + wait_s
+        subscription = wanted.subscription
+        until = asyncio.get_running_loop().time() + wanted.wait_s
         while True:
             record = await self._queues.lookup(caller, scope, queue)
             _require_open(record)
             _require_mode(record, subscription)
-            with self._long_poll.waiter(record.id, labels, subscription) as waiter:
-                claimed = await self._look(caller, record, batch_size, consumer or caller.actor, labels, subscription)
+            with self._long_poll.waiter(record.id, wanted.labels, subscription) as waiter:
+                claimed = await self._look(caller, record, wanted)
                 left = until - asyncio.get_running_loop().time()
                 if claimed or left <= 0 or (patience is not None and patience.ended):
                     return claimed
@@ -104,24 +120,19 @@ class Claims:
                     patience.waiter = waiter
                 await waiter.wait(left)
 
-    async def _look(
-        self,
-        caller: Caller,
-        queue: QueueRecord,
-        batch_size: int,
-        consumer: str,
-        labels: Mapping[str, str] | None,
-        subscription: str | None,
-    ) -> list[Claimed]:
-        if subscription is not None:
-            return await self._deliveries.claim(
-                caller, queue, subscription, batch_size=batch_size, consumer=consumer, wanted=labels
+    async def _look(self, caller: Caller, queue: QueueRecord, wanted: Wanted) -> ClaimedMessages | ReadyMessages:
+        size, labels, consumer = wanted.batch_size, wanted.labels, wanted.consumer or caller.actor
+        if wanted.subscription is not None:
+            return ReadyMessages(
+                await self._deliveries.claim(
+                    caller, queue, wanted.subscription, batch_size=size, consumer=consumer, wanted=labels
+                )
             )
-        taken = None if labels else await self._ready_index.take(queue.id, batch_size)
-        asking = _Asking(caller, queue, batch_size, consumer, tuple((labels or {}).items()), taken)
+        taken = None if labels else await self._ready_index.take(queue.id, size)
+        asking = _Asking(caller, queue, size, consumer, tuple((labels or {}).items()), taken)
         try:
             fault("claim.taken")
-            return await self._group_commit.submit(self._claiming, asking, weight=batch_size)
+            return await self._group_commit.submit(self._claiming, asking, weight=size)
         finally:
             if taken:
                 self._ready_index.taken_up(queue.id, taken)
@@ -129,7 +140,9 @@ class Claims:
 
     # --- in the transaction ----------------------------------------------------------------------------------------------
 
-    async def _claim(self, transaction: UnitOfWork, askings: Sequence[_Asking]) -> list[list[Claimed]]:
+    async def _claim(
+        self, transaction: UnitOfWork, askings: Sequence[_Asking]
+    ) -> list[ClaimedMessages | ReadyMessages]:
         transaction.begun("claim")
         looks = [_Look(asking, []) for asking in askings]
         by_queue: dict[int, list[_Look]] = {}
@@ -142,13 +155,18 @@ class Claims:
                 if look.asking.labels:
                     await self._take_labelled(transaction, look)
         given: list[GivenLease] = []
-        answers: list[list[Claimed]] = []
+        answers: list[ClaimedMessages | ReadyMessages] = []
         for look in looks:
             look.rows.sort()  # what SQL added may have been published since the index was asked
             if look.rows:
                 given.append(_given(look, transaction.now))
-                _note(transaction, look.asking, look.rows)
-            answers.append([_claimed(look, given[-1].lease, row) for row in look.rows])
+                ids = [row.id for row in look.rows]
+                transaction.audit_messages(look.asking.caller, CLAIM.action, look.asking.queue, ids)
+                answers.append(ClaimedMessages(look.asking.queue.slug, given[-1].lease, look.rows))
+            else:
+                answers.append(_NONE)
+        for queue_id, together in by_queue.items():
+            _tell(transaction, queue_id, [row for look in together for row in look.rows])
         if given:
             await transaction.session.insert(tables.leases, [each.lease.row for each in given])
             transaction.on_commit.append(lambda: self._lease_book.note(given))
@@ -226,7 +244,8 @@ def _given(look: _Look, now: int) -> GivenLease:
     return GivenLease(lease, queue.slug, told)
 
 
-def _check(batch_size: int, wait_s: float, consumer: str | None, labels: Mapping[str, str] | None) -> None:
+def _check(wanted: Wanted) -> None:
+    batch_size, wait_s, consumer, labels, _ = wanted
     if not 0 < batch_size <= MOST_IN_A_CALL:
         raise InvalidInput(where="batch_size", reason=f"{batch_size} is not between 1 and {MOST_IN_A_CALL}")
     if not 0 <= wait_s <= LONGEST_WAIT_S:
@@ -254,43 +273,19 @@ def _require_mode(queue: QueueRecord, subscription: str | None) -> None:
         raise WrongConsumerMode(queue=queue.slug, mode="competing", remedy="claim without `subscription`")
 
 
-def _note(transaction: UnitOfWork, asking: _Asking, rows: Sequence[ClaimedRow]) -> None:
-    queue, now = asking.queue, transaction.now
-    CLAIM.add_to(transaction.counters, queue.id, "pending", len(rows))
-    ids = [row.id for row in rows]
-    waited = [max(0, now - row.pending_since) for row in rows]
+def _tell(transaction: UnitOfWork, queue_id: int, rows: Sequence[ClaimedRow]) -> None:
+    if not rows:
+        return
+    now = transaction.now
+    CLAIM.add_to(transaction.counters, queue_id, "pending", len(rows))
     transaction.tell(
         CLAIM.event,
-        queue.id,
-        ids,
+        queue_id,
+        [row.id for row in rows],
         [row.message_type for row in rows],
         [row.correlation_id for row in rows],
-        {"attempt": [row.attempts for row in rows], "wait_ms": waited},
-    )
-    transaction.audit_messages(asking.caller, CLAIM.action, queue, ids)
-
-
-def _claimed(look: _Look, lease: Lease, row: ClaimedRow) -> Claimed:
-    return Claimed(
-        id=row.id,
-        queue=look.asking.queue.slug,
-        claim_token=lease.token,
-        claim_until=lease.until,
-        attempts=row.attempts,
-        reclaims=row.reclaims,
-        message_type=row.message_type,
-        priority_tier=TIERS[row.priority_tier],
-        priority_score=row.priority_score,
-        labels=_NO_LABELS if row.labels == "{}" else AS_WRITTEN(row.labels.encode()),
-        content_type=row.content_type,
-        body=_NOTHING if row.body is None else msgspec.Raw(row.body.encode()),
-        correlation_id=row.correlation_id,
-        causation_id=row.causation_id,
-        parent_id=row.parent_id,
-        deadline=row.deadline_at,
-        created_at=row.created_at,
+        {"attempt": [row.attempts for row in rows], "wait_ms": [max(0, now - row.pending_since) for row in rows]},
     )
 
 
-_NO_LABELS = AS_WRITTEN(b"{}")
-_NOTHING = msgspec.Raw(b"null")
+_NONE = ReadyMessages([])
