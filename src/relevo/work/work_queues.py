@@ -66,8 +66,8 @@ class WorkSettings(msgspec.Struct, frozen=True, kw_only=True):
     database_url: str
     redis_url: str | None = None
     """None: no Redis at all. Claims are ordered by SQL, and long polls look every `poll_s`."""
-    claim_path: Literal["auto", "index", "sql"] = "auto"
-    """Where claims ask for the order; `auto` is the faster one for the database (decision 0010)."""
+    claim_path: Literal["index", "sql"] = "sql"
+    """Where claims ask for the order: the database, or an index in Redis (decision 0010)."""
     max_body_bytes: int = 1_048_576
     poll_s: float = 0.5
     """How often a long poll looks without being woken when there is no Redis; with Redis ten times as long."""
@@ -102,7 +102,7 @@ class WorkQueues:
 
         # Commits, and who is told of them.
         self.ready_index = ReadyIndex(
-            settings.redis_url, self._pending_page, mint, claims_by_index=self._claims_by_index()
+            settings.redis_url, self._pending_page, mint, claims_by_index=settings.claim_path == "index"
         )
         self.long_poll = LongPoll(settings.redis_url, poll_s=settings.poll_s)
         transactions = self.transactions = Transactions(database, now, after_commit=self._tell)
@@ -221,10 +221,6 @@ class WorkQueues:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    def _claims_by_index(self) -> bool:
-        path = self.settings.claim_path
-        return path == "index" or (path == "auto" and self.database.dialect == "mariadb")
 
     async def _tell(self, unit: UnitOfWork) -> None:
         """After every commit: the order index learns what is ready, and who waits for it is woken."""

@@ -25,7 +25,7 @@ def agents(
     ctx: typer.Context,
     database_url: DatabaseUrl = DEFAULT_DATABASE,
     redis_url: RedisUrl = None,
-    claim_path: ClaimPath = "auto",
+    claim_path: ClaimPath = "sql",
     webhook_allow: WebhookAllow = None,
     stream_queue: StreamQueue = None,
     upgrade: Upgrade = None,

@@ -41,7 +41,7 @@ def serve(
         int, typer.Option(envvar="RELEVO_PROCESSES", help="Processes that share the port.", min=1, max=64)
     ] = 1,
     agents: Annotated[bool, typer.Option("--agents/--no-agents", help="Run the agents here too.")] = True,
-    claim_path: ClaimPath = "auto",
+    claim_path: ClaimPath = "sql",
     webhook_allow: WebhookAllow = None,
     stream_queue: StreamQueue = None,
     upgrade: Upgrade = None,

@@ -27,8 +27,8 @@ RedisUrl = Annotated[
     typer.Option("--redis-url", envvar="RELEVO_REDIS_URL", help="Keeps the order of messages; without one SQL does."),
 ]
 ClaimPath = Annotated[
-    Literal["auto", "index", "sql"],
-    typer.Option(envvar="RELEVO_CLAIM_PATH", help="Where claims ask for the order: auto, index or sql."),
+    Literal["index", "sql"],
+    typer.Option(envvar="RELEVO_CLAIM_PATH", help="Where claims ask for the order: sql, or index (Redis)."),
 ]
 WebhookAllow = Annotated[
     list[str] | None,
