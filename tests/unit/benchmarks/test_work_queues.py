@@ -130,7 +130,10 @@ def test_a_commit_that_does_not_exist_is_named() -> None:
 
 def test_the_footprint_covers_those_that_a_process_started() -> None:
     nested = (
-        "import subprocess, sys; child = subprocess.Popen(['cat'], stdin=subprocess.PIPE); print(flush=True); input()"
+        "import os, subprocess\n"
+        "child = subprocess.Popen(['cat'], stdin=subprocess.PIPE)\n"
+        "while sum(os.times()[:2]) == 0: pass\n"  # the kernel counts in ticks, of which a busy machine gave it none yet
+        "print(flush=True); input()"
     )
     with subprocess.Popen([sys.executable, "-c", nested], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
