@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -23,6 +24,13 @@ COLUMNS = (
     *("published_by", "created_at", "updated_at"),
 )
 """The columns of a new row; all others are NULL."""
+
+_DEFAULTS = {"attempts": 0, "reclaims": 0, "replays": 0, "message_type": "message", "priority_tier": 2} | {
+    "priority_score": 0,
+    "labels": "{}",
+    "content_type": "application/json",
+}
+"""As the table has them; of all other columns it is NULL."""
 
 MOST_LABELS = 50
 MAX_DELAY_MS = 366 * 86_400_000
@@ -54,6 +62,20 @@ def take_in(
         wrong = _wrong(message, now, max_body_bytes)
         made.append(_row(queue, message, message_id, now, caller.actor) if wrong is None else _refusal(*wrong))
     return made
+
+
+def lean(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[Row]]:
+    """Columns and rows without those columns that all rows leave at their default: most messages say little.
+
+    >>> names, _ = lean(
+    ...     [(*"abcde", None, 0, 0, 0, "message", *(None,) * 5, 2, 0, "{}", "application/json", "1", *(None,) * 7)]
+    ... )
+    >>> names
+    ('id', 'tenant_id', 'scope_id', 'queue_id', 'sort_key', 'body')
+    """
+    kept = [at for at, name in enumerate(COLUMNS) if any(row[at] != _DEFAULTS.get(name) for row in rows)]
+    pick = itemgetter(*kept)
+    return pick(COLUMNS), list(map(pick, rows))
 
 
 def says_no_more(message: NewMessage, max_body_bytes: int) -> bool:

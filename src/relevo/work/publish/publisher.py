@@ -25,7 +25,15 @@ from relevo.work.message.capacity import make_room, queue_full
 from relevo.work.message.lifecycle import Change, apply
 from relevo.work.message.model import TIERS
 from relevo.work.message.ordering import sort_key
-from relevo.work.message.rows import COLUMNS, NewRow, in_full, is_found_by_more, plain_rows, says_no_more, take_in
+from relevo.work.message.rows import (
+    NewRow,
+    in_full,
+    is_found_by_more,
+    lean,
+    plain_rows,
+    says_no_more,
+    take_in,
+)
 from relevo.work.message.transition import CANCEL, PUBLISH, PUBLISH_DELAYED, REPRIORITISE
 from relevo.work.publish.admission import Admission
 from relevo.work.publish.idempotency import forget_keys, remember_keys, without_known
@@ -298,10 +306,12 @@ class Publisher:
             part.append(row.values)
             size += row.size
             if size > _INSERTED_AT_ONCE:
-                await session.insert(tables.messages, part, columns=COLUMNS)
+                names, values = lean(part)
+                await session.insert(tables.messages, values, columns=names)
                 size, part = 0, []
         if part:
-            await session.insert(tables.messages, part, columns=COLUMNS)
+            names, values = lean(part)
+            await session.insert(tables.messages, values, columns=names)
         labels = [(row.values[2], name, value, row.id) for row in rows for name, value in row.message.labels.items()]
         if labels:
             await session.insert(tables.labels, labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, text
 
-from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, ulid, words
+from relevo.work.store.tables.columns import NEVER_AGAIN, Document, Number, exact, table, ulid, where_set, words
 from relevo.work.store.tables.tenancy import queues
 
 # Depths and usage in one: every transaction adds its own counters to a row of (queue, day, slot). A slot belongs to
@@ -53,7 +53,7 @@ audit = table(
     Column("hash", exact(64), nullable=True),
     Index("ix_relevo_audit_tenant", "tenant_id", "id"),
     Index("ix_relevo_audit_target", "target"),
-    Index("ix_relevo_audit_correlation", "correlation_id"),
+    where_set("ix_relevo_audit_correlation", "correlation_id"),
 )
 
 audit_chains = table(

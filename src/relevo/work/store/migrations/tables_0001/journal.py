@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, text
 
-from relevo.work.store.migrations.tables_0001.columns import NEVER_AGAIN, Document, Number, exact, table, ulid, words
+from relevo.work.store.migrations.tables_0001.columns import (
+    NEVER_AGAIN,
+    Document,
+    Number,
+    exact,
+    table,
+    ulid,
+    where_set,
+    words,
+)
 from relevo.work.store.migrations.tables_0001.tenancy import queues
 
 tallies = table(
@@ -50,7 +59,7 @@ audit = table(
     Column("hash", exact(64), nullable=True),
     Index("ix_relevo_audit_tenant", "tenant_id", "id"),
     Index("ix_relevo_audit_target", "target"),
-    Index("ix_relevo_audit_correlation", "correlation_id"),
+    where_set("ix_relevo_audit_correlation", "correlation_id"),
 )
 
 audit_chains = table(
