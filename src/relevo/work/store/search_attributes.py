@@ -58,7 +58,7 @@ def attribute(name: Name, value: str) -> int:
 def attributes_of(row: Mapping[Any, Any]) -> set[int]:
     """The attributes of a message, whose row is of the live table or of the archive.
 
-    >>> plain = dict.fromkeys(_READ) | {"id": "1", "scope_id": 7, "message_type": "message", "correlation_id": "1"}
+    >>> plain = dict.fromkeys(_READ) | {"id": "1", "scope_id": 7, "message_type": "message", "state": "pending"}
     >>> attributes_of(plain)
     set()
     >>> attributes_of(plain | {"state": "failed"}) == {attribute("state", "failed")}
